@@ -2,8 +2,8 @@
 
     python benchmarks/starts.py [--before CHECKOUT] [--rows NAME ...] [--turns 7] [--out RESULTS.json]
 
-CPU seconds are those of all processes of a command, memory is that of the largest; `first` rows end where a model is
-first called. Made-up data (seeded). Ratios are medians over turns of what this checkout took to what the former took.
+CPU seconds are those of all processes of a command, memory is that of the largest; `to the first` ends where a model is
+first called, and what comes after is the throughput. Made-up data (seeded). Ratios are medians over turns of what this checkout took to what the former took.
 """
 
 import argparse
@@ -230,6 +230,7 @@ def run_once(words: list[str], folder: Path, checkout: Path) -> Taken:
     if first.is_file():
         noted = json.loads(first.read_text(encoding="utf-8"))
         taken |= {"wall s to the first": noted["at"] - began_at, "CPU s to the first": noted["CPU s"]}
+        taken |= {f"{key} after the first": taken[key] - taken[f"{key} to the first"] for key in ("wall s", "CPU s")}
     return taken
 
 
@@ -254,7 +255,7 @@ def compare(name: str, folder: Path, before: Path | None, turns: int) -> dict[st
         for which in sorted(checkouts, reverse=bool(turn % 2)):
             taken[which].append(measure(name, folder, checkouts[which]))
     keys = taken["now"][0]
-    found: dict[str, Any] = {
+    found: dict[str, Any] = {"turns": turns} | {
         which: {key: statistics.median(each[key] for each in runs) for key in keys} for which, runs in taken.items()
     }
     if before:
@@ -281,7 +282,7 @@ def main() -> None:
         writer.start()
         writer.join()
         found = {row: compare(row, folder, options.before, options.turns) for row in options.rows}
-    found = {"turns": options.turns, "machine": {"cpus": os.cpu_count(), "python": platform.python_version()}, **found}
+    found = {"machine": {"cpus": os.cpu_count(), "python": platform.python_version()}, **found}
     print(json.dumps(found, indent=2))
     if options.out:
         earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}

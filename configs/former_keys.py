@@ -29,7 +29,8 @@ FORMER = {
     "strata": Renamed("stratify_by", ("table", "figure", "fairness")),
     "smallest": Renamed("min_group_size", ("fairness",)),
     "bounds": Renamed("ci", ("table",), {"beside": "inline"}),
-    "blind": Renamed("image_ablation", ("test",), {"remove": "none"}),
+    "blind": Renamed("conditions", ("test",), {"remove": "no_image"}),
+    "image_ablation": Renamed("conditions", ("test",), {"none": "no_image"}),
 }
 """Former key -> what it is called now."""
 

@@ -132,13 +132,15 @@ def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
     group, _, name = path.rpartition("/")
     top, _, below = path.partition("/")
     if top not in IN_FOLDERS:
-        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, LIST)}")
+        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, f'{LIST} {top}s')}")
     inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
     if inside:
         names = [one.rpartition("/")[2] for one in inside]
-        some = ", ".join(names[:SHOWN]) + f", ...; {LIST} shows all {len(names)}" * (len(names) > SHOWN)
+        some = ", ".join(names[:SHOWN]) + f", ...; {LIST} {top}s family={below} shows all {len(names)}" * (
+            len(names) > SHOWN
+        )
         return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {some})")
-    return UsageError(f"there is no {top} {below!r}{nearest(name, options, LIST)}")
+    return UsageError(f"there is no {top} {below!r}{nearest(name, options, f'{LIST} {top}s')}")
 
 
 def _explain_file(error: BaseException) -> UserError | None:

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from medimg_eval.case import NO_IMAGE, Condition
 from medimg_eval.catalogue import configs_of, searching, usual_places
 from medimg_eval.configs.former_keys import present_settings
 from medimg_eval.configs.overrides import composed, plain, with_changes
@@ -27,7 +28,7 @@ from medimg_eval.instantiate import (
 )
 from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results import RunScores, load_runs
-from medimg_eval.results.runs import BLIND, MANIFEST, read_manifest
+from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
 from medimg_eval.tasks import Task
 from medimg_eval.trust import trusting
@@ -106,69 +107,43 @@ def run_tests(
     """Runs a model on a task or on every task of a suite, then what it is compared with."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
-    from medimg_eval.settings import build_settings, build_tasks, undisturbed
+    from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed
 
     made = build_tasks(wanted) if task is None else [with_config(task)]
-    tasks = [_seeded(one, wanted["seed"]) for one in made]
-    spec, ablation = build_candidate(wanted["model"]) if model is None else model, wanted["image_ablation"]
-    if ablation is not None:
-        tasks, spec = [_blinded(one, ablation) for one in tasks], _called_blind(spec, ablation)
+    # Draws follow the run's seed; 0 is what they follow by themselves.
+    tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
+    spec = build_candidate(wanted["model"]) if model is None else model
     for one in tasks:
         refuse_incapable(one, spec)
         if wanted["baselines"] and not one.baselines():
             raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
     with undisturbed():
         settings = build_settings(wanted, overrides, judge)
+        settings.loggers = build_loggers(wanted.get("logger") or {})
         if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
             raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
-        done = [(one, pipeline.test(one, spec, settings)) for one in tasks]
+        blind = [Condition(NO_IMAGE)] if wanted["baselines"] else []
+        asked = replace(settings, conditions=[*settings.conditions, *blind])
+        done = [(one, pipeline.test(one, spec, asked if NO_IMAGE in one.conditions() else settings)) for one in tasks]
         if wanted["baselines"]:
-            done += _baselines(tasks, spec, settings, ablation)
+            done += _baselines(tasks, settings)
     return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
 
 
-def _seeded(task: Task, seed: int) -> Task:
-    """The task whose draws follow the run's seed; 0 is what they follow by themselves."""
-    drawn = task.seeded(seed) if seed else {}
-    return changed(task, **drawn) if drawn else task
-
-
-def _baselines(
-    tasks: Sequence[Task], spec: ModelSpec, settings: Settings, ablation: str | None
-) -> list[tuple[Task, Run]]:
-    """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
+def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:
+    """Asks those that models are compared with and that need no weights."""
     from medimg_eval.evaluation import pipeline
 
     done: list[tuple[Task, Run]] = []
     for task in tasks:
-        settled = task.for_baselines()
-        asked = changed(task, **settled) if settled else task
+        asked = changed(task, **task.for_baselines())
         for name, config in task.baselines().items():
             one = build_candidate({**config, "name": name})
             try:
                 done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if ablation is None and task.image_ablations:
-            unseen = _blinded(task, "none")
-            done.append((unseen, pipeline.test(unseen, _called_blind(spec, "none"), settings)))
     return done
-
-
-def _called_blind(spec: ModelSpec, how: str) -> ModelSpec:
-    # Tables take runs of one name for the same; the same object loads both, so that the model is loaded once.
-    seen = ", grey images" if how == "grey" else ""
-    return replace(spec, name=f"{spec.name}{seen}{BLIND}", load=lambda: spec.model, baseline=True)
-
-
-def _blinded(task: Task, how: str) -> Task:
-    ways = task.image_ablations
-    if not ways:
-        raise UsageError(f"task {task.name!r} asks no questions; image_ablation= is for tasks that do")
-    options = {("none" if way == "remove" else way): way for way in ways}
-    if how not in options:
-        raise UsageError(f"there is no image_ablation {how!r}{nearest(str(how), options)}")
-    return changed(task, blind=options[how])
 
 
 def score(  # noqa: PLR0913 - one argument for each choice
@@ -182,6 +157,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
     extractors: Mapping[str, Any] | None = None,
     score_workers: int | None = None,
     may_leave: Any = None,
+    logger: str | Mapping[str, Any] | None = None,
     trust: bool = False,
     **conventions: Any,
 ) -> RunResults:
@@ -197,6 +173,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
         extractors: of pictures, the same.
         score_workers: processes that score; None chooses.
         may_leave: `yes` lets data go to a server, if their terms allow that.
+        logger: the tracker that the scores are reported to, as for `test`: wandb, mlflow or tensorboard.
         trust: whether what the run's manifest names is made even where it is neither of ours nor of a plug-in.
         conventions: other settings of the task's scores, such as `surface="voxel"`.
 
@@ -205,6 +182,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
     """
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.settings import Settings
+    from medimg_eval.settings import build_loggers
 
     folder = folder_of(run)
     manifest = read_manifest(folder / MANIFEST)
@@ -223,6 +201,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
             judge=None if judge is None else _judge(judge),
             annotators=Annotators(annotators or {}),
             extractors=Extractors(extractors or {}),
+            loggers=build_loggers(_loggers(logger)),
         )
         done = pipeline.rescore(folder, task, settings)
     return RunResults(folder, task=task, table=done.table)
@@ -233,6 +212,11 @@ def _judge(judge: Any) -> ModelSpec:
     if isinstance(judge, str):
         judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
     return build_candidate(judge) if isinstance(judge, Mapping) else _spec(judge)
+
+
+def _loggers(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The configs of trackers, by name of a config or as they are."""
+    return (plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger) or {}
 
 
 def _names(given: str | Sequence[str] | None) -> list[str]:

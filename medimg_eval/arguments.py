@@ -6,15 +6,18 @@ import inspect
 import json
 import pkgutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 OWN = __name__.partition(".")[0]
 KEPT = "_made_of"
 """Attribute under which an object keeps its arguments."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class LiveError(TypeError):
@@ -142,6 +145,14 @@ def settled(config: Any) -> Any:
 def as_list(value: Any) -> list[Any]:
     """What a key holds that may be given one value or a list of them."""
     return value if isinstance(value, list) else [value]
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Values by key; keys and values come in the order of the pairs."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -373,6 +373,10 @@ class Trial(NamedTuple):
         return f"{self.case}{varied}" + (f"#{self.repeat}" if self.repeat else "")
 
 
+NO_IMAGE = "no_image"
+"""The condition of questions that are asked without their images: what a model knows that is blind."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """What is done to a case before it is shown.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -46,7 +46,28 @@ def config_named(group: str, name: str) -> dict[str, Any]:
         if path is not None:
             return _read(root / group / f"{path}.yaml")
         names += shortest_names(paths)
-    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, LIST)}")
+    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, f'{LIST} {group}s')}")
+
+
+def with_parents(config: Mapping[str, Any], group: str = "task") -> dict[str, Any]:
+    """A config merged with those that its `defaults` name: protocols, and tasks that it is another form of."""
+    found: dict[str, Any] = {}
+    for default in config.get("defaults") or []:
+        for place, name in {group: default}.items() if isinstance(default, str) else default.items():
+            above, _, package = str(place).strip("/").partition("@")
+            if name != "_self_" and package in ("", "_here_"):
+                found = merged(found, with_parents(config_named(above, name), above))
+    return merged(found, config)
+
+
+def merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with other values under some keys; mappings are merged into what is there."""
+    inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
+    both = {
+        key: merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
+        for key, value in settings.items()
+    }
+    return {**config, **both}
 
 
 def families(group: str) -> dict[str, str]:
@@ -99,10 +120,8 @@ def spelled_arguments(target: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _read(file: Traversable) -> dict[str, Any]:
     text = file.read_text(encoding="utf-8")
-    try:
+    with UserError.about(file, "cannot be read as YAML", Exception):
         loaded = yaml.load(text, Loader=_LOADER)  # noqa: S506 - it is a safe one
-    except Exception as error:
-        raise UserError(f"{file}: cannot be read as YAML ({error})") from error
     comment = next((line for line in text.splitlines() if line.startswith("# description:")), "")
     config = {"description": comment.removeprefix("# description:").strip()}
     return config | ({str(key): value for key, value in loaded.items()} if isinstance(loaded, dict) else {})

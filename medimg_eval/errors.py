@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable
-from typing import Any
+import sysconfig
+import traceback
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 EXTRAS = {
     "accelerate": "vlm",
@@ -14,6 +17,7 @@ EXTRAS = {
     "diffusers": "synthesis",
     "highdicom": "dicom",
     "httpx2": "api",
+    "inspect_ai": "inspect",
     "mlflow": "tracking",
     "openjpeg": "dicom",
     "peft": "vlm",
@@ -30,6 +34,36 @@ class UserError(Exception):
     """Something the user can mend. Printed as one message, without a traceback; exit code 1."""
 
     exit_code = 1
+
+    @classmethod
+    def about(cls, subject: object, fault: str, *kinds: type[Exception], mend: str = "") -> _Retelling:
+        """Context that tells errors of some kinds as one of this: `subject: fault (error); mend`."""
+        return _Retelling(cls, subject, fault, kinds, mend)
+
+    @classmethod
+    def refuse_unknown(cls, told: str, options: Collection[Any], *names: Any, then: str = "", end: str = "") -> None:
+        """Raises for the first name that is none of the options: `told 'name'then; did you mean ...end`."""
+        for name in names:
+            if name not in options:
+                raise cls(f"{told} {name!r}{then}{nearest(str(name), map(str, options))}{end}")
+
+
+class _Retelling(NamedTuple):
+    """Context of `UserError.about`."""
+
+    told_as: type[UserError]
+    subject: object
+    fault: str
+    kinds: tuple[type[Exception], ...]
+    mend: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self.kinds):
+            end = f"; {self.mend}" if self.mend else ""
+            raise self.told_as(f"{self.subject}: {self.fault} ({error}){end}") from error
 
 
 class UsageError(UserError):
@@ -58,9 +92,29 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
-def error_in_words(error: Exception) -> str:
-    """What went wrong, with the kind of error where its message is not made for people."""
-    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+def error_in_words(error: BaseException) -> str:
+    """What went wrong, with kind and place of the error where its message is not made for people."""
+    if isinstance(error, CaseError):
+        return str(error)
+    frame = users_frame(error)
+    place = f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})" if frame else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def users_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """The last line of the user's own code that an error passed; None where it passed ours and libraries alone."""
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        ours = str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]
+        if not (ours or file.startswith(("<", *installed)) or {"site-packages", "dist-packages"} & {*Path(file).parts}):
+            return traceback.FrameSummary(file, line, frame.f_code.co_name)
+    return None
+
+
+def cause_of(message: str, case: str) -> str:
+    """A failure's message without what differs from case to case: its name and numbers, but a server's codes stay."""
+    return re.sub(r"(?<!\d)(?![45]\d\d(?!\d))\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
 
 LIST = "python -m medimg_eval list"
@@ -80,14 +134,15 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     """
     options = sorted(set(options))
     few = ", ".join(options) or "none"
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    start = [option for option in options if len(name) > 2 and option.lower().startswith(name.lower())]
+    start.sort(key=len)  # the nearest first
+    close = [*start, *difflib.get_close_matches(name, options, n=3, cutoff=0.5)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if len(few) <= LISTED:
         return f"{hint} (available: {few})"
-    also = f"also near: {', '.join(close[1:])}; " if close[1:] else ""
-    return (
-        f"{hint} ({also}{listed_by} shows all {len(options)})" if listed_by else f"{hint} ({also}{len(options)} in all)"
-    )
+    near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
+    others = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
+    return f"{hint} ({others}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
 
 
 def import_optional(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.registry import Requirement
@@ -151,10 +152,8 @@ class Evidence:
 
     def notes(self) -> list[str]:
         """What failed and what was read in part, one sentence per provider and topic."""
-        groups: dict[tuple[str, str], list[tuple[str, Observation]]] = {}
-        for (provider, topic, owner), observation in self.observations.items():
-            if observation.status != "unneeded":
-                groups.setdefault((provider, topic), []).append((owner, observation))
+        needed = ((place, seen) for place, seen in self.observations.items() if seen.status != "unneeded")
+        groups = grouped(((provider, topic), (owner, seen)) for (provider, topic, owner), seen in needed)
         sentences = []
         for (provider, topic), shown in groups.items():
             who = f"{provider} ({topic})" if topic else provider

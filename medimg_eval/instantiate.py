@@ -13,10 +13,10 @@ from typing import Any, cast
 from hydra.utils import instantiate
 
 from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of, settled
-from medimg_eval.catalogue import configs_of, spelled_arguments
+from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, missing_extra, nearest
+from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -37,11 +37,13 @@ def build(config: Any, **extra: Any) -> Any:
         return instantiate(config, _convert_="all", **extra)
     except Exception as error:
         cause = error.__cause__
-        if isinstance(cause, TypeError):
-            raise UsageError(f"{config['_target_']}: {cause}") from error
         if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
             raise missing from error
-        raise
+        if cause is None or users_frame(cause) is None:
+            if isinstance(cause, TypeError):
+                raise UsageError(f"{config['_target_']}: {cause}") from error
+            raise
+    raise cause  # of a class of the user's own; here, since within the handler each would be the other's cause
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
@@ -74,24 +76,14 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: there is no such protocol.
     """
     protocol = config.get("protocol", "fixed")
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"task.protocol is {protocol!r}{nearest(str(protocol), PROTOCOLS)}")
+    UsageError.refuse_unknown("task.protocol is", PROTOCOLS, protocol)
     if protocol == "fixed":
         return dict(config)
     published = dict(config.get("published") or {})
     if not published:
         raise UsageError(f"task {config.get('name')!r} has no protocol=published; leave task.protocol out")
     notes = {"notes": published.pop("notes", [])}  # what a stored run is scored by later is not settled anew
-    return {**_merged(config, published), "published": notes}
-
-
-def _merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
-    both = {
-        key: _merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
-        for key, value in settings.items()
-    }
-    return {**config, **both}
+    return {**merged(config, published), "published": notes}
 
 
 def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:
@@ -105,8 +97,9 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
     try:
         wrapper = pkgutil.resolve_name(target)
     except Exception as error:  # a user's module can fail in any way while it is imported
+        place = f"; {frame.filename}, line {frame.lineno}" if (frame := users_frame(error)) else ""
         raise UsageError(
-            f"{group}._target_={target} cannot be imported ({error}); install the package it is in, "
+            f"{group}._target_={target} cannot be imported ({error}{place}); install the package it is in, "
             "or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}
@@ -165,7 +158,9 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew."""
+    """The same task with other settings, made anew; itself where there are none."""
+    if not settings:
+        return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
         return replace(task, **settings, config={**task.config, **settings})
     return build_task({**task.config, **settings})
@@ -184,6 +179,7 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
         raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
     stated: dict[str, Any] = found_now(manifest["task_config"])
     require_ours(stated, folder / MANIFEST)
+    require_ours({"metrics": manifest.get("metrics")}, folder / MANIFEST)
     if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
         whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
         stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
@@ -212,9 +208,7 @@ class Annotators(Mapping[str, ModelSpec]):
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
         known: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
-        lost = next((name for name in self._given if name not in known), None)
-        if lost is not None:
-            raise UsageError(f"there is no {self.group} {lost!r}{nearest(lost, known)}")
+        UsageError.refuse_unknown(f"there is no {self.group}", known, *self._given)
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
     def __getitem__(self, name: str) -> ModelSpec:

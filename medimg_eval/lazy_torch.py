@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medimg_eval.system import uncollected
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -48,7 +50,8 @@ def seed_torch(seed: int) -> None:
 def import_seeded() -> None:
     """Imports torch, seeded as the run is."""
     global _seed_due  # noqa: PLW0603
-    import torch
+    with uncollected():
+        import torch
 
     if _seed_due is not None:
         torch.manual_seed(_seed_due)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,8 +130,7 @@ def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
 def _of_entry(entry: Any, place: str) -> Iterator[PublishedNumber]:
     if not isinstance(entry, Mapping):
         raise UsageError(f"{place}: expected keys such as `model` and `number`, got {entry!r:.80}")
-    if strange := [key for key in entry if key not in _KEYS]:
-        raise UsageError(f"{place}: there is no key {strange[0]!r}{nearest(str(strange[0]), _KEYS)}")
+    UsageError.refuse_unknown(f"{place}: there is no key", _KEYS, *entry)
     if lacking := [key for key in _NEEDED if not (isinstance(entry.get(key), str) and entry[key].strip())]:
         raise UsageError(f"{place}: `{lacking[0]}` is {entry.get(lacking[0])!r}; expected a text")
     if "number" not in entry and "by" not in entry:

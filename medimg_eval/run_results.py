@@ -78,11 +78,10 @@ class RunResults:
         return str(self.manifest["run"])
 
     @cached_property
-    def _loaded(self) -> RunScores:
+    def _loaded(self) -> list[RunScores]:
         from medimg_eval.results import load_runs
 
-        (run,) = load_runs([self.folder])
-        return run
+        return load_runs([self.folder])
 
     @cached_property
     def table(self) -> Table:
@@ -91,7 +90,7 @@ class RunResults:
             return self._known_table
         from medimg_eval.results import build_table
 
-        return build_table([self._loaded])
+        return build_table(self._loaded)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -106,7 +105,8 @@ class RunResults:
     @property
     def summary(self) -> pd.DataFrame:
         """One row per metric: its mean as `value`, the interval from `low` to `high`, `n` cases, `failed` ones."""
-        return self.table.frame()[list(SUMMARY)].rename(columns=SUMMARY)
+        frame = self.table.frame()
+        return frame[frame["model"] == str(self.manifest["model"])][list(SUMMARY)].rename(columns=SUMMARY)
 
     @cached_property
     def predictions(self) -> Predictions:
@@ -135,12 +135,12 @@ class RunResults:
     @property
     def usage(self) -> Mapping[str, Any]:
         """What answering took, over all starts: tokens, requests, retries, cost."""
-        return self._loaded.usage
+        return self._loaded[0].usage
 
     @property
     def notes(self) -> Sequence[str]:
         """What readers of its numbers must know."""
-        return self._loaded.notes
+        return self._loaded[0].notes
 
     def _refuse(self, what: str) -> NoReturn:
         raise UserError(

@@ -109,8 +109,17 @@ def validating(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
-    """Makes a function from a run folder to the loggers that write into it."""
-    return lambda folder: [build(one, save_dir=str(folder)) for one in config.values()]
+    """Makes a function from a run folder to the loggers that write into it; trackers call the run as its folder."""
+    named = {"WandbLogger": ("name", "version"), "MLFlowLogger": ("run_name",)}
+
+    def make(folder: Path) -> list[Logger]:
+        found = []
+        for one in config.values():
+            names = named.get(str(one["_target_"]).rpartition(".")[2], ())
+            found.append(build({**dict.fromkeys(names, folder.name), **one}, save_dir=str(folder)))
+        return found
+
+    return make
 
 
 def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics.detection import Detections
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
@@ -163,8 +163,7 @@ def coco_object(area: float) -> float:
 
 
 def _checked(parameter: str, names: tuple[str, ...]) -> str:
-    if parameter not in names:
-        raise UsageError(f"COCO's protocol has no {parameter!r}{nearest(parameter, names)}")
+    UsageError.refuse_unknown("COCO's protocol has no", names, parameter)
     return parameter
 
 

@@ -56,12 +56,9 @@ def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
     keys = _keys(rows, parameter)
     values, first = _values(rows, ["", *keys])
     lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
-    return case_pieces(rows, first, -lost if _lower_is_better(rows) else lost)
-
-
-def _lower_is_better(rows: ScoreTable) -> bool:
     name = str(rows.metric[0]) if rows.metric.size else ""
-    return name.partition("@")[0] in available() and get(name).higher_is_better is False
+    lower_is_better = name.partition("@")[0] in available() and get(name).higher_is_better is False
+    return case_pieces(rows, first, -lost if lower_is_better else lost)
 
 
 @_compared(

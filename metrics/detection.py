@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.scores import LabelScore
@@ -84,25 +84,21 @@ class DetectionRule:
         if isinstance(wanted, DetectionRule):
             return wanted
         if isinstance(wanted, str):
-            if wanted not in PRESETS:
-                raise UsageError(f"There is no matching of detections called {wanted!r}{nearest(wanted, PRESETS)}")
+            UsageError.refuse_unknown("There is no matching of detections called", PRESETS, wanted)
             return PRESETS[wanted]
         if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected matching to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "luna16"))
-        known = [one.name for one in fields(cls)]
-        for key in stated:
-            if key not in known:
-                raise UsageError(f"matching: there is no {key!r}{nearest(key, (*known, 'preset'))}")
+        known = [*(one.name for one in fields(cls)), "preset"]
+        UsageError.refuse_unknown("matching: there is no", known, *stated)
         rule = replace(start, **stated)
         rule.check()
         return rule
 
     def check(self) -> None:
         """Raises UsageError for a value that cannot be meant."""
-        if self.matching not in get_args(Matching):
-            raise UsageError(f"matching: there is no {self.matching!r}{nearest(self.matching, get_args(Matching))}")
+        UsageError.refuse_unknown("matching: there is no", get_args(Matching), self.matching)
         for key in ("radius_um", "margin_um", "smallest_um", "least_score"):
             value = getattr(self, key)
             number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

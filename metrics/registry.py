@@ -14,7 +14,7 @@ import logging
 import math
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
@@ -347,7 +347,7 @@ def get(name: str) -> Metric:
     Raises:
         UsageError: As `parse` does.
     """
-    return parse(name)[0] if "@" in name else _find(name)
+    return parse(name)[0] if "@" in name else _METRICS[canonical(name)]
 
 
 def available(kind: str | None = None) -> dict[str, Metric]:
@@ -447,7 +447,8 @@ def title(name: str) -> str:
 def _add(found: Metric) -> None:
     kinds = {need.kind for need in found.requires} if isinstance(found.requires, tuple) else set()
     strange = next((kind for kind in kinds if found.kind not in _SHOWN.get(kind, (found.kind,))), None)
-    if strange and _judged_by_ours(found.kind):
+    of_kind = [known for known in _METRICS.values() if known.kind == found.kind]
+    if strange and any(_origin(known.function).startswith(PACKAGE) for known in of_kind):
         what = "a judge" if strange == "verdict" else "an annotator"
         raise UsageError(
             f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
@@ -459,11 +460,6 @@ def _add(found: Metric) -> None:
             f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
         )
     _METRICS[found.name] = found
-
-
-def _judged_by_ours(kind: str) -> bool:
-    """Whether a family of ours is judged by such metrics."""
-    return any(known.kind == kind and _origin(known.function).startswith(PACKAGE) for known in _METRICS.values())
 
 
 def _check_declared(declared: Mapping[str, Any], options: type) -> None:
@@ -507,8 +503,9 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         UsageError: If there is no such metric, or the alias stands for several or for one that we lack.
     """
     _discover()
-    base, at, text = _without_at(name).partition("@")
-    if base in _METRICS:
+    alias = ALIASES.get(folded(name)) if "@" in name else None  # of those with "@" in them, such as "AP@[.5:.95]"
+    base, at, text = (name if alias is None else alias.metrics[0]).partition("@")
+    if base in _METRICS or adopted(base):
         return base + at + text
     if base in FORMER:
         new = FORMER[base] + at + text
@@ -528,13 +525,15 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     for known in _METRICS.values():
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
-    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
+    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, f'{LIST} metrics')}")
 
 
-def _without_at(name: str) -> str:
-    """Returns what an alias with "@" in it stands for, such as "AP@[.5:.95]"; another name as it is."""
-    alias = ALIASES.get(folded(name)) if "@" in name else None
-    return name if alias is None else alias.metrics[0]
+def adopted(base: str) -> bool:
+    """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
+    found = next((one for one in [*_METRICS.values()] if _origin(one.function) == base), None) if "." in base else None
+    if found is not None:
+        _METRICS.setdefault(base, replace(found, name=base))
+    return found is not None
 
 
 def present_name(name: str) -> str:
@@ -559,10 +558,6 @@ def _kinds(name: str) -> set[str]:
     """The kinds of rows that a metric judges: its own, or those of what a summary needs."""
     metric = _METRICS[name]
     return {metric.kind} | {kind for need in metric.needs for kind in _kinds(need.partition("@")[0])}
-
-
-def _find(name: str) -> Metric:
-    return _METRICS[canonical(name)]
 
 
 @cache

@@ -125,14 +125,13 @@ _reliability = partial(
     parameter_is_text=True,
 )
 
+_of_draws = partial(_reliability, parameter="number of draws", check=_number)
 _inconsistency = partial(_reliability, higher_is_better=False, best=0.0, parameter="metric", parameter_optional=True)
 
 
-@_reliability(
+@_of_draws(
     title="pass",
     source=_HUMANEVAL,
-    parameter="number of draws",
-    check=_number,
     pieces=_pieces(lambda n, right, k: 1 - at_least(n, n - right, _number(k), _number(k))),
 )
 def pass_at(sums: Floats, k: str) -> Floats:
@@ -143,11 +142,9 @@ def pass_at(sums: Floats, k: str) -> Floats:
     return _mean_of(sums)
 
 
-@_reliability(
+@_of_draws(
     title="pass-all",
     source="tau-bench (Yao et al. 2024, arXiv 2406.12045), pass^k",
-    parameter="number of draws",
-    check=_number,
     pieces=_pieces(lambda n, right, k: at_least(n, right, _number(k), _number(k))),
 )
 def pass_all(sums: Floats, k: str) -> Floats:
@@ -185,13 +182,7 @@ def _mean_g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
     return lacking + 2 / k * sum((at_least(n, right, k, least) for least in above), start=np.zeros_like(n))
 
 
-@_reliability(
-    title="mG-Pass",
-    source=_GPASS,
-    parameter="number of draws",
-    check=_number,
-    pieces=_pieces(_mean_g_pass),
-)
+@_of_draws(title="mG-Pass", source=_GPASS, pieces=_pieces(_mean_g_pass))
 def mean_g_pass(sums: Floats, k: str) -> Floats:
     """G-Pass averaged over the shares above one half, (2 / k) E[max(X - ceil(k / 2), 0)] of X right among k.
 

@@ -117,17 +117,16 @@ _retrieval = partial(
 )
 
 
-@_retrieval(
-    title="Image to report, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k", value_kind="proportion"
-)
+_share = partial(_retrieval, higher_is_better=True, best=1.0, worst=0.0, value_kind="proportion")
+
+
+@_share(title="Image to report, R", parameter="k")
 def i2t_recall(placed: Placed, k: float) -> float:
     """Whether the report of an image is among the k reports of the set that are most similar to the image."""
     return float(placed.report <= _whole("i2t_recall", k))
 
 
-@_retrieval(
-    title="Report to image, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k", value_kind="proportion"
-)
+@_share(title="Report to image, R", parameter="k")
 def t2i_recall(placed: Placed, k: float) -> float:
     """Whether the image of a report is among the k images of the set that are most similar to the report."""
     return float(placed.image <= _whole("t2i_recall", k))

@@ -33,7 +33,8 @@ from .baselines.reports import (
     NearestReport as NearestReport,
     NormalReport as NormalReport,
 )
-from .classification.base import Classifier as Classifier, NetworkClassifier as NetworkClassifier
+from .classification.base import NetworkClassifier as NetworkClassifier
+from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
@@ -61,7 +62,7 @@ from .precomputed.images import (
 from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
-from .precomputed.texts import PrecomputedReports as PrecomputedReports
+from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,

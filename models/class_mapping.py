@@ -77,11 +77,7 @@ class Translator:
     def __init__(self, translate: Mapping[str, Any], classes: Mapping[int, str] | None = None) -> None:
         rules = dict(translate)
         named = rules.pop("from", None)
-        unknown = sorted(rules.keys() - {"to", "lacks"})
-        if unknown:
-            raise UsageError(
-                f"model.translate: no setting {unknown[0]!r}{nearest(unknown[0], ['from', 'to', 'lacks'])}"
-            )
+        UsageError.refuse_unknown("model.translate: no setting", ("from", "to", "lacks"), *sorted(rules))
         self.classes = known_classes(named) if named else dict(classes or {})
         if not self.classes:
             raise UsageError("expected model.translate.from to name the classes of the model, got nothing")
@@ -184,8 +180,7 @@ def _stored(name: str) -> Mapping[Any, str]:
 
     folder = resources.files("medimg_eval.configs") / "class_lists"
     names = {entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-    if name not in names:
-        raise UsageError(f"model.translate.from: there is no list of classes {name!r}{nearest(name, names)}")
+    UsageError.refuse_unknown("model.translate.from: there is no list of classes", names, name)
     read: Mapping[Any, str] = yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
     return read
 

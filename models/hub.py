@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from medimg_eval.errors import UserError
 from medimg_eval.models.base import Model
@@ -34,6 +34,12 @@ class Weights:
     licence: str
     files: tuple[str, ...] = ("config.json",)
     on_hub: bool = True
+
+    @classmethod
+    def of_encoder(cls, argument: str, repository: str, licence: str) -> Weights:
+        """Weights of a transformer: all files of a repository of the model hub."""
+        files = ("config.json", "model.safetensors|pytorch_model.bin")
+        return cls(argument, f"{repository}, all its files", f"{repository} on the Hugging Face hub", licence, files)
 
     def find(self, given: str | None, who: str, role: str = "annotator") -> Path:
         """Finds weights on this machine: a file, a folder, or a repository `owner/name[@revision][:file]` of the hub.
@@ -125,6 +131,13 @@ class WithWeights(Model):
     def find(self, weights: Weights) -> Path:
         """The file or folder of weights on this machine; raises UserError as `Weights.find` does."""
         return weights.find(getattr(self, weights.argument), self.name, self.role)
+
+    def filled(self, network: Any, weights: Weights, file: str = "") -> Any:
+        """A network with weights, or with a file of their folder, on the device; raises UserError where they differ."""
+        from medimg_eval.models.networks import load_weights
+
+        load_weights(network, self.find(weights) / file)
+        return network.eval().requires_grad_(requires_grad=False).to(self.on)
 
     def called(self, weights: Weights) -> str:
         """What identifies weights that are there: the repository and commit of the hub, or else the file's name."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from medimg_eval.errors import UsageError, UserError, nearest
+
+log = logging.getLogger(__name__)
 
 WINDOW = {2: 256, 3: 96}
 """Voxels along each axis of a window, by the network's axes, where the config names none."""
@@ -106,6 +110,8 @@ def load_weights(network: nn.Module, path: Path) -> None:
         UserError: no such file, not a checkpoint, or weights of another architecture.
     """
     path = _file(path)
+    if told := _unfinished(path):
+        log.warning("%s; its best checkpoint so far is taken, and may be another one later", told)
     stored = _innermost(_read(path))
     wanted = network.state_dict()
     for prefix in PREFIXES:
@@ -144,20 +150,28 @@ def kept_beside(path: Path, name: str) -> Tensor | None:
 def _file(path: Path) -> Path:
     file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
     if not file.is_file():
-        raise UserError(
-            f"{file}: no such checkpoint; set model.checkpoint to a fit run's folder, or to a file of weights"
-        )
+        mend = "set model.checkpoint to a fit run's folder, or to a file of weights"
+        raise UserError(f"{file}: no such checkpoint; {_unfinished(file) or mend}")
     return file
 
 
-def _read(file: Path) -> Any:
+def _unfinished(file: Path) -> str:
+    """Says that the fit a checkpoint is of is not finished; "" where it is, or the file is of no fit."""
     try:
+        manifest = json.loads((file.parent.parent / "manifest.json").read_text(encoding="utf-8"))
+        command, status = manifest.get("command"), manifest.get("status")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    told = "still runs, or was killed" if status == "running" else f"is not finished ({status})"
+    return f"the fit in {file.parent.parent} {told}" if command == "fit" and status != "finished" else ""
+
+
+def _read(file: Path) -> Any:
+    with UserError.about(file, "cannot be loaded as weights", Exception):
         if file.suffix == ".safetensors":
             return load_file(file)
         # Files in torch's older form are no zip, and cannot be mapped.
         return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-    except Exception as error:
-        raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
 
 
 def _innermost(stored: Any) -> Mapping[str, Any]:

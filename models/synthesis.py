@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Array, Prompts
-from medimg_eval.errors import UsageError, UserError, import_optional, nearest
+from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.hub import Weights, hub_name
 from medimg_eval.models.text_encoders import device_of, in_one_line
@@ -65,8 +65,7 @@ class Diffusers(Synthesizer):
         batch: int = 1,
         device: str = "auto",
     ) -> None:
-        if precision not in PRECISIONS:
-            raise UsageError(f"model.precision is {precision!r}{nearest(str(precision), PRECISIONS)}")
+        UsageError.refuse_unknown("model.precision is", PRECISIONS, precision)
         if size is not None and len(size) != 2:
             raise UsageError(f"model.size: expected rows and columns, got {list(size)}")
         self.checkpoint, self.lora, self.lora_scale = checkpoint, lora, lora_scale

@@ -21,6 +21,7 @@ from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageErr
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
+from medimg_eval.metrics.own_metrics import import_own
 from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
@@ -93,6 +94,11 @@ def left_out(layout: Any) -> Mapping[str, str]:
     return _said_by(layout, "left_out")
 
 
+def answered_elsewhere(layout: Any) -> bool:
+    """Whether what a layout reads was asked, and answered, elsewhere."""
+    return bool(getattr(layout, "answered", False))
+
+
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})
@@ -151,9 +157,6 @@ class Task(ABC):
 
     noun: ClassVar[str] = "cases"
     """What tables call its cases, such as questions."""
-
-    image_ablations: ClassVar[tuple[str, ...]] = ()
-    """What `blind` may be, for families that can be asked without their images."""
 
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
@@ -355,15 +358,17 @@ class Task(ABC):
         Raises:
             SplitError: the task has no such part, or it holds no case.
             MissingDataError: they are not there; the message says how they are got.
-        UserError: a case id occurs twice, or the count is not the expected one.
+            UserError: a case id occurs twice, or the count is not the expected one.
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
         split = self.splits[part]
         try:
             cases = list(self.layout.cases(split))
-        except MissingDataError as error:
-            raise MissingDataError(f"{error}{self._how_to_get()}") from error
+        except UserError as error:
+            if isinstance(error, MissingDataError) or isinstance(error.__cause__, FileNotFoundError):
+                raise MissingDataError(f"{error}{self._how_to_get()}") from error
+            raise
         twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
         if twice:
             raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
@@ -448,22 +453,10 @@ class Task(ABC):
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts a case's scores into Score rows."""
+        whose = (run, self.name, model, case.id, case.id if case.patient is None else case.patient)
         attributes = json.dumps(dict(case.attributes), sort_keys=True)
-        patient = case.id if case.patient is None else case.patient
         return [
-            Score(
-                run=run,
-                task=self.name,
-                model=model,
-                case=case.id,
-                patient=patient,
-                label=score.label,
-                metric=score.metric,
-                value=float(score.value),
-                status=score.status,
-                attributes=attributes,
-            )
-            for score in scores
+            Score(*whose, score.label, score.metric, float(score.value), score.status, attributes) for score in scores
         ]
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
@@ -478,21 +471,12 @@ class Task(ABC):
 
     def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
         """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
-        return [
-            Score(
-                run=run,
-                task=self.name,
-                model=model,
-                case="",
-                patient="",
-                label=score.label,
-                metric=score.metric,
-                value=math.nan if isinstance(score.value, str) else float(score.value.value),
-                status=SET,
-                attributes=json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True),
-            )
-            for score in scores
-        ]
+        rows = []
+        for score in scores:
+            value = math.nan if isinstance(score.value, str) else float(score.value.value)
+            attributes = json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True)
+            rows.append(Score(run, self.name, model, "", "", score.label, score.metric, value, SET, attributes))
+        return rows
 
 
 class TrainsOnPrompts:
@@ -520,6 +504,8 @@ def check_metrics(task: Task, what: str = "") -> None:
         UsageError: one is named twice, or judges something else.
     """
     metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    for name in (*map(str, metrics), task.monitor):
+        import_own(name)
     monitor = canonical(task.monitor, task.judges) if task.monitor else ""
     task.complete(metrics=[canonical(str(name), task.judges) for name in metrics], monitor=monitor)
     if len(set(task.metrics)) < len(task.metrics):

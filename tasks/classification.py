@@ -77,9 +77,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
         self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
-            lost = next((one for one in held if one not in self.classes), None)
-            if lost is not None:
-                raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
+            UsageError.refuse_unknown(f"task.sets.{name} names", self.classes, *held)
         self.complete(facts={**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets})
         check_metrics(self, "classes")
         for name in self.metrics:
@@ -123,9 +121,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         given = answer.values if isinstance(answer, Findings) else answer
         if not isinstance(given, Mapping):
             raise CaseError(f"{where} is {type(answer).__name__}, expected a probability for each class")
-        unknown = next((name for name in given if name not in self.classes), None)
-        if unknown is not None:
-            raise CaseError(f"{where} names a class {unknown!r}{nearest(str(unknown), self.classes)}")
+        CaseError.refuse_unknown(f"{where} names a class", self.classes, *given)
         lost = next((name for name in self.classes if name not in given), None)
         if lost is not None:
             raise CaseError(f"{where} has no probability of {lost!r}; expected one for each of {len(self.classes)}")
@@ -204,9 +200,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         held = case.target.read()
         if not isinstance(held, Findings):
             raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected Findings")
-        lost = next((name for name in self.classes if name not in held.values), None)
-        if lost is not None:
-            raise CaseError(f"case {case.id!r}: the reference has no class {lost!r}{nearest(lost, held.values)}")
+        CaseError.refuse_unknown(f"case {case.id!r}: the reference has no class", held.values, *self.classes)
         truth = {name: float(held.values[name]) for name in self.classes}
         odd = next((name for name, value in truth.items() if not (math.isnan(value) or 0 <= value <= 1)), None)
         if odd is not None:

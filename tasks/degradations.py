@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from medimg_eval.case import Array, Condition, Image
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 NOISE = 0.04
 """Standard deviation of the noise of severity 1, as a fraction of the image's range."""
@@ -21,8 +21,7 @@ def degraded(image: Image, condition: Condition) -> Image:
     Raises:
         UsageError: there is no such condition.
     """
-    if condition.name not in DEGRADATIONS:
-        raise UsageError(f"there is no condition {condition.name!r}{nearest(condition.name, DEGRADATIONS)}")
+    UsageError.refuse_unknown("there is no condition", DEGRADATIONS, condition.name)
     pixels = DEGRADATIONS[condition.name](image.array, condition.severity or 1)
     return replace(image, array=pixels, notes=())
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Boxes, Case, Geometry, Image, Mask, Points, Prompt
 from medimg_eval.codecs import Codec, Places
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.coco import CocoDetections, coco_scores, judged_coco
@@ -121,9 +121,7 @@ class DetectionTask(Task):
         least = -1e-9 if self._rule.matching == "coco" else 1
         if isinstance(answer, Boxes) and (places[:, axes:] - places[:, :axes] + 1 < least).any():
             raise CaseError(f"{where} holds a box whose opposite corner lies before its first one")
-        unknown = sorted(set(answer.names) - set(self.labels))
-        if unknown:
-            raise CaseError(f"{where} names {unknown[0]!r}{nearest(unknown[0], self.labels)}")
+        CaseError.refuse_unknown(f"{where} names", self.labels, *sorted(set(answer.names)))
         self._check_masks(case, answer, where)
         return answer
 
@@ -329,8 +327,7 @@ def _parts(marks: Points | Boxes) -> tuple[Array, Array | None]:
 def _centres(corners: Array) -> Array:
     """Returns the middle of each box, (box, axes)."""
     axes = corners.shape[1] // 2
-    middle: Array = (corners[:, :axes] + corners[:, axes:]) / 2
-    return middle
+    return (corners[:, :axes] + corners[:, axes:]) / 2
 
 
 def _sizes(edges: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Units
 from medimg_eval.codecs import Codec, Places
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
@@ -76,11 +76,7 @@ class LandmarkTask(Task):
         points = checked_points(case, answer, len(case.target.geometry().shape), what)
         names = [self.labels.get(name, name) for name in points.names]
         if self.labels and what == "prediction":
-            unknown = next((name for name in names if name not in self.labels.values()), None)
-            if unknown is not None:
-                raise CaseError(
-                    f"case {case.id!r}: {what} holds a point {unknown!r}{nearest(unknown, self.labels.values())}"
-                )
+            CaseError.refuse_unknown(f"case {case.id!r}: {what} holds a point", self.labels.values(), *names)
         kept = [place for place, name in enumerate(names) if not self.labels or name in self.labels.values()]
         found = Points(points.positions[kept], tuple(names[place] for place in kept))
         twice = next((name for name in found.names if found.names.count(name) > 1), None)
@@ -135,8 +131,7 @@ class LandmarkTask(Task):
 
 def check_points_task(task: Any) -> None:
     """Makes a list of a task's metrics; raises UsageError for one named twice, or units there are not."""
-    if task.units not in get_args(Units):
-        raise UsageError(f"task {task.name!r}: there is no units {task.units!r}{nearest(task.units, get_args(Units))}")
+    UsageError.refuse_unknown(f"task {task.name!r}: there is no units", get_args(Units), task.units)
     check_metrics(task)
     if task.monitor and parse(task.monitor)[0].kind == "run":
         raise UsageError(f"task {task.name!r}: metric {task.monitor!r} judges whole runs, so fit cannot follow it")

@@ -67,10 +67,8 @@ class MeasurementTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses measurements and metrics that cannot be meant, before anything is loaded."""
-        if isinstance(self.measures, str) and self.measures != "cobb":
-            raise UsageError(
-                f"task {self.name!r}: there is no way to measure {self.measures!r}{nearest(self.measures, ['cobb'])}"
-            )
+        if isinstance(self.measures, str):
+            UsageError.refuse_unknown(f"task {self.name!r}: there is no way to measure", ["cobb"], self.measures)
         if isinstance(self.measures, Mapping):
             for name, points in self.measures.items():
                 if isinstance(points, str) or len(points) not in (2, 3, 4):
@@ -78,8 +76,7 @@ class MeasurementTask(Task):
         if wrong := [name for name in self.names if BETWEEN in name]:
             raise UsageError(f"task {self.name!r}: expected names without {BETWEEN!r}, got {wrong[0]!r}")
         for name, period in self.periods.items():
-            if name not in self.names:
-                raise UsageError(f"task {self.name!r}: periods: there is no {name!r}{nearest(name, self.names)}")
+            UsageError.refuse_unknown(f"task {self.name!r}: periods: there is no", self.names, name)
             if not 0 < period < math.inf:
                 raise UsageError(f"task {self.name!r}: expected the period of {name!r} to be above 0, got {period!r}")
         check_points_task(self)
@@ -108,10 +105,8 @@ class MeasurementTask(Task):
             raise CaseError(
                 f"case {case.id!r}: expected {what} to be Points or numbers by name, got {type(answer).__name__}"
             )
-        try:
+        with CaseError.about(f"case {case.id!r}", f"{what} holds something that is no number", TypeError, ValueError):
             held = {str(name): float(value) for name, value in numbers.items()}
-        except (TypeError, ValueError) as error:
-            raise CaseError(f"case {case.id!r}: {what} holds something that is no number ({error})") from error
         for name, value in held.items():
             own = name.split(BETWEEN)[0] if what == "reference" else name
             if own not in self.names:

@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Mask, Prompt
 from medimg_eval.codecs import Arrays, Codec
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, NAMED, Context, Evidence, MissingEvidenceError, Subject
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
@@ -64,8 +64,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be sampled."""
-        if self.lines not in get_args(Lines):
-            raise UsageError(f"sampling: there are no lines {self.lines!r}{nearest(str(self.lines), get_args(Lines))}")
+        UsageError.refuse_unknown("sampling: there are no lines", get_args(Lines), self.lines)
         if not 1 <= self.acceleration < math.inf or not 0 < self.centre <= 1 / self.acceleration:
             raise UsageError(
                 "sampling: expected an acceleration of at least 1 and a centre above 0 and at most 1 / acceleration, "

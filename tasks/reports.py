@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.evidence import EMPTY, JUDGE, Context, Evidence
@@ -71,10 +72,7 @@ class ReportTask(QuestionTask):
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """All references, verdicts, and what was written of the members of each set, for metrics that compare them."""
         context = super().context(cases, predictions, evidence)
-        sets: dict[str, list[Case]] = {}
-        for case in cases:
-            if name := case.attributes.get("set"):
-                sets.setdefault(name, []).append(case)
+        sets = grouped((name, case) for case in cases if (name := case.attributes.get("set")))
         peers: dict[str, tuple[Written, ...]] = {}
         for members in sets.values():
             written = {}

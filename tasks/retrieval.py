@@ -160,10 +160,8 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return Context(evidence, ranks, digest([list(stored.items()), reports], 16), tuple(notes))
 
     def _read(self, case: str, record: Mapping[str, Any]) -> Embedded:
-        try:
+        with UserError.about(f"case {case!r}", "the stored vectors cannot be read", CaseError):
             embedded: Embedded = self.codec.read(record)
-        except CaseError as error:
-            raise UserError(f"case {case!r}: the stored vectors cannot be read ({error})") from error
         return embedded
 
     def score(

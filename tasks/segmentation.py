@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,9 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging import distinct_values
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -32,6 +33,7 @@ from medimg_eval.metrics.segmentation import (
     needs_spacing,
     probability_metrics,
     probability_scores,
+    spare_loading,
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
@@ -72,8 +74,7 @@ class Guides:
     def __post_init__(self) -> None:
         """Refuses what cannot be meant."""
         for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
-            if value not in get_args(options):
-                raise UsageError(f"task.guides.{what}: there is no {value!r}{nearest(str(value), get_args(options))}")
+            UsageError.refuse_unknown(f"task.guides.{what}: there is no", get_args(options), value)
         for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
             value = getattr(self, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -98,7 +99,8 @@ class Guides:
         for number, (offset, piece) in enumerate(self._pieces(member)):
             key = f"{self.seed}/{case_id}/{label}/{number}".encode()
             rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:8], "big"))
-            still = self._flat_axes(member)
+            still = np.zeros(member.ndim, dtype=bool)
+            still[-1] = self.per == "slice" and member.ndim == 3  # each slice has guides of its own
             yield Guide(
                 self._box(offset, piece, member.shape, still, rng) if self.kind != "point" else None,
                 *self._points(offset, piece, member.shape, still, rng),
@@ -118,12 +120,6 @@ class Guides:
                 corner = np.array([part.start for part in box])
                 corner[-1] += index or 0
                 yield corner, numbered[box] == number
-
-    def _flat_axes(self, member: Array) -> Array:
-        """Axes along which nothing is moved: across slices, where each has guides of its own."""
-        still = np.zeros(member.ndim, dtype=bool)
-        still[-1] = self.per == "slice" and member.ndim == 3
-        return still
 
     def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
         return rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
@@ -176,9 +172,7 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     if not isinstance(settings, Mapping):
         raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
     known = [entry.name for entry in fields(Guides)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise UsageError(f"task.guides: there is no setting {unknown[0]!r}{nearest(unknown[0], known)}")
+    UsageError.refuse_unknown("task.guides: there is no setting", known, *sorted(settings))
     return Guides(**settings)
 
 
@@ -228,8 +222,7 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
         check_metrics(self, "masks")
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
-            if value not in get_args(options):
-                raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
+            UsageError.refuse_unknown(f"task {self.name!r}: there is no {what}", get_args(options), value)
         kind = parse(self.monitor)[0].kind
         if kind == "probability" and not self._soft:
             raise UsageError(
@@ -301,8 +294,7 @@ class SegmentationTask(Task):
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
-        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.labels})
-        if unknown:
+        if unknown := _unknown_labels(mask.labels, {0, *self.labels}):
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
                 f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
@@ -372,6 +364,7 @@ class SegmentationTask(Task):
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges every label of one case."""
+        spare_loading()
         wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
@@ -475,9 +468,7 @@ class SegmentationTask(Task):
             if not isinstance(members, list | tuple):
                 raise UsageError(f"task {self.name!r}: expected region {name!r} to list labels, got {members!r}")
         named = list(self.regions or self.labels.values())
-        for name in self.unscored:
-            if name not in named:
-                raise UsageError(f"task {self.name!r}: unscored: there is no label {name!r}{nearest(name, named)}")
+        UsageError.refuse_unknown(f"task {self.name!r}: unscored: there is no label", named, *self.unscored)
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
@@ -549,6 +540,13 @@ def _without(metrics: Sequence[str]) -> str:
         f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
         "run test again with task.metrics that hold them"
     )
+
+
+def _unknown_labels(labels: Array, known: Set[int]) -> list[int]:
+    """The values that are no labels; where all between the lowest and the highest are, none needs to be looked for."""
+    if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
+        return []
+    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def _reference(case: Case) -> str:

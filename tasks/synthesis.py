@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, GeneratedImages, Pictures
-from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
@@ -89,8 +89,7 @@ class SynthesisTask(Task):
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
         for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
-            if getattr(self, key) not in known:
-                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), known)}")
+            UsageError.refuse_unknown(f"task.{key} is", known, getattr(self, key))
         lost = [part for part in self.parts if part not in self.splits]
         if lost:
             names = [name for name in self.set_metrics if lost[0] in requirement_of(name).sets]

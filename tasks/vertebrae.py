@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Case, Image, Mask, Prompt
 from medimg_eval.codecs import Codec, Records
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context, Evidence
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement import (
@@ -64,8 +64,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         check_metrics(self, "vertebrae")
-        if self.grader not in ("thresholds", "svm"):
-            raise UsageError(f"task.grader is {self.grader!r}{nearest(str(self.grader), ('thresholds', 'svm'))}")
+        UsageError.refuse_unknown("task.grader is", ("thresholds", "svm"), self.grader)
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):
             raise UsageError(f"task.least: expected three losses, the least first, got {list(self.least)}")
         if not self.grades and (self.grader == "svm" or "genant_grade" in self.case_metrics):

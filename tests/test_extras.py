@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 
+from medimg_eval.api import load_task
 from medimg_eval.data.layouts import Questions, Volumes
 from medimg_eval.errors import EXTRAS, MissingDataError, UserError, import_optional
 from medimg_eval.instantiate import build
@@ -81,7 +81,7 @@ def test_libraries_of_extras_are_imported_in_one_way():
 def test_hydra_makes_the_same_sentence_of_what_it_was_to_make(monkeypatch):
     with pytest.raises(UserError, match=r"needs the library mlflow, .*: pip install 'medimg-eval\[tracking\]'"):
         build({"_target_": "tests.test_extras.in_need_of", "words": "Try `pip install -U 'mlflow>=1.0.0'`"})
-    with pytest.raises(InstantiationException):
+    with pytest.raises(ModuleNotFoundError, match="theirs"):  # of code of the user's own, as it is
         build({"_target_": "tests.test_extras.in_need_of", "words": "No module named 'theirs'"})
 
 
@@ -159,3 +159,16 @@ def test_an_absent_device_is_named_with_what_mends_it():
 def test_a_device_that_torch_does_not_know_is_refused():
     with pytest.raises(UserError, match="device=warp is not to be had here"):
         device_of("warp")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("amos22_ct", r"dataset\.json: no such file; it is had from "),  # of nnU-Net's list
+        ("medmnist_derma", r"dermamnist\.npz: no such file; "),  # of an array
+        ("vqa_rad", r"fetch it by: python -m medimg_eval download task=vqa_rad root="),
+    ],
+)
+def test_a_folder_that_is_still_empty_is_missing_data_too(tmp_path, name, told):
+    with pytest.raises(MissingDataError, match=told):
+        load_task(name, root=tmp_path).cases("test")

@@ -76,6 +76,8 @@ DISGUISES = {
     "a look-up": {"_target_": "hydra.utils.get_method", "path": "payload_module.Task"},
     "a class that is looked up": {"_target_": "hydra.utils.get_class", "path": "payload_module.Task"},
     "a module that runs when it is imported": TASK | {"_target_": "payload_module.Task"},
+    "the module of a metric": TASK | {"metrics": ["dice", "payload_module.Task@2"]},
+    "the module of the metric that validation follows": TASK | {"monitor": "payload_module.Task"},
     "what lies behind a class": TASK | {"_target_": "medimg_eval.tasks.Task.__subclasshook__"},
     "a resolver of one's own": TASK | {"title": "${make_marker:}"},
     "an object out of text": TASK | {"layout": "${oc.create:{_target_: pandas.read_pickle}}"},
@@ -99,6 +101,15 @@ def test_a_hostile_manifest_runs_nothing_and_is_told_of(config, marker, tmp_path
     said = capsys.readouterr().err
     assert "got/manifest.json: would run " in said
     assert said.rstrip().endswith("if you trust where it is from: python -m medimg_eval score run=got trust=true")
+    assert "payload_module" not in sys.modules
+
+
+def test_a_column_of_a_manifest_imports_nothing(marker, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    manifest = {"command": "test", "task": "t", "task_config": TASK, "metrics": ["payload_module.Task"]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert start(["score", f"run={tmp_path}"]) == 1
+    assert "would run payload_module.Task" in capsys.readouterr().err
     assert "payload_module" not in sys.modules
 
 

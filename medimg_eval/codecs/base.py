@@ -103,10 +103,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads what `write_json` wrote; raises CaseError naming the file."""
-    try:
+    with CaseError.about(path, "cannot be read as a stored prediction", OSError, ValueError, mend="run test again"):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as a stored prediction ({error}); run test again") from error
     if not isinstance(content, dict):
         raise CaseError(f"{path}: holds no stored prediction; run test again")
     return content

@@ -4,6 +4,8 @@ COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
     "score": "score stored predictions again, without loading a model, or a table of reports",
+    "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
+    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
     "report": "write a folder of pages that opens from disk: tables, cases, images with overlays, answers, differences",
@@ -13,7 +15,7 @@ COMMANDS = {
     "figure": "draw scores for a paper: box, forest, ROC, critical difference and others, as PDF, PNG and CSV",
     "agree": "validate a judge against human labels, or our report labels against CheXbert: agreement, kappa, ICC",
     "published": "compute published numbers again from what authors released: published, ours, difference, its kind",
-    "list": "show the tasks, models, metrics and suites there are",
+    "list": "show what there is: tasks, models, metrics, suites, published systems",
     "phantom": "write made-up patients in the real formats, with the truth known by construction",
     "check": "read every case of a task, or every image of a folder, and say what is wrong; or what metrics lack",
     "utility": "train on real and synthetic cases, test on real ones: what synthetic cases are worth, with intervals",
@@ -22,5 +24,8 @@ COMMANDS = {
     "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }
 
-POSITIONAL = {"published": "name"}
+MODULES = {"import": "import_logs"}
+"""Commands whose module cannot be called like them."""
+
+POSITIONAL = {"published": "name", "list": "what"}
 """Commands that take one plain word -> the key that it stands for."""

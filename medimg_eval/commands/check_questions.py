@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.commands.console import printer, say
 from medimg_eval.errors import SplitError, UserError
 from medimg_eval.tasks.base import left_out
@@ -52,7 +52,7 @@ def check_questions(task: Task, parts: Iterable[str], sample: int) -> None:
         if lacking:
             case, why = next(iter(lacking.items()))
             say(console, f"{part}: {len(lacking)} more left out by the layout, the first of which is {case}: {why}")
-        for sort, some in _sorted(found).items():
+        for sort, some in grouped(found).items():
             for text in some[:SHOWN]:
                 say(console, f"{part}: {text}")
             if len(some) > SHOWN:
@@ -149,10 +149,3 @@ def _opened(task: Task, cases: Sequence[Case], lost: Container[Place], sample: i
     some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
     sort = "questions that cannot be put"
     return [(sort, f"case {case.id}: {doubt}") for case in some for doubt in task.check_case(case).doubts]
-
-
-def _sorted(found: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    sorts: dict[str, list[str]] = {}
-    for sort, text in found:
-        sorts.setdefault(sort, []).append(text)
-    return sorts

@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS, POSITIONAL
+from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-from medimg_eval.errors import LeaveError, UsageError, nearest
+from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
+from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ def take_apart(argv: Sequence[str]) -> Words:
             return Words("", flags, [])
         raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
     command = others.pop(0)
-    if command not in COMMANDS:
-        raise UsageError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    UsageError.refuse_unknown("there is no command", COMMANDS, command)
     if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
         others[0] = f"{POSITIONAL[command]}={others[0]}"
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
@@ -100,10 +100,14 @@ def take_apart(argv: Sequence[str]) -> Words:
 
 
 def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
-    """Prints what went wrong, and returns the exit code; an error nobody foresaw keeps its traceback."""
+    """Prints what went wrong, and returns the exit code; a fault of ours keeps its traceback."""
     known = explain(error, words)
-    if traced or known is None:
+    if traced or (known is None and (frame := users_frame(error)) is None):
         traceback.print_exception(error)
+    elif known is None and frame is not None:
+        sys.stderr.write(f"medimg_eval: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"  {frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}\n")
+        sys.stderr.write("  this is code of your own; debug=true shows how it came there\n")
     if known is not None:
         sys.stderr.write(f"medimg_eval: {known}\n")
     if words is not None and isinstance(known, LeaveError) and known.mend:
@@ -139,7 +143,7 @@ def _run(words: Words) -> list[Exception]:
         try:
             refuse_former(words.command, list(map(str, config)))
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
-                _module(f"medimg_eval.commands.{words.command}").run(config)
+                _module(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
@@ -163,14 +167,10 @@ def _module(name: str) -> ModuleType:
     """Imports a command. Modules stay, so they are not searched for garbage: now and later that takes 0.7 s."""
     if name in sys.modules:
         return sys.modules[name]
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
+    with uncollected():
+        module = importlib.import_module(name)
         gc.freeze()
-        if collected:
-            gc.enable()
+    return module
 
 
 def set_up_log(*, debug: bool) -> None:
@@ -206,9 +206,9 @@ def _help(command: str) -> str:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
     for group in GROUPS:
-        names = sorted(shortest_names(paths_of(configs, group)))
-        parts.append(f"{group}=  {', '.join(names)}\n")
-    return "\n".join(parts)
+        names = ", ".join(sorted(shortest_names(paths_of(configs, group))))
+        parts.append(f"{group + '=':<11}{names if len(names) <= LISTED else f'{LIST} {group}s'}")
+    return "\n".join(parts) + "\n"
 
 
 def _complete(argv: Sequence[str]) -> int:

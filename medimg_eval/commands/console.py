@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
-from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.arguments import as_list, grouped
+from medimg_eval.errors import UsageError, UserError, cause_of
 
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
     from medimg_eval.results.table import Layout, Sheet
 
-SHOWN = 10
-"""Failures printed by name; the others are in the run's summary.json."""
+SHOWN = 5
+"""Causes of failures that are printed; all failures are in the run's summary.json."""
 
 
 def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
@@ -110,17 +110,29 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         judge = manifest.get("judge", {})
         if judge.get("failed"):
             lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
-            lines += [f"  {one['case']} ({one['question']}): {one['message']}" for one in judge["failures"][:SHOWN]]
+            lines += _by_cause(judge["failures"], "question")
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         for what, key, of in (("cases failed", "failures", "stage"), ("values are lost to errors", "raised", "metric")):
-            found = summary.get(key, [])
-            lines += [f"{len(found)} {what} in {folder}:"] if found else []
-            lines += [f"  {one['case']} ({one[of]}): {one['message']}" for one in found[:SHOWN]]
-            lines += [f"  ... and {len(found) - SHOWN} more in {folder / 'summary.json'}"] if len(found) > SHOWN else []
+            if found := summary.get(key, []):
+                lines += [f"{len(found)} {what} in {folder}:", *_by_cause(found, of)]
+                lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
+        for tracker, message in manifest.get("untracked", {}).items():
+            mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
+            lines.append(f"{tracker} did not take the scores ({message}); {mend}")
         if without := _without_value(manifest, summary):
             lines.append(f"{', '.join(without)}: no case has a value in {folder}; the notes below the table say why")
     if lines:
         raise UserError("\n".join(lines))
+
+
+def _by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
+    """A line for each cause, the most frequent first, with one case of it."""
+    causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
+    lines = []
+    for alike in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
+        times = f"{len(alike)} times, such as " if len(alike) > 1 else ""
+        lines.append(f"  {times}{alike[0]['case']} ({alike[0][of]}): {alike[0]['message']}")
+    return [*lines, f"  ... and {len(causes) - SHOWN} further causes"] if len(causes) > SHOWN else lines
 
 
 def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:

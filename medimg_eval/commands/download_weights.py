@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from medimg_eval.commands.console import printer, say
 from medimg_eval.data.archives import in_words
+from medimg_eval.data.download import hub_module
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.instantiate import Annotators, Extractors
 from medimg_eval.models.annotators import Annotator
@@ -66,7 +66,7 @@ def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) 
     """
     tell = partial(say, printer())
     if not sys.stderr.isatty():
-        _hub("utils").disable_progress_bars()
+        hub_module("utils").disable_progress_bars()
     left, seen = [], set()
     # What an archive needs beside itself may stand in the archive, and is known once it is there.
     while (weights := next((one for one in made.needs if one.argument not in seen), None)) is not None:
@@ -93,7 +93,7 @@ def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) 
             files = _files(named, weights)
         for file in files:
             with _explained(named, file, key):
-                got = Path(_hub().hf_hub_download(named.repository, file, revision=named.revision or None))
+                got = Path(hub_module().hf_hub_download(named.repository, file, revision=named.revision or None))
             tell(f"{file}: {in_words(got.stat().st_size)}")
         there = weights.find(given, name)
     tell(f"{key}: {there}")
@@ -107,7 +107,7 @@ def _files(named: HubName, weights: Weights) -> list[str]:
     """
     if named.file:
         return [named.file]
-    there = _hub().HfApi().list_repo_files(named.repository, revision=named.revision or None)
+    there = hub_module().HfApi().list_repo_files(named.repository, revision=named.revision or None)
     top = [file for file in there if "/" not in file]
     needed = [next((one for one in wanted.split("|") if one in there), wanted) for wanted in weights.files]
     small = [file for file in top if Path(file).suffix in SMALL and file not in needed]
@@ -120,7 +120,7 @@ def _files(named: HubName, weights: Weights) -> list[str]:
 @contextmanager
 def _explained(named: HubName, file: str, key: str) -> Iterator[None]:
     """Turns what the hub and the network say into sentences."""
-    errors = _hub("errors")
+    errors = hub_module("errors")
     page = f"https://huggingface.co/{named.repository}"
     try:
         yield
@@ -152,8 +152,3 @@ def _broken_off(named: HubName, file: str, error: Exception) -> UserError:
     return UserError(
         f"{named.repository}, file {file}: could not be fetched ({said}); the same command goes on from here"
     )
-
-
-def _hub(part: str = "") -> Any:
-    """The library, or a module of it."""
-    return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer
 from medimg_eval.configs.overrides import plain
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.phantoms import KINDS, chest_reports, write_phantoms
 
 KNOWN = {**KINDS, "chest_reports": chest_reports.ABOUT}
@@ -24,9 +24,7 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     kinds = as_list(wanted["kinds"])
-    for kind in kinds:
-        if kind not in KNOWN:
-            raise UsageError(f"there is no phantom {kind!r}{nearest(str(kind), KNOWN)}")
+    UsageError.refuse_unknown("there is no phantom", KNOWN, *kinds)
     for key in ("cases", "seed"):
         if not isinstance(wanted[key], int) or isinstance(wanted[key], bool):
             raise UsageError(f"expected a whole number for {key}, got {wanted[key]!r}")

@@ -18,7 +18,7 @@ from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, say_written
 from medimg_eval.configs.overrides import plain
 from medimg_eval.deid import EDITION, KINDS, PhiReport, scan_folder
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.trust import guarded
 
 if TYPE_CHECKING:
@@ -182,9 +182,7 @@ def _table(file: Path, columns: Sequence[str]) -> list[Row]:
     rows = read_table(file)
     if not rows:
         raise UserError(f"{file}: holds no reports")
-    for name in columns:
-        if name not in rows[0].values:
-            raise UsageError(f"{file} has no column {name!r}{nearest(name, rows[0].values)}; set column= or patient=")
+    UsageError.refuse_unknown(f"{file} has no column", rows[0].values, *columns, end="; set column= or patient=")
     for row in rows:
         if not row.values.keys() >= set(columns):  # records of JSON may differ
             raise row.error(f"lacks the column {' or '.join(map(repr, columns))}; give every record one")

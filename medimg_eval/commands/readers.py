@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.commands.console import printer, say, say_written, show_sheets
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import CaseError, UsageError, UserError
@@ -190,9 +190,7 @@ def _doubts(items: Sequence[Item]) -> list[str]:
 
 def _repeats(items: Sequence[Item], stored: Sequence[bytes]) -> list[str]:
     """Says how many images are in the form twice, pixel for pixel: nobody tells such a real and generated one apart."""
-    seen: dict[bytes, list[Item]] = {}
-    for one, data in zip(items, stored, strict=True):
-        seen.setdefault(data, []).append(one)
+    seen = grouped((data, one) for one, data in zip(items, stored, strict=True))
     twice = [same for same in seen.values() if len(same) > 1]
     if not twice:
         return []

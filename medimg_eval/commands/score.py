@@ -1,119 +1,68 @@
-"""`score`: judge stored predictions, or a plain table of reports, again; the model is not loaded."""
+"""`score`: judge stored predictions again, or files that hold predictions; the model is not loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig
 
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed, printer, show
-from medimg_eval.commands.score_masks import score_masks
+from medimg_eval.commands.console import fail_if_cases_failed
+from medimg_eval.commands.scoring.frame import score_candidates, show_runs
 from medimg_eval.configs.overrides import plain
-from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation import pipeline
-from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.readiness import missing, refuse
-from medimg_eval.evaluation.run import Run
-from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evidence import JUDGE
-from medimg_eval.instantiate import Annotators, build_candidate, build_task
-from medimg_eval.models.precomputed import PrecomputedReports
-from medimg_eval.results import build_table, load_runs
-from medimg_eval.run_results import RunResults
-from medimg_eval.tasks import Task
+
+RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", "logger", *BELONGS)
+KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "masks": ("masks", "mask_candidates", ("references", "labels", "cases", "by", "resample", "surface", "empty")),
+    "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
+    "boxes": ("places", "box_candidates", ("references", "cases", "by")),
+    "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
+    "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
+    "answers": (
+        "answers",
+        "answer_candidates",
+        ("references", "columns", "cases", "by", "extraction", "annotators", "judge"),
+    ),
+    "reports": (
+        "reports",
+        "report_candidates",
+        ("columns", "attributes", "by", "separator", "sections", "language", "clean", "annotators", "judge"),
+    ),
+}
+"""What is scored -> the module that reads it, its function, and the keys that it takes beside `metrics`."""
+
+UNSET = {"language": "en"}
+"""Keys that say nothing at another value than null or nothing."""
 
 
 def run(config: DictConfig) -> None:
-    """Scores one run or several, with other metrics or conventions when they are given."""
+    """Scores runs anew, or files; with other metrics or conventions when they are given."""
     wanted = plain(config)
-    if sum(wanted.get(key) is not None for key in ("run", "reports", "masks")) != 1:
+    named = [key for key in ("run", *KINDS) if wanted.get(key) is not None]
+    if len(named) != 1:
         raise UsageError(
-            "name what to score: run=DIR, a run folder; masks=DIR references=DIR, label maps; or reports=FILE, a table"
+            "name what to score: run=DIR, a run folder; or files: " + ", ".join(f"{kind}=" for kind in KINDS)
         )
-    if wanted.get("masks") is not None:
-        fail_if_cases_failed([one.folder for one in score_masks(wanted)])
-        return
-    if wanted.get("reports") is not None:
-        score_reports(wanted)
-        return
-    keys = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
-    settings: dict[str, Any] = {key: wanted.get(key) for key in keys}
-    runs = [score(folder, **settings) for folder in as_list(wanted["run"])]
-    _show(runs)
+    if named == ["run"]:
+        settings: dict[str, Any] = {key: wanted.get(key) for key in ("metrics", *RUN)}
+        runs: list[Any] = [score(folder, **settings) for folder in as_list(wanted["run"])]
+        show_runs(runs)
+    else:
+        (kind,) = named
+        module, function, takes = KINDS[kind]
+        _refuse_others(wanted, kind, takes)
+        candidates = getattr(importlib.import_module(f"medimg_eval.commands.scoring.{module}"), function)(wanted)
+        runs = score_candidates(wanted, kind, candidates)
     fail_if_cases_failed([run.folder for run in runs])
 
 
-TASK = "reports"
-
-
-def score_reports(wanted: Mapping[str, Any]) -> None:
-    """Scores one table or several, one row of the printed table for each.
-
-    Args:
-        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`,
-            `language`, `metrics`, `annotators`, `judge`.
-
-    Raises:
-        UsageError: a key that is for runs alone.
-        UserError: a row was not understood, after all others were scored and the table was printed.
-    """
-    for key in ("root", "extraction", "surface", "empty", "drop"):
-        if wanted.get(key) is not None:
-            raise UsageError(f"{key}= is for runs; leave it out with reports=")
-    files = [str(file) for file in as_list(wanted["reports"])]
-    tasks = [_task(wanted, file) for file in files]
-    annotators = Annotators(wanted["annotators"] or {})
-    judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
-    for task in tasks:
-        refuse(missing(task.requirements(), {**annotators, **({JUDGE: judge} if judge else {})}, task))
-    settings = Settings(
-        runs=Path(wanted["runs"]),
-        config={key: value for key, value in wanted.items() if key != "runs"},
-        judge=judge,
-        annotators=annotators,
-    )
-    runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]
-    _show(runs)
-    for run in runs:
-        printer().print(f"scores of every report: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
-    fail_if_cases_failed([run.folder for run in runs])
-
-
-def _show(runs: Sequence[Run | RunResults]) -> None:
-    """Prints the table of one run, or of several: its intervals take long to compute twice."""
-    table = runs[0].table if len(runs) == 1 else None
-    show(table or build_table(load_runs([run.folder for run in runs])))
-
-
-def _task(wanted: Mapping[str, Any], file: str) -> Task:
-    layout = {
-        "_target_": "medimg_eval.data.layouts.report_sets.ReportTable",
-        "root": file,
-        **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
-    }
-    return build_task(
-        {
-            "_target_": "medimg_eval.tasks.ReportTask",
-            "name": TASK,
-            "title": "Reports",
-            "layout": layout,
-            "splits": {"test": "test"},
-            **{key: wanted[key] for key in ("metrics", "sections", "clean", "language") if wanted[key]},
-        }
-    )
-
-
-def _given(file: str, layout: Any) -> ModelSpec:
-    """What was written, as a model that answers so."""
-    if not isinstance(layout, ReportTable):
-        raise TypeError(f"{type(layout).__name__} is no ReportTable")
-    stem = Path(file).name.removesuffix(".gz")
-    config = {"file": file, "columns": dict(layout.columns)}
-    return ModelSpec(
-        Path(stem).stem, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions)
-    )
+def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:
+    """Raises UsageError for a key that is set and means nothing for this kind."""
+    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave", "logger"}
+    for key in sorted(others - {*takes}):
+        if wanted.get(key) and wanted[key] != UNSET.get(key):
+            raise UsageError(f"{key}= is not for {kind}=; leave it out")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.trust import stays_inside
 
 MAX_RATIO = 1000
@@ -40,9 +40,7 @@ class Archive:
         """
         if isinstance(config, str):
             return cls(config)
-        unknown = next((key for key in config if key not in KEYS), None)
-        if unknown is not None:
-            raise UsageError(f"task.card.download.unpack has no key {unknown!r}{nearest(str(unknown), KEYS)}")
+        UsageError.refuse_unknown("task.card.download.unpack has no key", KEYS, *config)
         if "zip" not in config:
             raise UsageError("task.card.download.unpack: `zip`, the archive's name, is not set")
         return cls(str(config["zip"]), str(config.get("strip", "")), str(config.get("below", "")))

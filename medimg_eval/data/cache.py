@@ -51,10 +51,8 @@ class StoredArray:
 
         Raises CaseError where the file was damaged after it was opened.
         """
-        try:
+        with CaseError.about(self.path, "is damaged", RuntimeError, mend="delete the file, it is made again"):
             return np.asarray(self._stored[where])
-        except RuntimeError as error:
-            raise CaseError(f"{self.path}: is damaged ({error}); delete the file, it is made again") from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self[...], dtype=dtype)

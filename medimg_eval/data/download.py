@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.archives import Archive, in_words, require_space
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.trust import stays_inside
 
 PARTS = ".download"
@@ -47,9 +47,7 @@ class HubFiles:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> HubFiles:
         """What `card.download` of a task says; raises UsageError for an unknown key, or without `hub` or `files`."""
-        unknown = next((key for key in config if key not in KEYS), None)
-        if unknown is not None:
-            raise UsageError(f"task.card.download has no key {unknown!r}{nearest(str(unknown), KEYS)}")
+        UsageError.refuse_unknown("task.card.download has no key", KEYS, *config)
         if not config.get("hub") or not config.get("files"):
             raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
         return cls(
@@ -120,7 +118,7 @@ def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
         revision, files = listing(wanted, say)
     say(f"{wanted.hub}, revision {revision[:12]}: {len(files)} files, {in_words(sum(one.size for one in files))}")
     if not sys.stderr.isatty():
-        _hub("utils").disable_progress_bars()
+        hub_module("utils").disable_progress_bars()
     (root / PARTS).mkdir(parents=True, exist_ok=True)
     lock = FileLock(root / PARTS / "lock")
     try:
@@ -142,7 +140,7 @@ def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
     `say` is told of patterns that match none. Raises UserError where a file that is named is not there, no pattern
     matches any, or the hub gives a file a name outside of the folder.
     """
-    api = _hub().HfApi()
+    api = hub_module().HfApi()
     commit = str(api.repo_info(wanted.hub, repo_type="dataset", revision=wanted.revision or None).sha)
     there = list(_tree(api, wanted, commit))
     lost = [name for name in wanted.files if not any(fnmatchcase(one.path, name) for one in there)]
@@ -164,7 +162,7 @@ def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
 def _tree(api: Any, wanted: HubFiles, commit: str) -> Iterator[RemoteFile]:
     """The files of the folders in which patterns can match."""
     for folder, deep in _folders(wanted.files).items():
-        with suppress(_hub("errors").EntryNotFoundError):  # no such folder: its patterns match nothing
+        with suppress(hub_module("errors").EntryNotFoundError):  # no such folder: its patterns match nothing
             for one in api.list_repo_tree(
                 wanted.hub, folder or None, recursive=deep, revision=commit, repo_type="dataset"
             ):
@@ -224,14 +222,14 @@ def _fetch(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tup
 
 def _transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> None:
     """Goes on with a part until it has the size; tries again for as long as more of it comes."""
-    hub = _hub()
+    hub = hub_module()
     url = hub.hf_hub_url(wanted.hub, file.path, repo_type="dataset", revision=revision, endpoint=hub.HfApi().endpoint)
-    headers = {**_hub("utils").build_hf_headers(), "Accept-Encoding": "identity"}
+    headers = {**hub_module("utils").build_hf_headers(), "Accept-Encoding": "identity"}
     while True:
         with part.open("ab") as stream:
             held = stream.tell()
             try:
-                _hub("file_download").http_get(
+                hub_module("file_download").http_get(
                     url,
                     stream,
                     resume_size=held,
@@ -261,20 +259,20 @@ def _folders(patterns: Sequence[str]) -> dict[str, bool]:
     return found
 
 
-def _hub(part: str = "") -> Any:
+def hub_module(part: str = "") -> Any:
     """The library, or a module of it."""
     return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
 
 
 def _broken() -> tuple[type[BaseException], ...]:
     """What a transfer ends with: the errors of whichever HTTP library the hub's own is built on, and the system's."""
-    return (OSError, *_hub("errors").HfHubHTTPError.__bases__)
+    return (OSError, *hub_module("errors").HfHubHTTPError.__bases__)
 
 
 @contextmanager
 def _explained(wanted: HubFiles, file: str = "") -> Iterator[None]:
     """Turns what the hub and the network say into sentences."""
-    errors = _hub("errors")
+    errors = hub_module("errors")
     what = f"{wanted.hub}, file {file}" if file else wanted.hub
     try:
         yield
@@ -307,7 +305,7 @@ def _explained(wanted: HubFiles, file: str = "") -> Iterator[None]:
 
 
 def _token() -> str:
-    return "the token of this machine" if _hub().get_token() else "a user without a token"
+    return "the token of this machine" if hub_module().get_token() else "a user without a token"
 
 
 def _listed(value: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from medimg_eval.case import Array, Case, Geometry, Mask
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.errors import UserError
 from medimg_eval.imaging import ImageFile, Region
 
 EDGE = 24
@@ -58,8 +58,7 @@ class MniTissueBlocks:
             "validate": lambda: _blocks("left", FITTED, (VALIDATED,), self.minimum_tissue),
             "test": lambda: _blocks("right", TESTED, range(len(LEVELS)), self.minimum_tissue),
         }
-        if split not in makers:
-            raise UserError(f"the MNI152 brain has no split {split!r}{nearest(split, makers)}")
+        UserError.refuse_unknown("the MNI152 brain has no split", makers, split)
         return makers[split]()
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from medimg_eval.case import Case, Condition, Failure, Prompt
 from medimg_eval.errors import UserError
@@ -27,6 +28,9 @@ WINDOW = 32
 TOGETHER = 8
 """Small cases that a reading process hands over at once, where batches are smaller: that takes longer than one case."""
 
+SHARE = 1 << 25
+"""Bytes of files that are worth a further reading process: what is read in a second or so is not."""
+
 AHEAD = 2
 """Parts that are read ahead for each reading process."""
 
@@ -37,8 +41,20 @@ def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> Abstra
 
 
 def _processes(cases: Sequence[Case], wanted: int) -> int:
-    """How many processes are worth their start: none for questions about nothing that lies in files."""
-    return min(wanted, len(cases)) if any(case.images or case.files for case in cases) else 0
+    """How many processes are worth their start: none for questions about nothing, one where the files are small."""
+    if not any(case.images or case.files for case in cases):
+        return 0
+    size = 0
+    for image in (image for case in cases for image in case.images):
+        size += sum(map(_size, image.files)) if image.files else SHARE
+        if size >= wanted * SHARE:
+            break
+    return min(wanted, len(cases), 1 + size // SHARE)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; a folder's are not counted, but taken for many."""
+    return path.stat().st_size if path.is_file() else SHARE
 
 
 def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.errors import CaseError, UserError, nearest
 
@@ -231,6 +233,27 @@ class Given(OnImage, Generic[T]):
     def read(self) -> T:
         """Returns the value."""
         return self.value
+
+
+@dataclass(frozen=True)
+class StatedGrid:
+    """The grid of an image that is not there, as a table states it: enough to judge places that were found on it.
+
+    Voxels along each spatial axis, and mm from each to the next; None counts in pixels.
+    """
+
+    shape: tuple[int, ...]
+    spacing: float | None = None
+    files: tuple[Path, ...] = ()
+
+    def read(self) -> Image:
+        """Raises CaseError: there is no image."""
+        raise CaseError("the image of this case is not there; only its size was stated")
+
+    def geometry(self) -> Geometry:
+        """The grid, with its first voxel at 0 mm."""
+        affine = np.diag([*[self.spacing or 1.0] * 3, 1.0])
+        return Geometry(self.shape, affine, units="pixel" if self.spacing is None else "mm")
 
 
 def given(value: T, entry: Entry) -> Given[T]:

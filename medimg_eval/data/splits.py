@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_json, read_lines, read_table
 from medimg_eval.errors import UserError, nearest
@@ -210,10 +211,7 @@ def assign(entries: Sequence[Entry], splits: Splits | SplitFolds, root: Path) ->
     """
     if isinstance(splits, SplitFolds):
         return splits.divide(entries, root)
-    known: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        for name in _names(entry, splits.key):
-            known[name].append(entry)
+    known = grouped((name, entry) for entry in entries for name in _names(entry, splits.key))
     chosen = []
     for split, rows in splits.read(root).items():
         lost = [row for row in rows if row.text("id") not in known]
@@ -249,9 +247,7 @@ def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> li
     chosen = []
     for split, wanted in folds.items():
         names = [str(one) for one in wanted] if isinstance(wanted, list | tuple) else [str(wanted)]
-        lost = next((name for name in names if name not in held), None)
-        if lost is not None:
-            raise UserError(f"{root}: task.layout.folds names {lost!r}{nearest(lost, held)}")
+        UserError.refuse_unknown(f"{root}: task.layout.folds names", held, *names)
         chosen += [replace(entry, split=str(split)) for entry in entries if entry.split in names]
     return chosen
 

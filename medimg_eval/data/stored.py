@@ -22,6 +22,10 @@ RUNS_CODE = ("_args_", "allow_pickle", "trust_remote_code")
 """Keys by which a class of ours may run what it finds; what stands under `_args_` has no name to be known by."""
 
 
+METRICS = ("metrics", "monitor")
+"""Keys of names of metrics, whose module is imported where they are named with it."""
+
+
 def require_ours(config: Any, source: Path) -> None:
     """Refuses a config that names anything but tasks, layouts, targets, splits and models of ours.
 
@@ -41,6 +45,8 @@ def _strangers(config: Any, place: str) -> Iterator[str]:
         for key, value in config.items():
             if key in RUNS_CODE and value:
                 yield f"{key}={value!r} ({place})"
+            if key in METRICS:
+                yield from (f"{name} ({place}.{key})" for name in _own_metrics(value))
             yield from _strangers(value, f"{place}.{key}")
     elif isinstance(config, list | tuple):
         for number, value in enumerate(config):
@@ -49,12 +55,23 @@ def _strangers(config: Any, place: str) -> Iterator[str]:
         yield f"{config} ({place})"
 
 
+def _own_metrics(names: Any) -> list[str]:
+    """The names that stand with a module that is neither of this package nor of a plug-in."""
+    several = names if isinstance(names, list | tuple) else [names]
+    bases = [name.partition("@")[0] for name in several if isinstance(name, str)]
+    return [base for base in bases if "." in base and base.partition(".")[0] not in _roots()]
+
+
+def _roots() -> set[str]:
+    return {OWN, *(entry.module.partition(".")[0] for group in PLUGINS for entry in entry_points(group=group))}
+
+
 def _is_ours(target: Any) -> bool:
     from hydra.utils import get_object  # as instantiate looks it up
 
     from medimg_eval.data.many import nnunet_task  # the layouts, which it is of, import this
 
-    roots = {OWN, *(entry.module.partition(".")[0] for group in PLUGINS for entry in entry_points(group=group))}
+    roots = _roots()
     names = target.split(".") if isinstance(target, str) else [""]
     if names[0] not in roots or any(name.startswith("_") for name in names):
         return False

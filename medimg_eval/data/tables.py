@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.records import Row
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
 
 SEPARATORS = (";", "\t", "|", ",")
 """What else separates the fields of a table whose header seems to hold one column."""
@@ -47,7 +47,7 @@ def read_table(
     """
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if not path.is_file():
-        raise UserError(f"{path}: no such table{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such table{_nearest_file(path)}")
     if kind == ".parquet":
         return _parquet(path)
     text = read_text(path)
@@ -81,7 +81,7 @@ def read_text(path: Path) -> str:
     Raises UserError, naming file and line, where it is missing, or no UTF-8 text.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such file{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such file{_nearest_file(path)}")
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return data.decode("utf-8-sig")
@@ -188,10 +188,8 @@ class Encoded:
 
     def read(self) -> tuple[bytes, str]:
         """Returns the file's bytes, and an empty name; raises CaseError where the field is no base64."""
-        try:
+        with CaseError.about(f"{self.path}, {self.place}", f"column {self.column!r} holds no base64", ValueError):
             return base64.b64decode(self.text.rpartition("base64,")[2], validate=True), ""
-        except ValueError as error:
-            raise CaseError(f"{self.path}, {self.place}: column {self.column!r} holds no base64 ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -231,10 +229,8 @@ def _parquet(path: Path) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with UserError.about(path, "cannot be read as Parquet", pa.ArrowInvalid, OSError):
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
     embedded = [one.name for one in file.schema_arrow if _holds_files(pa, one.type)]
     plain = [name for name in file.schema_arrow.names if name not in embedded]
     rows: list[Row] = []

@@ -18,7 +18,7 @@ from medimg_eval.deid.ps3_15 import OPTIONS
 from medimg_eval.deid.quick_scan import name_doubts
 from medimg_eval.deid.sidecars import json_findings, picture_findings, slide_findings, volume_findings
 from medimg_eval.deid.values import KINDS, Finding, Past, shown, suspicions
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom import OLD_NAME
 from medimg_eval.imaging.formats import identify
 from medimg_eval.imaging.library_logs import kept_log
@@ -93,9 +93,7 @@ def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collectio
         UsageError: there is no such option.
     """
     path = Path(path)
-    for name in keep:
-        if name not in OPTIONS:
-            raise UsageError(f"there is no option {name!r} of the profile{nearest(name, OPTIONS)}")
+    UsageError.refuse_unknown("there is no option", OPTIONS, *keep, then=" of the profile")
     root, names, missing = _files(path)
     pasts, everything = _before(before)
     report = PhiReport(root, paired=None if before is None else 0)

@@ -25,7 +25,7 @@ from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, slug
-from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
+from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import begin, placed, prepare_model, task_identity
@@ -103,8 +103,7 @@ def fit(
             return folder
         made = list(loggers(folder))
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
-        for one in made:
-            sent += permit(task, settings.may_leave, "tracker", type(one).__name__, one, TRACKED)
+        sent += permit_trackers(task, settings.may_leave, made)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
         run.note(cases={part: len(found) for part, found in cases.items()})
         note_sent(run, sent, sum(map(len, cases.values())))
@@ -131,9 +130,11 @@ def _train(
     )
     best, callbacks = _callbacks(task, recipe, run.folder)
     trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
-    module = FitModule(
-        task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=_also(task)
-    )
+    # What is logged beside the monitored metric takes no time, and no further model; metrics of masks take longer than
+    # training does.
+    quick = () if task.codec.heavy else task.case_metrics
+    also = [name for name in quick if not (required(name) or parse(name)[0].intermediate)]
+    module = FitModule(task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=also)
     module.context = context
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
@@ -162,13 +163,6 @@ def _refuse_unfollowable(task: Task) -> None:
             f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
             "other model, such as rouge_l"
         )
-
-
-def _also(task: Task) -> list[str]:
-    """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
-    if task.codec.heavy:
-        return []  # metrics of masks take longer than training does
-    return [name for name in task.case_metrics if not (required(name) or parse(name)[0].intermediate)]
 
 
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:

@@ -28,7 +28,7 @@ from medimg_eval.system import file_digest, threads
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
 
-LAYOUTS = ("real", "synthetic", "prompts", "layout")
+LAYOUTS = ("real", "synthetic", "prompts", "layout", "train")
 """What layouts that stand on others call those."""
 
 RECORDED = (
@@ -113,15 +113,11 @@ def model_identity(
         if key not in named or not isinstance(value, str):
             return value
         path = Path(value).expanduser()
-        return _content(path) if path.exists() else value
+        # A fit run's folder also holds logs, which change without the weights changing.
+        best = path / "checkpoints" / "best.ckpt"
+        return files_digest([best if best.is_file() else path]) if path.exists() else value
 
     return {key: settled(key, value) for key, value in config.items() if key not in left_out}
-
-
-def _content(path: Path) -> str:
-    # A fit run's folder also holds logs, which change without the weights changing.
-    best = path / "checkpoints" / "best.ckpt"
-    return files_digest([best if best.is_file() else path])
 
 
 def placeless(layout: Any) -> Any:

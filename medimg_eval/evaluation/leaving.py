@@ -96,6 +96,11 @@ def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[C
     return sent
 
 
+def permit_trackers(task: Task, said: Any, trackers: Sequence[Any]) -> list[Sent]:
+    """`permit` of the trackers that a run is reported to."""
+    return [sent for one in trackers for sent in permit(task, said, "tracker", type(one).__name__, one, TRACKED)]
+
+
 def permit_judge(task: Task, said: Any, name: str, judge: Any) -> list[Sent]:
     """`permit` of the judge of a task's answers."""
     shown = {what for need in task.requirements() if need.provider == JUDGE for what in task.shows(need)}

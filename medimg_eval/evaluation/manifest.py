@@ -92,6 +92,8 @@ class Manifest(TypedDict, total=False):
     """What a model gives, in words."""
     metrics: Sequence[str]
     """The columns, in order; `score metrics=` adds to them, and `score drop=` takes from them."""
+    directions: Mapping[str, bool | None]
+    """By metric that is none of ours, whether higher is better, for readers who lack it."""
     signature: str
     """The choices behind all numbers, for footnotes."""
     signatures: Mapping[str, str]
@@ -108,6 +110,8 @@ class Manifest(TypedDict, total=False):
     """By extractor of features: its weights."""
     sets: Mapping[str, str]
     """By set of real images: how many, and the hash of their content."""
+    untracked: Mapping[str, str]
+    """Trackers that did not take the scores, with what they said; empty where all did."""
     sent: Sequence[Mapping[str, Any]]
     """What went to which other machine, noted before it went, and on whose permission."""
     timing: Mapping[str, float]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.readiness import made_of
 from medimg_eval.evidence import JUDGE
@@ -28,7 +27,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from medimg_eval.case import Case
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, UserError, cause_of, error_in_words
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evidence import FACTS, Evidence, Kind, Observation, Place, Subject, one_each
@@ -124,6 +123,7 @@ class _Stage:
         shared: what all subjects have in common.
         identity: of the source, with that.
         words: by key, of a judge what it was asked.
+        causes: of failures that were told.
     """
 
     source: Source
@@ -134,6 +134,7 @@ class _Stage:
     shared: Any = None
     identity: str = field(init=False)
     words: dict[str, str] = field(default_factory=dict)
+    causes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.identity = self.source.identity
@@ -286,8 +287,10 @@ class _Stage:
 
     def _told(self, owner: str, error: Exception) -> str:
         log.debug("%s", owner, exc_info=error)
-        told = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
-        log.warning("%s failed on %s (%s)", self.source.name, owner, told)
+        told = error_in_words(error)
+        again = (cause := cause_of(told, owner)) in self.causes
+        log.log(logging.DEBUG if again else logging.WARNING, "%s failed on %s (%s)", self.source.name, owner, told)
+        self.causes.add(cause)
         return told
 
 
@@ -310,7 +313,9 @@ def _refused(error: Exception) -> None:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that a batch was too large; torch need not have been imported."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower())
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # that is torch's
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
 
 def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec]) -> dict[str, Source]:

@@ -11,7 +11,7 @@ from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
 from medimg_eval.evaluation.run import answered
 from medimg_eval.evaluation.score import score
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evaluation.summarise import summarise
+from medimg_eval.evaluation.summarise import summarise, track
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.manifest import Manifest
@@ -59,6 +59,7 @@ def _judge(plan: Plan) -> None:
     context = _gather(plan)
     keys = score(plan, context)
     summarise(plan, keys, context)
+    track(plan)
 
 
 def _gather(plan: Plan) -> Context:

@@ -11,13 +11,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import grouped
 from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
-from medimg_eval.evaluation.leaving import Sent, note_sent, permit_judge, permit_model, permit_providers
+from medimg_eval.evaluation.leaving import (
+    Sent,
+    note_sent,
+    permit_judge,
+    permit_model,
+    permit_providers,
+    permit_trackers,
+)
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.observe import Source, former_judge, judge_source, sources_of
@@ -25,6 +33,8 @@ from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import JUDGE
+from medimg_eval.metrics import parse
+from medimg_eval.metrics.own_metrics import is_ours
 from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
@@ -80,9 +90,7 @@ class Plan:
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
         """The cases that are left, by repeat and condition: those of one round are asked about together."""
-        found: dict[tuple[int, str], set[str]] = {}
-        for trial in self.left:
-            found.setdefault((trial.repeat, trial.condition), set()).add(trial.case)
+        found = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
         return {varied: frozenset(cases) for varied, cases in found.items()}
 
     @property
@@ -189,6 +197,7 @@ def _providers(
     judge = settings.judge if any(need.provider == JUDGE for need in requirements) else None
     if judge is not None and getattr(judge.wrapper, "remote", False):  # only then is it loaded, in no time
         permit_judge(task, settings.may_leave, judge.name, judge.model)
+    sent += permit_trackers(task, settings.may_leave, settings.loggers(settings.runs))
     return sent, sources_of(requirements, providers)
 
 
@@ -243,9 +252,7 @@ def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict
     """
     found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
     for condition in asked:
-        if condition.name not in task.conditions():
-            near = nearest(condition.name, task.conditions())
-            raise UsageError(f"task {task.name!r} has no condition {condition.name!r}{near}")
+        UsageError.refuse_unknown(f"task {task.name!r} has no condition", task.conditions(), condition.name)
         if found.setdefault(condition.key, condition) != condition:
             raise UsageError(
                 f"condition {condition.key!r} was asked before with other settings, "
@@ -281,6 +288,12 @@ def _check_model(plan: Plan) -> list[Sent]:
     for model in (*task.partners.values(), spec.model):
         getattr(model, "check_ready", lambda: None)()
     prepare_model(task, spec.model, plan.every)
+    known = {case.id for case in plan.every}
+    # `score` with `references=` has told them before.
+    held: Sequence[str] = () if "references" in plan.settings.config else getattr(spec.model, "held_cases", list)()
+    if strays := [name for name in held if name not in known]:
+        shown = ", ".join(strays[:NAMED]) + (", ..." if len(strays) > NAMED else "")
+        log.warning("%s: %d predictions belong to no case of task %s: %s", spec.name, len(strays), task.name, shown)
     return sent
 
 
@@ -400,7 +413,9 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
         provenance: of what providers said.
     """
     told = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
+    own = {name: parse(name)[0].higher_is_better for name in task.metrics if not is_ours(name)}
     return Manifest(
+        **({"directions": own} if own else {}),
         task_title=task.title or task.name,
         task_config=dict(task.config),
         noun=task.noun,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError, UserError, cause_of, error_in_words
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.observe import out_of_memory
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, answered
@@ -105,8 +106,9 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
 
 def model_info(model: ModelSpec) -> dict[str, Any]:
     """What a manifest says of a loaded model."""
-    made = model.model
-    return {"class": type(made).__qualname__, "parameters": parameter_count(made)} | model.identity
+    made: Any = model.model
+    count = sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
+    return {"class": type(made).__qualname__, "parameters": count} | model.identity
 
 
 def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> None:
@@ -152,6 +154,7 @@ class Predictor:
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
         self._early = keys.early() if uses_torch(model) else []  # what takes no time is not worth processes beside it
         self.model = model
+        self._causes: set[str] = set()
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
@@ -181,7 +184,10 @@ class Predictor:
         self.run.append_predictions(results, notes, self.task.codec.form)
         for trial, result in results.items():
             if isinstance(result, Failure):
-                log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
+                again = (cause := cause_of(result.message, trial.case)) in self._causes
+                level = logging.DEBUG if again else logging.WARNING  # of many alike, the end says how many
+                log.log(level, "case %s failed (%s): %s", trial.id, result.stage, result.message)
+                self._causes.add(cause)
         for prepared in batch:
             prediction = results[trial := self._trial(prepared.case)]
             if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
@@ -206,12 +212,11 @@ class Predictor:
         except Exception as error:
             if isinstance(error, UserError) and not isinstance(error, CaseError):
                 raise  # such as a key that is refused: no other prompt would fare better
-            if len(prompts) > 1 and not _out_of_memory(error):
+            if len(prompts) > 1 and not out_of_memory(error):
                 return [answer for prompt in prompts for answer in self._ask([prompt])]
             if len(prompts) == 1:
                 log.debug("case %s", prompts[0].case_id, exc_info=True)
-                message = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
-                return [Failure(prompts[0].case_id, "answer", message)]
+                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
         # Only here is the error gone, and with it what it holds of the device's memory.
         self._most = len(prompts) // 2
         log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
@@ -232,7 +237,7 @@ class Predictor:
             return Failure(case.id, "check", str(error))
         except Exception as error:
             log.debug("case %s", case.id, exc_info=True)
-            message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
+            message = f"case {case.id!r}: the answer is no prediction ({error_in_words(error)})"
             return Failure(case.id, "check", message)
         return self.task.codec.write(self.run.folder / "predictions", trial.id, prediction)
 
@@ -247,12 +252,14 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
     """
     with _ready(asker.model, trainer):
         asker.start()
+        frozen = gc.get_freeze_count() > 0
         gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
         try:
             for batch in tracked(batches, "asking"):
                 asker.step(batch)
         finally:
-            gc.unfreeze()
+            if not frozen:
+                gc.unfreeze()
 
 
 def _ready(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -290,12 +297,6 @@ def device_of(accelerator: str) -> torch.device:
     return torch.device("cpu")
 
 
-def parameter_count(model: Model) -> int | None:
-    """Number of parameters, or None for a model that is not an `nn.Module`."""
-    made: Any = model
-    return sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
-
-
 class _Timed:
     """A model whose answers are timed."""
 
@@ -316,9 +317,3 @@ class _Timed:
                 self._count(time.perf_counter() - begin)
 
         return timed
-
-
-def _out_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # that is torch's
-        return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()

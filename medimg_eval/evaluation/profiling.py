@@ -49,7 +49,8 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "precision": precision,
     }
-    one = _one_pass(model) if isinstance(model, nn.Module) else None
+    one_pass: Any = getattr(model, "one_pass", None)  # a user's class need not have it
+    one: Pass | None = one_pass() if one_pass is not None and isinstance(model, nn.Module) else None
     if one is None:
         return found
     with in_use(model, device, precision):
@@ -66,10 +67,6 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
         "frames_per_second": rate,
         "input_shape": list(one.shape),
     }
-
-
-def _one_pass(wrapper: Any) -> Pass | None:
-    return wrapper.one_pass() if hasattr(wrapper, "one_pass") else None  # a user's class need not have it
 
 
 def _rate(run: Callable[[], Any], device: torch.device) -> float:

@@ -114,13 +114,9 @@ class Run:
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
         self._made = self.rank == 0 and not self.folder.exists()
-        try:
+        with UserError.about(self.folder, "cannot be written to", OSError, mend="name another place with runs=DIR"):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock()
-        except OSError as error:
-            raise UserError(
-                f"{self.folder}: cannot be written to ({error}); name another place with runs=DIR"
-            ) from error
         try:
             self._check()
         except BaseException:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ from medimg_eval.tasks import Task
 if TYPE_CHECKING:
     from medimg_eval.evaluation.plan import Plan
 
-TRIED = 200
-"""Trials that tell how long judging takes."""
+TRIED = 100
+"""Trials that tell how long judging takes, after as many that also pay for what is made once."""
 
 WORTH_PROCESSES = 10.0
 """Seconds of judging above which further processes are started, which takes each of them one or two."""
@@ -198,13 +199,17 @@ def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     task, run, wanted = plan.task, plan.run, plan.settings.score_workers
     said = evidence_by_trial(context.evidence)
     sent = iter(tracked([due._replace(evidence=said.get(due.trial.id, EMPTY_EVIDENCE)) for due in waiting], "scoring"))
-    left, begun = len(waiting), time.perf_counter()
+    left = len(waiting)
     if wanted is None:
         with Scorer(task, run, 0, patient=True, context=context) as scorer:
+            for due in islice(sent, 1):  # which also pays for what is made once
+                scorer.submit(due)
+                left -= 1
+            tried, begun = left, time.perf_counter()
             for due in sent:
                 scorer.submit(due)
                 left, seconds = left - 1, time.perf_counter() - begun
-                if seconds > TRIED_S and seconds / (len(waiting) - left) * left > WORTH_PROCESSES:
+                if seconds > TRIED_S and seconds / (tried - left) * left > WORTH_PROCESSES:
                     break
     with Scorer(
         task, run, min(scoring_workers(wanted, beside_model=False), left), patient=True, context=context
@@ -219,10 +224,11 @@ def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     Only what takes long is worth the seconds that further processes take to start: a first part tells.
     """
     task, run = plan.task, plan.run
-    first, rest = waiting[:TRIED], waiting[TRIED:]
-    begun = time.perf_counter()
+    first, tried, rest = waiting[:TRIED], waiting[TRIED : 2 * TRIED], waiting[2 * TRIED :]
     _score_part(run, task, [first], 1, context)
-    expected = (time.perf_counter() - begun) / max(1, len(first)) * len(rest)
+    begun = time.process_time()  # whoever else is at work on this machine is no reason for more processes
+    _score_part(run, task, [tried], 1, context)
+    expected = (time.process_time() - begun) / TRIED * len(rest)
     workers = scoring_workers(None, beside_model=False) if expected > WORTH_PROCESSES else 1
     step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(rest) // (4 * workers)))
     _score_part(run, task, [rest[start : start + step] for start in range(0, len(rest), step)], workers, context)

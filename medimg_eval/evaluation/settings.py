@@ -14,6 +14,7 @@ from medimg_eval.evidence import JUDGE
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
+    from lightning.pytorch.loggers import Logger
 
     from medimg_eval.data.cache import VolumeCache
     from medimg_eval.evaluation.model_spec import ModelSpec
@@ -22,6 +23,11 @@ if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one
 def without_trainer(**_: Any) -> Any:
     """Stands for the trainer where nothing is asked; raises UsageError."""
     raise UsageError("answers that were given before need no trainer")
+
+
+def without_trackers(_: Path) -> Sequence[Logger]:
+    """Stands for the trackers where a run is reported to none."""
+    return ()
 
 
 def read_conditions(named: Sequence[Any]) -> list[Condition]:
@@ -65,6 +71,7 @@ class Settings:
         only: ids of the cases that are asked about; empty for all.
         repeats: how often each case is asked about, with seeds of its own.
         conditions: what is done to the cases before they are shown once more, beside the cases as published.
+        loggers: makes the trackers that the scored run is reported to, from its folder.
         cache: keeps the cases that `fit` reads.
         judge: is asked about answers, where the task says what.
         annotators: of reports: name -> what reads them for the metrics that name it.
@@ -85,6 +92,7 @@ class Settings:
     only: Sequence[str] = ()
     repeats: int = 1
     conditions: Sequence[Condition] = ()
+    loggers: Callable[[Path], Sequence[Logger]] = without_trackers
     cache: VolumeCache | None = None
     judge: ModelSpec | None = None
     annotators: Mapping[str, ModelSpec] = field(default_factory=dict)

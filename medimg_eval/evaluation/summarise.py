@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
@@ -20,6 +21,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import SCHEMA
+from medimg_eval.results.tracking import report_to
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import SetScore, left_out
 
@@ -54,20 +56,31 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=max(len(plan.cases), written.judged),
         predicted=written.predicted,
-        failed_cases=len({trial.case for trial in written.failures}),
+        failed_cases=len({trial.case for trial in written.failures if not trial.condition}),
         ended=now(),
     )
     run.note(**said)
     run.table = build_table(load_runs([run.folder]))
+    own = run.table.frame().query("model == @plan.model_name")  # without the line of condition no_image
     write_json(
         run.folder / "summary.json",
         {
-            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "metrics": json.loads(own.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
             "raised": [*written.raised, *written.raised_of_sets],
             "read_with": run.read_with(),
         },
     )
+
+
+def track(plan: Plan) -> None:
+    """Reports the scored run to trackers; those that do not take it stand in the manifest."""
+    run, trackers = plan.run, plan.settings.loggers(plan.run.folder)
+    if trackers and run.table is not None:
+        facts = {key: str(run.manifest.get(key)) for key in ("task", "model", "seed", "run")}
+        run.note(untracked=report_to(trackers, run.table, facts, run.folder))
+    elif run.manifest.get("untracked"):
+        run.note(untracked={})
 
 
 def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
@@ -84,7 +97,8 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
         kept, failure = _kept(task, worst, trial, prediction, scores, keys)
         if failure is not None:
             failures[trial] = failure
-        raised += _raised(trial, kept)
+        messages = {one.metric: one.status.removeprefix(RAISED) for one in kept if one.status.startswith(RAISED)}
+        raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
         kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
         of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
         if trial.repeat or trial.condition:
@@ -131,12 +145,6 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
     return notes
 
 
-def _raised(trial: Trial, scores: Sequence[LabelScore]) -> list[Raised]:
-    """What metrics raised over a trial, each once."""
-    messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
-    return [{"case": trial.id, "metric": metric, "message": message} for metric, message in messages.items()]
-
-
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
     """What metrics of sets raised, by the part of the set that they were to judge."""
     return [
@@ -148,9 +156,7 @@ def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
 
 def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
     """What a table says below of metrics that raised, and on which cases."""
-    by_metric: dict[str, list[Raised]] = {}
-    for one in raised:
-        by_metric.setdefault(one["metric"], []).append(one)
+    by_metric = grouped((one["metric"], one) for one in raised)
     return [
         f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
         f"{some[0]['message']}"

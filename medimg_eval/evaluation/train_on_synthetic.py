@@ -13,7 +13,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 
 from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, MixedDataset, Setting, patient_of
-from medimg_eval.errors import SplitError, UsageError, UserError, nearest
+from medimg_eval.errors import SplitError, UsageError, UserError
 from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -87,9 +87,7 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
     for name, values in (("settings", settings), ("fractions", fractions), ("seeds", seeds)):
         if not values or len(set(map(str, values))) < len(values):
             raise UsageError(f"expected {name} to name each value once, and at least one, got {list(values)}")
-    for one in settings:
-        if one not in SETTINGS:
-            raise UsageError(f"there is no setting {one!r}{nearest(str(one), SETTINGS)}")
+    UsageError.refuse_unknown("there is no setting", SETTINGS, *settings)
     for one in fractions:
         if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
             raise UsageError(f"expected fractions to lie above 0 and up to 1, got {one!r}")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.library_logs import without_values
 from medimg_eval.imaging.voxel_data import check_own
 
@@ -85,8 +85,7 @@ class Bundle:
 
     def header(self, key: str) -> Header:
         """The header of one array; raises a CaseError that lists the keys when there is no such one."""
-        if key not in self.headers:
-            raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, self.headers)}")
+        CaseError.refuse_unknown(f"{self.path}: holds no array", self.headers, key)
         return self.headers[key]
 
     def only_key(self) -> str:
@@ -122,8 +121,7 @@ class Bundle:
             loaded: Array = np.load(self.path, allow_pickle=self._allow_pickle)
             return loaded
         with zipfile.ZipFile(self.path) as file, file.open(f"{key}.npy") as member:
-            array: Array = np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
-            return array
+            return np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
 
     def _unpacked(self, key: str, header: Header) -> Path:
         """Unpacks a compressed member once; it appears in the cache whole or not at all."""
@@ -135,7 +133,7 @@ class Bundle:
         if target.exists():
             return target
         partial = target.with_suffix(".partial")
-        try:
+        with CaseError.about(target, "cannot be written", OSError, mend="give a cache with enough room"):
             target.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(target.with_suffix(".lock")):
                 if target.exists():  # another process was faster
@@ -150,8 +148,6 @@ class Bundle:
                     partial.replace(target)
                 finally:
                     partial.unlink(missing_ok=True)
-        except OSError as error:
-            raise CaseError(f"{target}: cannot be written ({error}); give a cache with enough room") from error
         return target
 
 

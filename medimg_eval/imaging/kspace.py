@@ -139,8 +139,7 @@ def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int
 def read_dataset(path: str | Path, key: str) -> Array:
     """Reads one array of an HDF5 file, such as a sampling mask; raises CaseError as `read_kspace`."""
     with _Opened(Path(path)) as file:
-        found: Array = np.asarray(file.dataset(key)[()])
-        return found
+        return np.asarray(file.dataset(key)[()])
 
 
 def rss(data: KSpace) -> Array:
@@ -174,8 +173,7 @@ def inverse_fft(samples: Array, axes: Sequence[int], *, centred: bool = True) ->
 def _key_map(keys: KeyMap | str) -> KeyMap:
     if isinstance(keys, KeyMap):
         return keys
-    if keys not in PRESETS:
-        raise UsageError(f"expected a KeyMap or a preset, got {keys!r}{nearest(keys, PRESETS)}")
+    UsageError.refuse_unknown("expected a KeyMap or a preset, got", PRESETS, keys)
     return PRESETS[keys]
 
 
@@ -191,10 +189,8 @@ class _Opened:
 
         if not self.path.is_file():
             raise CaseError(f"{self.path}: no such file")
-        try:
+        with CaseError.about(self.path, "is no HDF5 file, or cut short", OSError, mend="write or copy it again"):
             self._file = h5py.File(self.path, "r")
-        except OSError as error:
-            raise CaseError(f"{self.path}: is no HDF5 file, or cut short ({error}); write or copy it again") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

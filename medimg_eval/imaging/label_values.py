@@ -12,6 +12,12 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError
 
 
+def distinct_values(labels: Array) -> Array:
+    """Returns the values of a label map, each once and ascending: those of runs, far fewer than voxels."""
+    flat = labels.ravel(order="K")
+    return np.unique(np.append(flat[:-1][flat[1:] != flat[:-1]], flat[-1:]))
+
+
 def from_values(
     pixels: Array, path: Path, threshold: float | None = None, *, foreground: bool = False, lossy: bool = False
 ) -> tuple[Array, list[str]]:
@@ -28,7 +34,7 @@ def from_values(
             f"{path}: expected a label map of one channel, got {len(channels)} that differ; "
             "if colours stand for labels, name them with colours={1: [255, 0, 0], ...}"
         )
-    found = np.unique(values)
+    found = distinct_values(values)
     if threshold is not None:
         out_of_reach = found.size > 1 and found[-1] < threshold
         notes = [f"no value reaches the threshold {threshold:g}: the highest is {found[-1]}"] if out_of_reach else []
@@ -141,8 +147,7 @@ def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
         if len(known) > factor:
             raise CaseError(f"a mask of {len(known) - 1} objects cannot be stored; at most {factor - 1} can")
         numbers = places[:-1].reshape(numbers.shape)
-    codes: Array = labels.astype(np.int64) * factor + numbers
-    return codes
+    return labels.astype(np.int64) * factor + numbers
 
 
 MOST_GREYS = 100

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.formats import FAMILIES, identify, survey
 from medimg_eval.imaging.label_values import label_map, label_notes, split_codes
 from medimg_eval.imaging.library_logs import without_values
@@ -85,16 +85,14 @@ def read_mask(source: Source, *, objects: Literal["values"] | int | None = None,
     paths = _paths(source)
     with guarded(paths) as notes:
         found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
-        mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
+        if isinstance(found, Image):
+            said = (*found.notes, *label_notes(found.array))
+            found = Mask(label_map(found.array, paths[0]), found.affine, notes=said, units=found.units)
+        mask = found
         if objects is not None:
             labels, numbers = split_codes(mask.labels, paths[0], objects)
             mask = replace(mask, labels=labels, instances=numbers)
     return replace(mask, notes=(*mask.notes, *notes))
-
-
-def _as_mask(image: Image, path: Path) -> Mask:
-    notes = (*image.notes, *label_notes(image.array))
-    return Mask(label_map(image.array, path), image.affine, notes=notes, units=image.units)
 
 
 def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:
@@ -124,10 +122,9 @@ def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], n
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
-    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    unknown = next((option for option in options if option not in known), None)
-    if unknown is not None:
-        raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
+    if options:
+        known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", known, *options)
     return method(paths, **options)
 
 

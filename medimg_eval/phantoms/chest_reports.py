@@ -10,7 +10,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image
 from medimg_eval.data.records import Given
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import ImageFile
 from medimg_eval.phantoms.cohort import (
     ATTRIBUTES,
@@ -180,10 +180,8 @@ class ChestReports:
             UsageError: there is no such text.
             UserError: there is no such split, or the phantoms cannot be written.
         """
-        if self.text not in TEXTS:
-            raise UsageError(f"task.layout.text is {self.text!r}{nearest(self.text, TEXTS)}")
-        if split not in SPLITS:
-            raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
+        UsageError.refuse_unknown("task.layout.text is", TEXTS, self.text)
+        UserError.refuse_unknown("phantoms have no split", SPLITS, split)
         folder = folder_of(REPORTS, self.root, self.count, self.seed)
         write_phantoms(REPORTS, folder, cases=self.count, seed=self.seed)
         table = folder / "cases.csv"

@@ -16,7 +16,7 @@ import numpy as np
 
 from medimg_eval.case import Case, Image, Mask, Reference
 from medimg_eval.data.layouts.frames import FramePicture
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import ImageFile, MaskFile
 from medimg_eval.system import user_cache
 
@@ -203,8 +203,8 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
         UsageError: there is no such kind, no case is asked for, or the seed is negative.
         UserError: the folder holds something else, or cannot be written.
     """
-    if kind not in (*KINDS, REPORTS):
-        raise UsageError(f"there is no phantom {kind!r}{nearest(kind, KINDS)}")
+    if kind != REPORTS:
+        UsageError.refuse_unknown("there is no phantom", KINDS, kind)
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
     stamp = {"kind": kind, "version": VERSION, "cases": cases, "seed": seed}
@@ -222,7 +222,7 @@ def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], No
     if _is_there(folder, stamp):
         return False
     partial = folder.with_name(f".{folder.name}.partial")
-    try:
+    with UserError.about(folder, "cannot be written", OSError, mend="name a folder on a disk with room"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f".{folder.name}.lock")):
             if _is_there(folder, stamp):  # another process wrote it while this one waited
@@ -232,8 +232,6 @@ def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], No
             fill(partial)
             (partial / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
             partial.replace(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error}); name a folder on a disk with room") from error
     return True
 
 
@@ -310,10 +308,8 @@ class Phantom:
 
         Raises UserError where there is no such kind or split, or the phantoms cannot be written.
         """
-        if split not in SPLITS:
-            raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
-        if self.kind not in KINDS:
-            raise UserError(f"there is no phantom {self.kind!r}{nearest(self.kind, KINDS)}")
+        UserError.refuse_unknown("phantoms have no split", SPLITS, split)
+        UserError.refuse_unknown("there is no phantom", KINDS, self.kind)
         folder = folder_of(self.kind, self.root, self.count, self.seed)
         write_phantoms(self.kind, folder, cases=self.count, seed=self.seed)
         rows = [row for row in read_rows(folder / "cases.csv") if row["split"] == split]

@@ -263,7 +263,9 @@ def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Sc
     hu = torso.hounsfield(own, contrast=contrast)
     for number, lesion in enumerate(found, 1):
         hu[lesions == number] = own.uniform(-60, 60) if lesion.name == "lung nodule" else own.uniform(8, 70)
-    hu[_couch(voxels)] = -150
+    x, y, _ = voxels
+    bend = y - 150 + (x / 32) ** 2
+    hu[(bend > 0) & (bend < 8)] = -150  # the table the patient lies on
     # Voxels at an edge hold some of both sides; noise of a filtered back-projection is not white.
     hu = gaussian_filter(hu, (0.55, 0.55, 0.35), truncate=2.5)
     grain = gaussian_filter(own.standard_normal(SHAPE, dtype=np.float32), (0.6, 0.6, 0), truncate=2)
@@ -394,13 +396,6 @@ def _cross(reach: int) -> Array:
     cross = np.zeros((2 * reach + 1, 2 * reach + 1, 3), bool)
     cross[:, reach, 1] = cross[reach, :, 1] = cross[reach, reach] = True
     return cross
-
-
-def _couch(places: list[Array]) -> Array:
-    """The table the patient lies on."""
-    x, y, _ = places
-    bend = y - 150 + (x / 32) ** 2
-    return (bend > 0) & (bend < 8)
 
 
 def _scout(image: Image) -> Image:

@@ -16,7 +16,7 @@ from medimg_eval.case import Array, Case, Image, Mask, Reference
 from medimg_eval.data.layouts.kspace import Reconstruction, Samples
 from medimg_eval.data.mni152 import template_file, tissue_labels
 from medimg_eval.data.records import OnImage
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import ImageFile
 from medimg_eval.imaging.kspace import PRESETS, inverse_fft
 from medimg_eval.phantoms.cohort import write_once
@@ -100,8 +100,7 @@ class MulticoilPhantom:
             UsageError: no patient or slice is asked for, or the seed is negative.
             UserError: there is no such split, or the files cannot be written.
         """
-        if split not in LEVELS:
-            raise UserError(f"phantoms have no split {split!r}{nearest(split, LEVELS)}")
+        UserError.refuse_unknown("phantoms have no split", LEVELS, split)
         if self.count < 1 or not 1 <= self.slices <= 8 or self.seed < 0:
             raise UsageError(
                 "multi-coil phantoms: expected at least one patient, 1 to 8 slices and a seed from 0 on, got "
@@ -270,8 +269,7 @@ def forward(images: Array) -> Array:
     from scipy import fft
 
     axes = (-2, -1)
-    found: Array = np.fft.fftshift(fft.fft2(np.fft.ifftshift(images, axes), norm="ortho"), axes)
-    return found
+    return np.fft.fftshift(fft.fft2(np.fft.ifftshift(images, axes), norm="ortho"), axes)
 
 
 @lru_cache(maxsize=1)

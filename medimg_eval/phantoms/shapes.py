@@ -66,8 +66,7 @@ def ball(
 def step(value: Array, width: float) -> Array:
     """A soft edge: 0 where `value` is below -width, 1 where it is above width."""
     t = np.clip(value / np.float32(2 * width) + np.float32(0.5), 0, 1)
-    soft: Array = t * t * (3 - 2 * t)
-    return soft
+    return t * t * (3 - 2 * t)
 
 
 def box(mask: Array) -> tuple[int, ...]:

@@ -202,8 +202,7 @@ def lung_field(frame: Frame, left: bool) -> Array:
     side, base = frame.side(left)
     inner = 17 + 12 * np.clip((frame.y + 20) / 60, 0, 1)
     dome = base + 0.0042 * (side - 0.5 * frame.half) ** 2 - 4
-    found: Array = (side > inner) & (side < frame.outline) & (frame.y > frame.top) & (frame.y < dome)
-    return found
+    return (side > inner) & (side < frame.outline) & (frame.y > frame.top) & (frame.y < dome)
 
 
 def heart_shadow(frame: Frame, body: np.random.Generator, wanted: float) -> Array:
@@ -245,8 +244,7 @@ def fluid_of(frame: Frame, lung: Array, left: bool, height: float) -> Array:
     """How much of a pixel is fluid that stands so many mm above one half of the diaphragm, 0 to 1, (row, column)."""
     side, base = frame.side(left)
     meniscus = base - height - 26 * np.clip((side / frame.half - 0.35) / 0.6, 0, 1) ** 3
-    found: Array = step(frame.y - meniscus, 4) * lung * (side > 0)
-    return found
+    return step(frame.y - meniscus, 4) * lung * (side > 0)
 
 
 def free_air(frame: Frame, inside: Array, left: bool, depth: float) -> tuple[Array, Array]:
@@ -282,8 +280,7 @@ def _nodule(chest: Chest, frame: Frame, extra: Array, rng: np.random.Generator) 
 
 def shadow_of_ball(distance: Array, radius: float) -> Array:
     """A ball's shadow is as thick as the ball, and its edge a little blurred; both in mm, (row, column)."""
-    found: Array = (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
-    return found
+    return (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
 
 
 def _mark(chest: Chest, name: str) -> Array:
@@ -304,8 +301,7 @@ def bones(frame: Frame, body: np.random.Generator) -> Array:
     collar = np.abs(y - (frame.top + 26 - 26 * across + 12 * np.sin(3.4 * across)))
     bone += 0.36 * step(5 - collar, 1.5) * step(across - 0.1, 0.02) * step(1.25 - across, 0.05)
     vertebra = 0.8 + 0.2 * np.sign(np.sin(2 * np.pi * y / 27) + 0.7)
-    total: Array = bone + 0.5 * step(17 - np.abs(x), 3) * vertebra
-    return total
+    return bone + 0.5 * step(17 - np.abs(x), 3) * vertebra
 
 
 def soft_tissue(frame: Frame, heart: Array, body: np.random.Generator) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.runs import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes, is_set, is_summary
 from medimg_eval.results.statistics import (
     FEWEST,
@@ -124,11 +124,9 @@ def _check(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings)
     for one in used:
         if one == LABEL:
             raise UsageError("by=label compares labels, which are no groups of cases; the table command shows them")
-        if one not in known:
-            raise UsageError(f"No case has an attribute {one!r}{nearest(one, known)}")
+        UsageError.refuse_unknown("No case has an attribute", known, one)
     for name, edges in how.bins.items():
-        if name not in used:
-            raise UsageError(f"bins names {name!r}, which by does not{nearest(name, used)}")
+        UsageError.refuse_unknown("bins names", used, name, then=", which by does not")
         numbers = [one for one in edges if isinstance(one, int | float) and not isinstance(one, bool)]
         if not numbers or len(numbers) < len(list(edges)) or sorted(set(numbers)) != numbers:
             raise UsageError(f"bins.{name} is {list(edges)!r}, expected ascending numbers, such as [40, 60]")

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.cards import build_cards
 from medimg_eval.results.comparison import CompareSettings, compare, marked
 from medimg_eval.results.table import Look, build_authors_tables, build_table
-from medimg_eval.results.utility import Study, load_utility, utility_of_card
+from medimg_eval.results.utility import load_utility, utility_of_card
 
 if TYPE_CHECKING:
     from medimg_eval.results.runs import RunScores
     from medimg_eval.results.table import Comparison, Table
 
 AUTHORS, CARD = "authors", "card"
+INTERVALS = ("resamples", "level", "seed", "interval", "stratify_by")
 
 
 def tables_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
@@ -56,11 +57,7 @@ def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
         metrics=_metrics(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
         mean=wanted["mean"],
-        resamples=wanted["resamples"],
-        level=wanted["level"],
-        seed=wanted["seed"],
-        interval=wanted["interval"],
-        stratify_by=wanted["stratify_by"],
+        **{key: wanted[key] for key in INTERVALS},
         published_numbers=_published(wanted),
     )
     if not table.columns:
@@ -90,20 +87,23 @@ def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
 
 def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
-    if wanted["table"] not in (AUTHORS, CARD):
-        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS, CARD])}")
+    UsageError.refuse_unknown("there is no table", (AUTHORS, CARD), wanted["table"])
     for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
-    numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "stratify_by")}
     if wanted["table"] == CARD:
         if _published(wanted):
             raise UsageError(
                 "published numbers have no place on the score card of pictures; leave out published_numbers=true"
             )
+        folders = [Path(path) for path in as_list(wanted["runs"])]
+        # Studies of utility lie where the runs do, or in the folder `utility` beside them.
+        beside = [folder / "utility" for path in folders for folder in path.parents[:2]]
+        studies = load_utility(list(dict.fromkeys([*folders, Path("runs/utility"), *beside])))
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
-        tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
+        tables = build_cards(runs, utility_of_card(runs, studies, **bootstrap))
     else:
+        numbers = {key: wanted[key] for key in INTERVALS}
         tables = build_authors_tables(runs, **numbers, published_numbers=_published(wanted))
     if len(tables) == 1:
         return {"table": tables[0]}
@@ -115,10 +115,3 @@ def _published(wanted: Mapping[str, Any]) -> bool:
     if not isinstance(wanted["published_numbers"], bool):
         raise UsageError(f"published_numbers must be true or false, got {wanted['published_numbers']!r}")
     return bool(wanted["published_numbers"])
-
-
-def _studies(wanted: Mapping[str, Any]) -> list[Study]:
-    """Returns the studies of utility that lie where the runs do, or in the folder `utility` beside them."""
-    runs = [Path(path) for path in as_list(wanted["runs"])]
-    beside = [folder / "utility" for path in runs for folder in path.parents[:2]]
-    return load_utility(list(dict.fromkeys([*runs, Path("runs/utility"), *beside])))

@@ -37,11 +37,9 @@ def content_key(files: Iterable[Path], transform: Any) -> str:
         # What readers look at: behind linked folders too, and nothing hidden.
         below = sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path]
         for file in below:
-            try:
+            with CaseError.about(file, "cannot be opened", OSError):
                 stat = file.stat()
                 digests.append(_file_digest(str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino))
-            except OSError as error:
-                raise CaseError(f"{file}: cannot be opened ({error})") from error
     text = json.dumps([VERSION, digests, transform], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 

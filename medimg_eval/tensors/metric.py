@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LesionRule, Surface, parse
 from medimg_eval.metrics.segmentation.scores import Labels, _check_tolerances, _regions, mask_metrics, needs_spacing
 from medimg_eval.tensors._conventions import Given, cases_of, read_pair, stored_spacing
@@ -85,8 +85,7 @@ class SegmentationScores(Metric):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if mean not in get_args(Mean):
-            raise UsageError(f"There is no mean {mean!r}{nearest(mean, get_args(Mean))}")
+        UsageError.refuse_unknown("There is no mean", get_args(Mean), mean)
         self.metrics = tuple(metrics)
         self.spacing = None if spacing is None else tuple(float(size) for size in spacing)
         self.mean: Mean = mean

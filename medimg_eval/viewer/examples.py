@@ -137,9 +137,7 @@ def _metric(cases: TaskCases, metric: str) -> int:
 
 def _chosen(cases: TaskCases, place: int, picks: Sequence[str], count: int) -> list[tuple[str, int]]:
     """Returns the cases of each pick by their places; none twice."""
-    lost = next((pick for pick in picks if pick not in PICKS), None)
-    if lost is not None:
-        raise UsageError(f"there is no pick {lost!r}{nearest(str(lost), PICKS)}")
+    UsageError.refuse_unknown("there is no pick", PICKS, *picks)
     if count < 1:
         raise UsageError(f"expected count to be at least 1, got {count}")
     values = cases.numbers[:, place]
@@ -193,10 +191,8 @@ def _colours(image: Any, grid: Grid) -> Array:
 def _windowed(values: Array, modality: str, window: str) -> Array:
     """Returns values as grey, 0 to 255."""
     presets: Mapping[str, tuple[int, int]] = PRESETS.get(modality, {})
-    if window and window not in presets:
-        raise UsageError(
-            f"images of modality {modality or 'unknown'} have no window {window!r}{nearest(window, presets)}"
-        )
+    if window:
+        UsageError.refuse_unknown(f"images of modality {modality or 'unknown'} have no window", presets, window)
     low, high = window_of(values)
     if presets:
         middle, wide = presets[window or next(iter(presets))]

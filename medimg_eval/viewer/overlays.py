@@ -114,8 +114,7 @@ class Grid:
             return moved
         back = np.linalg.inv(self.affine)
         world = self.own.world(positions)
-        found: Array = world @ back[:3, :3].T + back[:3, 3]
-        return found
+        return world @ back[:3, :3].T + back[:3, 3]
 
     def _turned(self, thing: Any) -> Any:
         return thing if len(self.own.shape) == 2 else reorient(thing, "RAS")
@@ -289,6 +288,5 @@ def _windows(values: Array, slope: float, intercept: float, modality: str) -> di
 def _rounded_like(values: Array, original: Array) -> Array:
     """Means of integers as integers again, which pack better and lose nothing that could be seen."""
     if original.dtype.kind in "iu" and values.dtype.kind == "f":
-        rounded: Array = np.rint(values).astype(original.dtype)
-        return rounded
+        return np.rint(values).astype(original.dtype)
     return values

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.results import RunScores, build_table
 from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
@@ -90,9 +90,7 @@ def _roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
     if given is None:
         return {}
     if isinstance(given, Mapping):
-        lost = next((task for task in given if task not in tasks), None)
-        if lost is not None:
-            raise UsageError(f"root: no run is of task {lost!r}{nearest(str(lost), tasks)}")
+        UsageError.refuse_unknown("root: no run is of task", tasks, *given)
         return {str(task): str(root) for task, root in given.items()}
     if len(tasks) > 1:
         raise UsageError(f"root={given} is one folder for {len(tasks)} tasks; give root={{TASK: FOLDER}}")

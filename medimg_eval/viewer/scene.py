@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.case import Case, Failure
+from medimg_eval.case import Case, Failure, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.run import Run
@@ -56,10 +56,10 @@ class CaseView:
                 "images and texts of them: keep it where they may be."
             )
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
+        self._conditions = {name: run.run.partition("~")[2] for name, run in runs.items()}
         self._verdicts: dict[str, dict[str, dict[str, Any]]] = {}
         for name, run in runs.items():
-            kept = Run(run.folder, run.run)
-            self._stored[name] = kept.predictions()
+            self._stored[name] = Run(run.folder, run.run.partition("~")[0]).predictions()
             manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
             self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
         self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
@@ -73,7 +73,10 @@ class CaseView:
     def prediction(self, model: str, case_id: str) -> Stored | Failure | None:
         """What a run has stored of a case."""
         case = self.case(case_id)
-        return None if case is None else self._stored[model].get(case.id)
+        return None if case is None else self._stored[model].get(self._trial(case, model))
+
+    def _trial(self, case: Case, model: str) -> str:
+        return Trial(case.id, condition=self._conditions[model]).id
 
     def key(self, case_id: str) -> str:
         """Changes when what is shown of a case would."""
@@ -122,9 +125,9 @@ class CaseView:
         return panel.labels if panel else {}
 
     def _answer_panels(self, case: Case, name: str) -> list[Panel]:
-        stored = self._stored[name].get(case.id)
+        stored = self.prediction(name, case.id)
         if isinstance(stored, Mapping):
-            stored = {**stored, "judged": self._verdicts[name].get(case.id) or {}}
+            stored = {**stored, "judged": self._verdicts[name].get(self._trial(case, name)) or {}}
         return [] if stored is None or isinstance(stored, Failure) else self.task.answer_panels(case, stored)
 
     def _draw_answer(self, drawing: Drawing, case: Case, place: int, name: str) -> None:
@@ -146,13 +149,13 @@ class CaseView:
 
     def _answer(self, case: Case, name: str) -> dict[str, Any] | None:
         """What a model said of a case, and what was taken from it; None where neither is to be shown in words."""
-        stored = self._stored[name].get(case.id)
+        stored = self.prediction(name, case.id)
         if isinstance(stored, Failure):
             return {"failure": f"{stored.stage}: {stored.message}"}
         if stored is None:
             return {"failure": "no answer was recorded"}
         found = {} if isinstance(stored, Path) else _reply(stored)
-        if judged := self._verdicts[name].get(case.id):
+        if judged := self._verdicts[name].get(self._trial(case, name)):
             found["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
         problem = attempt(lambda: found.update(self._extracted(case, name)))
         if problem:

@@ -312,14 +312,10 @@ def _parts(rows: ScoreTable) -> str:
     return " ".join(filter(None, [told, remarked(rows)]))
 
 
-@confidence_summary(
-    title="Brier score",
-    source="Brier 1950; Murphy 1973",
-    best=0.0,
-    higher_is_better=False,
-    pieces=_brier_pieces,
-    remark=_parts,
-)
+_loss = partial(confidence_summary, best=0.0, higher_is_better=False)
+
+
+@_loss(title="Brier score", source="Brier 1950; Murphy 1973", pieces=_brier_pieces, remark=_parts)
 def brier_score(sums: Floats) -> Floats:
     """The mean over statements of (confidence - right)^2, right being 1 or 0.
 
@@ -335,14 +331,7 @@ def _loss_pieces(rows: ScoreTable) -> Floats:
     return _averaged(rows, stated, -np.log(np.clip(true, CLIP, 1)) * counted, counted)
 
 
-@confidence_summary(
-    title="Log loss",
-    source="Good 1952; scikit-learn's log_loss",
-    unit="nats",
-    best=0.0,
-    higher_is_better=False,
-    pieces=_loss_pieces,
-)
+@_loss(title="Log loss", source="Good 1952; scikit-learn's log_loss", unit="nats", pieces=_loss_pieces)
 def log_loss(sums: Floats) -> Floats:
     """The mean negative log-likelihood, in nats: -log of the probability that was given to what is true.
 

@@ -69,15 +69,10 @@ def probability_error(pair: Classified) -> Mapping[str, float]:
     return {name: (pair.predicted[name] - present) ** 2 for name, present in pair.known.items()}
 
 
-@metric(
-    kind=KIND,
-    title="Top-1 accuracy",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="as usual",
-    value_kind="proportion",
-)
+_share = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0, value_kind="proportion")
+
+
+@_share(title="Top-1 accuracy", source="as usual")
 def top1_accuracy(pair: Classified) -> Mapping[str, float]:
     """Whether the most probable class is the one that is present; of n equally probable ones it counts 1/n.
 
@@ -92,15 +87,7 @@ def top1_accuracy(pair: Classified) -> Mapping[str, float]:
     return {right[0]: (right[0] in first) / len(first)}
 
 
-@metric(
-    kind=KIND,
-    title="All classes right",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="subset accuracy",
-    value_kind="proportion",
-)
+@_share(title="All classes right", source="subset accuracy")
 def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
     """Whether every class whose truth is known is said rightly: above a probability of 0.5 just where it is present.
 

@@ -128,48 +128,33 @@ class ImageSets:
 
 def set_metric(
     *,
-    title: str,
-    higher_is_better: bool,
-    best: float,
-    worst: float,
-    source: str,
     group: Group = "fidelity",
     needs: Sequence[str] = ("reference",),
     by_parts: bool = True,
     ability: Ability = "",
-    unit: str = "",
+    **declared: Any,
 ) -> Callable[[SetMetric], SetMetric]:
     """Registers the function below it, which takes `ImageSets`, as a metric of sets; its parameter is an extractor.
 
     Args:
-        title: what a table's header calls it.
-        higher_is_better: its direction.
-        best: the value of perfect pictures.
-        worst: that of the worst.
-        source: where the definition comes from.
         group: the side of the score card that it belongs to.
         needs: the sets of real images that it compares with.
         by_parts: whether it is also computed of the images of each finding and group.
         ability: what its extractor must do; where it tells findings, the metric is computed of each and of all, and
             then `by_parts` means nothing.
-        unit: of its values.
+        declared: what `metric` takes: `title`, `higher_is_better`, `best`, `worst`, `source`, `unit`.
     """
 
     def register(function: SetMetric) -> SetMetric:
         name = function.__name__
         metric(
             kind=SET,
-            title=title,
-            higher_is_better=higher_is_better,
-            best=best,
-            worst=worst,
-            source=source,
-            unit=unit,
             parameter="an extractor of features",
             parameter_is_text=True,
             check=_checked,
             requires=partial(_features, ability, tuple(needs)),
             scope="set",
+            **declared,
         )(cast("Callable[..., float]", function))
         GROUPS[name] = group
         if by_parts and ability != "findings":

@@ -36,7 +36,7 @@ def medihall_values(given: str) -> dict[str, float]:
     if len(values) != len(KINDS) or not all(map(math.isfinite, values)):
         raise UsageError(
             f"medihall@{given}: expected what each of the six kinds is worth, {'/'.join(KINDS)}, as numbers with "
-            "slashes between them; take them from the paper of Med-HallMark (Chen et al., arXiv 2406.10185)"
+            "slashes between them; 0/0.2/0.4/0.6/0.8/1 are those of CoMT (Jiang et al., arXiv 2406.11451)"
         )
     return dict(zip(KINDS, values, strict=True))
 
@@ -62,8 +62,7 @@ def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
     Raises:
         UsageError: there is no such kind.
     """
-    if kind not in KINDS:
-        raise UsageError(f"there is no kind of hallucination {kind!r}{nearest(kind, KINDS)}")
+    UsageError.refuse_unknown("there is no kind of hallucination", KINDS, kind)
     return medihall_score(kinds, {one: float(one == kind) for one in KINDS})
 
 
@@ -94,8 +93,8 @@ def _kinds(verdict: Any) -> list[str | None]:
 def medihall(pair: AnsweredQuestion, values: str) -> float:
     """The mean over an answer's sentences of what their kinds of hallucination are worth, by a judge.
 
-    The parameter gives the six values, with slashes between them, from the worst kind to correct statements: the
-    published data do not hold them, and none are assumed. NaN where a sentence is not judged, and without any.
+    The parameter gives the six values, with slashes between them, from the worst kind to correct statements. NaN where
+    a sentence is not judged, and without any.
     """
     by_kind = medihall_values(values)
     return worth(pair, "medihall", lambda found: medihall_score(_kinds(found), by_kind))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion, extract_report
 from medimg_eval.metrics.nlp import late_pattern
 from medimg_eval.metrics.registry import available, metric
@@ -53,8 +53,7 @@ def reader(name: str) -> Reader:
         UsageError: there is no such reader.
     """
     available()  # imports every module that may hold one
-    if name not in _READERS:
-        raise UsageError(f"there is no reader {name!r} of a judge's replies{nearest(name, _READERS)}")
+    UsageError.refuse_unknown("there is no reader", _READERS, name, then=" of a judge's replies")
 
     def read(reply: str) -> Any:
         said = extract_report(reply).value

@@ -261,16 +261,14 @@ def _recoloured(change: Callable[[Floats], Floats]) -> Transform:
     def recolour(picture: Floats, _: np.random.Generator) -> Floats:
         low, high = float(picture.min()), float(picture.max())
         spread = max(high - low, 1e-6)
-        changed: Floats = (low + spread * np.clip(change((picture - low) / spread), 0, 1)).astype(np.float32)
-        return changed
+        return (low + spread * np.clip(change((picture - low) / spread), 0, 1)).astype(np.float32)
 
     return recolour
 
 
 def _noisy(picture: Floats, rng: np.random.Generator) -> Floats:
     spread = float(picture.max() - picture.min())
-    noisy: Floats = (picture + rng.normal(0, 0.03 * spread, picture.shape)).astype(np.float32)
-    return noisy
+    return (picture + rng.normal(0, 0.03 * spread, picture.shape)).astype(np.float32)
 
 
 def _blurred(picture: Floats, _: np.random.Generator) -> Floats:

@@ -84,14 +84,10 @@ def psnr(
     return float(known.mean()) if known.size else math.inf
 
 
-@_image(
-    title="NRMSE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source="Euclidean norms; meddlr (SKM-TEA)",
-    value_kind="ratio",
-)
+_error = partial(_image, higher_is_better=False, best=0.0, worst=1.0, value_kind="ratio")
+
+
+@_error(title="NRMSE", source="Euclidean norms; meddlr (SKM-TEA)")
 def nrmse(
     reference: Array,
     reconstruction: Array,
@@ -122,14 +118,7 @@ def nrmse(
     return float((np.sqrt(errors * len(errors) / pair.reference.size) / levels).mean())
 
 
-@_image(
-    title="NMSE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source="Zbontar et al. 2018 (fastMRI)",
-    value_kind="ratio",
-)
+@_error(title="NMSE", source="Zbontar et al. 2018 (fastMRI)")
 def nmse(reference: Array, reconstruction: Array, preset: str | None = None) -> float:
     """The sum of squared errors over the sum of squares of the reference.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 Array: TypeAlias = npt.NDArray[Any]
 Window: TypeAlias = Literal["gaussian", "uniform"]
@@ -183,8 +183,7 @@ def preset_of(name: str) -> ImagePreset:
     Raises:
         UsageError: If there is none.
     """
-    if name not in PRESETS:
-        raise UsageError(f"there is no preset {name!r} of image metrics{nearest(name, PRESETS)}")
+    UsageError.refuse_unknown("there is no preset", PRESETS, name, then=" of image metrics")
     return PRESETS[name]
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
@@ -91,10 +92,7 @@ def equivalents_in_sets(sets: Sequence[Hashable]) -> Pairs:
     Args:
         sets: of each report what names its set; None or "" for a report of none.
     """
-    members: dict[Hashable, list[int]] = {}
-    for number, name in enumerate(sets):
-        if name is not None and name != "":
-            members.setdefault(name, []).append(number)
+    members = grouped((name, number) for number, name in enumerate(sets) if name is not None and name != "")
     grids = [np.stack(np.meshgrid(some, some, indexing="ij"), -1).reshape(-1, 2) for some in members.values()]
     found = np.concatenate(grids) if grids else np.zeros((0, 2), dtype=np.int64)
     kept: Pairs = found[found[:, 0] != found[:, 1]].astype(np.int64)

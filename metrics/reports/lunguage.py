@@ -95,14 +95,12 @@ def read_rows(path: Path | str) -> dict[str, list[dict[str, str]]]:
         UserError: the file cannot be read, or a line names no study; the message names both.
     """
     file = Path(path)
-    try:
+    with UserError.about(file, "cannot be read as rows in CSV or JSON lines", OSError, ValueError, csv.Error):
         text = file.read_text(encoding="utf-8-sig")
         if file.suffix.lower() == ".csv":
             lines = [*enumerate(csv.DictReader(io.StringIO(text, newline="")), 2)]
         else:
             lines = [(number, json.loads(line)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{file}: cannot be read as rows in CSV or JSON lines ({error})") from error
     found: dict[str, list[dict[str, str]]] = {}
     for number, line in lines:
         study = _text(line.get("study_id")) if isinstance(line, Mapping) else ""

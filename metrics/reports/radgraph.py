@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import metric, read_by
 from medimg_eval.metrics.text import read_value
@@ -59,8 +59,7 @@ def radgraph_f1(reference: Annotation, prediction: Annotation, level: Level = "p
         UsageError: no such level.
         CaseError: a relation points at an entity that is not there.
     """
-    if level not in LEVELS:
-        raise UsageError(f"Expected level to be simple, partial or complete, got {level!r}{nearest(level, LEVELS)}")
+    UsageError.refuse_unknown("Expected level to be simple, partial or complete, got", LEVELS, level)
     return _f1(_facts(reference, level), _facts(prediction, level))
 
 

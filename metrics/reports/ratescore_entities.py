@@ -219,8 +219,7 @@ def rate_score(
 
 
 def _direction(matches: Sequence[Match], table: str) -> float:
-    if table not in AFFINITY:
-        raise UsageError(f"RaTEScore has no weights {table!r}{nearest(table, AFFINITY)}")
+    UsageError.refuse_unknown("RaTEScore has no weights", AFFINITY, table)
     kinds, others = _places(match.kind for match in matches), _places(match.other for match in matches)
     weights = AFFINITY[table].weights[kinds, others]
     worth = np.where(_OPPOSED[kinds, others], AFFINITY[table].opposed, 1.0)

@@ -1,3 +1,4 @@
+from .compiled import spare_loading as spare_loading
 from .distance_samples import Distances as Distances
 from .empty_masks import EmptyPolicy as EmptyPolicy
 from .label_maps import LabelMapPair as LabelMapPair

@@ -1,24 +1,20 @@
 """Contours of pictures and the distances between them, compiled by Numba where it is installed (extra `fast`).
 
-Written as loops over plain arrays, and compiled when the first picture is judged; the machine code is kept, beside this
-file or in the user's cache where that cannot be written. Values are those of `surfaces` and `nearest_surface`.
+Written as loops over plain arrays, and compiled when the first picture is judged, or by tasks after 2,000; the machine
+code is kept, beside this file or in the user's cache where that cannot be written. Values are those of `surfaces` and
+`nearest_surface`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.segmentation.nearest_surface import (
-    LONGEST_TABLE,
-    DistanceProfiles,
-    step_lengths,
-    tally,
-)
+from medimg_eval.metrics.segmentation.nearest_surface import LONGEST_TABLE, DistanceProfiles
 from medimg_eval.metrics.segmentation.surfaces import Codes, Floats, Spacing, kinds_of
 
 Points: TypeAlias = npt.NDArray[np.int32]
@@ -29,19 +25,19 @@ FAR = 32000
 
 LONGEST = FAR // 2
 
+SPARED = 4000
+"""Calls of `kernels` that are refused first: NumPy judges 2,000 pictures in the time that Numba takes to load."""
+
 
 class Kernels(NamedTuple):
     """The compiled functions."""
 
-    find_filled: Any
-    find_contour: Any
-    rows_off: Any
-    find_nearest: Any
-    add_up: Any
+    cut: Any
+    measure: Any
 
 
-def _find_filled(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Returns the rows, and the columns, in which one of two pictures is not 0."""
+def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int, int, int]:
+    """Returns the first row, the end of rows, and the same of columns, that hold all that is not 0 in two pictures."""
     rows, columns = np.zeros(one.shape[0], np.uint8), np.zeros(one.shape[1], np.uint8)
     for row in range(one.shape[0]):
         mine, theirs, held = one[row], other[row], np.uint8(0)
@@ -50,7 +46,38 @@ def _find_filled(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[npt.ND
             columns[column] |= filled
             held |= filled
         rows[row] = held
-    return rows, columns
+    down, across = np.flatnonzero(rows), np.flatnonzero(columns)
+    if not len(down):
+        return 0, 0, 0, 0
+    return down[0], down[-1] + 1, across[0], across[-1] + 1
+
+
+def _cut(
+    one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[np.uint8, int, int, int]]:
+    """Returns two pictures cropped to `_find_box`, with a line of 0 around, that box, and what they hold.
+
+    That is all bits that any pixel has, and how many pixels have the lowest: of the one, of the other, of both.
+    """
+    box = _find_box(one, other)
+    top, bottom, left, right = box
+    first = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
+    second = np.zeros_like(first)
+    bits, size, other_size, both = np.uint8(0), 0, 0, 0
+    for row in range(top, bottom):
+        mine, theirs = one[row, left:right], other[row, left:right]
+        target, other_target = first[row - top + 1, 1:-1], second[row - top + 1, 1:-1]
+        # A line has fewer pixels than these can count, and short numbers are added many at once.
+        held, other_held, shared = np.uint16(0), np.uint16(0), np.uint16(0)
+        for column in range(right - left):
+            pixel, other_pixel = mine[column], theirs[column]
+            target[column], other_target[column] = pixel, other_pixel
+            bits |= pixel | other_pixel
+            held += np.uint16(pixel & 1)
+            other_held += np.uint16(other_pixel & 1)
+            shared += np.uint16(pixel & other_pixel & 1)
+        size, other_size, both = size + int(held), other_size + int(other_held), both + int(shared)
+    return first, second, box, (bits, size, other_size, both)
 
 
 def _find_contour(
@@ -67,11 +94,15 @@ def _find_contour(
     top, bottom, left, right = box
     first = 1 if len(kinds) else 0
     width = right - left + 1 + first
-    found = np.empty(((bottom - top + 1 + first) * width, 3), np.int32)
+    found = np.empty((4 * width, 3), np.int32)
+    # Of the type of the pixels, so that many are compared at once.
+    own_label = codes.dtype.type(label)
     mixed = np.zeros((width + 7) // 8 * 8, np.uint8)
     by_eight = mixed.view(np.uint64)
     size = 0
     for row in range(top - first, bottom + 1):
+        if size + width > len(found):
+            found = np.concatenate((found, np.empty_like(found)))
         # Lines from the first column that is looked at, so that no index is below 0.
         start = left - first
         here, below, beside = codes[row, start:], codes[row + 1, start:], codes[row, start + 1 :]
@@ -84,7 +115,7 @@ def _find_contour(
             above, before = codes[row - 1, start:], codes[row, start - 1 :]
             for at in range(width):
                 own, ends = here[at], (here[at] != above[at]) | (here[at] != below[at])
-                mixed[at] = (own == label) & (ends | (own != before[at]) | (own != beside[at]))
+                mixed[at] = (own == own_label) & (ends | (own != before[at]) | (own != beside[at]))
         for eight in range(len(by_eight)):
             # Most places are no border: eight at once are passed over.
             for at in range(8 * eight, min(8 * eight + 8, width) if by_eight[eight] else 0):
@@ -96,7 +127,7 @@ def _find_contour(
                 if mixed[at] and (not first or code):
                     found[size, 0], found[size, 1], found[size, 2] = row - top + first, at, kind
                     size += 1
-    return found[:size].copy()
+    return found[:size]
 
 
 def _rows_off(targets: Points, shape: tuple[int, int]) -> Steps:
@@ -137,64 +168,128 @@ def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> S
     return steps
 
 
-def _add_up(points: Points, steps: Steps, spacing: tuple[float, float], weights: Floats) -> tuple[Floats, Floats]:
-    """Returns distances in mm, each once and ascending, and how much surface is at each.
+def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+    """Returns what steps there may be, and how many points of each kind have them, (n,) and (n, kinds).
 
-    Nothing where a table of all steps is too long.
+    Steps are rows times a width plus columns, ascending; the width comes last.
     """
-    farthest, widest, kinds = np.int64(0), np.int64(1), len(weights)
+    farthest, width = 0, 1
     for at in range(len(points)):
-        farthest, widest = max(farthest, steps[at, 0]), max(widest, steps[at, 1] + 1)
-    rows = (farthest + 1) * widest if (farthest + 1) * widest * kinds <= LONGEST_TABLE else 0
-    if not rows:
-        return np.empty(0), np.empty(0)
-    times = np.zeros((rows, kinds), np.int64)
+        farthest, width = max(farthest, int(steps[at, 0])), max(width, int(steps[at, 1]) + 1)
+    table = (farthest + 1) * width
+    if table * kinds <= LONGEST_TABLE:
+        times = np.zeros((table, kinds), np.int64)
+        for at in range(len(points)):
+            times[int(steps[at, 0]) * width + steps[at, 1], points[at, 2]] += 1
+        return np.arange(table), times, width
+    keys = np.empty(len(points))
     for at in range(len(points)):
-        times[steps[at, 0] * widest + steps[at, 1], points[at, 2]] += 1
-    lengths, surface = np.empty(len(times)), np.empty(len(times))
-    size = 0
-    for place in range(len(times)):
-        held = 0.0
-        for kind in range(kinds):
-            held += times[place, kind] * weights[kind]
-        if held > 0:
-            down, across = place // widest * spacing[0], place % widest * spacing[1]
-            lengths[size], surface[size] = np.sqrt(down * down + across * across), held
-            size += 1
-    values, held_at, last = np.empty(size), np.zeros(size), -1
-    for place in np.argsort(lengths[:size]):
-        if last < 0 or lengths[place] > values[last]:
+        keys[at] = int(steps[at, 0]) * width + steps[at, 1]
+    different, times, last = np.empty(len(points), np.int64), np.zeros((len(points), kinds), np.int64), -1
+    for at in np.argsort(keys):
+        if last < 0 or keys[at] > different[last]:
             last += 1
-        values[last] = lengths[place]
-        held_at[last] += surface[place]
-    return values[: last + 1], held_at[: last + 1]
+        different[last] = int(keys[at])
+        times[last, points[at, 2]] += 1
+    return different[: last + 1], times[: last + 1], width
 
 
-_FUNCTIONS = (_find_filled, _find_contour, _rows_off, _find_nearest, _add_up)
+def _profile(
+    points: Points, targets: Points, shape: tuple[int, int], spacing: tuple[float, float], weights: Floats
+) -> tuple[Floats, Floats]:
+    """Returns the distances in mm from points to targets, each once and ascending, and how much surface is at each."""
+    different, times, width = _count_steps(
+        points, _find_nearest(points, _rows_off(targets, shape), spacing), len(weights)
+    )
+    lengths, places, size = np.empty(len(different)), np.empty(len(different), np.int64), 0
+    for place in range(len(different)):
+        held = 0
+        for kind in range(len(weights)):
+            held += times[place, kind]
+        if held:
+            down, across = different[place] // width * spacing[0], different[place] % width * spacing[1]
+            lengths[size], places[size] = np.sqrt(down * down + across * across), place
+            size += 1
+    # Points are counted before they are weighed, as by NumPy: so in pixels not a bit differs.
+    values, surface, last = np.empty(size), np.zeros(size), -1
+    counted = np.zeros((size, len(weights)))
+    for at in np.argsort(lengths[:size]):
+        if last < 0 or lengths[at] > values[last]:
+            last += 1
+        values[last] = lengths[at]
+        for kind in range(len(weights)):
+            counted[last, kind] += times[places[at], kind]
+    for at in range(last + 1):
+        for kind in range(len(weights)):
+            surface[at] += counted[at, kind] * weights[kind]
+    if not len(targets):
+        values[:] = np.inf
+    return values[: last + 1], surface[: last + 1]
+
+
+def _measure(
+    codes: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    label: int,
+    box: tuple[int, int, int, int],
+    kinds: npt.NDArray[np.uint8],
+    spacing: tuple[float, float],
+    weights: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Returns a label's `_profile` from one picture to another, and back.
+
+    Args:
+        codes: the pictures; this and the next are of `_find_contour`.
+        label: whose contours.
+        box: within which they lie in both.
+        kinds: of corners.
+        spacing: pixel size in mm along each axis.
+        weights: the surface of each kind of point.
+    """
+    one, other = _find_contour(codes[0], label, box, kinds), _find_contour(codes[1], label, box, kinds)
+    shape = box[1] - box[0] + 2, box[3] - box[2] + 2
+    lengths, surface = _profile(one, other, shape, spacing, weights)
+    lengths_back, surface_back = _profile(other, one, shape, spacing, weights)
+    return lengths, surface, lengths_back, surface_back
+
+
+_FUNCTIONS = (_cut, _measure)
+# What they call.
+_PARTS = (_find_box, _find_contour, _rows_off, _find_nearest, _count_steps, _profile)
 
 
 @cache
 def _compiled() -> Kernels | None:
     try:
-        from numba import njit
+        from numba import extending, njit
     except ImportError:
         return None
+    for part in _PARTS:
+        extending.register_jitable(part)
     try:
-        return Kernels(*(njit(cache=True)(one) for one in _FUNCTIONS))
+        return Kernels(*(njit(cache=True)(function) for function in _FUNCTIONS))
     except RuntimeError:  # neither this folder nor the user's cache can be written
-        return Kernels(*(njit(one) for one in _FUNCTIONS))
+        return Kernels(*(njit(function) for function in _FUNCTIONS))
+
+
+_spared: Iterator[int] = iter(())
+
+
+@cache
+def spare_loading() -> None:
+    """Leaves the first pictures of this process to NumPy, for whoever may judge but a few hundred."""
+    global _spared  # noqa: PLW0603 - as what is loaded is the process's
+    _spared = iter(range(SPARED))
 
 
 def kernels(longest: int) -> Kernels | None:
-    """Returns the compiled functions; None where Numba is not installed, and for a picture of so many lines."""
-    return _compiled() if longest < LONGEST else None
+    """Returns the compiled functions; None where Numba is not installed, for a picture of so many lines, or not yet."""
+    return _compiled() if longest < LONGEST and next(_spared, None) is None else None
 
 
 def contour_profiles(
     compiled: Kernels,
     codes: tuple[Codes, Codes],
     boxes: Iterable[tuple[int, tuple[slice, ...]]],
-    labels: int,
     spacing: Spacing,
     surface: str,
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
@@ -204,23 +299,13 @@ def contour_profiles(
         compiled: the functions that do it.
         codes: label maps, padded by a 0 on each side at least.
         boxes: labels that occur, each with a box that holds it in both maps.
-        labels: the highest label.
         spacing: pixel size in mm along each axis.
         surface: "surfel" or "voxel".
     """
     weights, kinds = kinds_of(spacing) if surface == "surfel" else (np.ones(1), np.zeros(0, np.uint8))
     found: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
-    for label, box in boxes:
-        rows, columns = box
-        ends = rows.start, rows.stop - 1, columns.start, columns.stop - 1
-        shape = rows.stop - rows.start + 1, columns.stop - columns.start + 1
-        one, other = (compiled.find_contour(some, label, ends, kinds) for some in codes)
-        for profiles, start, target in ((found[0], one, other), (found[1], other, one)):
-            if len(start):
-                steps = compiled.find_nearest(start, compiled.rows_off(target, shape), spacing)
-                lengths, held = compiled.add_up(start, steps, spacing, weights)
-                if not len(lengths):
-                    lengths, held = tally(step_lengths(steps, spacing), start[:, 2], weights)
-                profiles[label] = (lengths if len(target) else np.full(len(lengths), np.inf)), held
-    none = np.zeros(0), np.zeros((0, labels + 1))
-    return DistanceProfiles(*none, found[0]), DistanceProfiles(*none, found[1])
+    for label, (rows, columns) in boxes:
+        box = rows.start, rows.stop - 1, columns.start, columns.stop - 1
+        lengths = compiled.measure(codes, label, box, kinds, spacing, weights)
+        found[0][label], found[1][label] = lengths[:2], lengths[2:]
+    return DistanceProfiles(found[0]), DistanceProfiles(found[1])

@@ -57,7 +57,7 @@ class Distances:
 
     def within(self, tolerance: float) -> float:
         """The surface that is at most `tolerance` mm away, with a slack of one in a million."""
-        return float(self._cumulated[np.searchsorted(self.values, tolerance * (1 + TOLERANCE_SLACK), side="right")])
+        return float(self._cumulated[self.values.searchsorted(tolerance * (1 + TOLERANCE_SLACK), side="right")])
 
     def percentile(self, percent: float) -> float:
         """The distance in mm that `percent` (0 to 100) of the surface does not exceed; NaN without a surface."""
@@ -65,18 +65,22 @@ class Distances:
             return math.nan
         reached = self._cumulated[1:]
         if not self.interpolate:
-            at = np.searchsorted(reached, percent / 100 * reached[-1] * (1 - AREA_SLACK))
+            at = reached.searchsorted(percent / 100 * reached[-1] * (1 - AREA_SLACK))
             return float(self.values[at])
         # NumPy's linear rule on the points that the weights stand for: point k is the first whose
         # cumulated number exceeds k.
         rank = percent / 100 * (self.size - 1)
         below, above = math.floor(rank), math.ceil(rank)
-        low, high = (float(self.values[np.searchsorted(reached, k, side="right")]) for k in (below, above))
+        low: float
+        high: float
+        low, high = self.values[reached.searchsorted([below, above], side="right")].tolist()
         return low if low == high else low + (high - low) * (rank - below)
 
     @cached_property
     def _cumulated(self) -> Floats:
-        return np.concatenate([[0.0], np.cumsum(self.weights)])
+        cumulated = np.zeros(len(self.weights) + 1)
+        np.add.accumulate(self.weights, out=cumulated[1:])
+        return cumulated
 
     def pooled(self, other: Distances) -> Distances:
         """The distances of both directions as one list."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -47,14 +47,15 @@ class LabelIndex:
 
     def write(self, one: LabelMap, target: Codes) -> None:
         """Writes the numbers of a label map into an array of its shape."""
+        if self.kept:
+            np.copyto(target, one, casting="unsafe")
+            return
         renumbered = self._renumbering()
         slab = max(1, VOXELS_AT_ONCE // max(1, one[:1].size))
         for start in range(0, len(one), slab):
             target[start : start + slab] = renumbered(one[start : start + slab])
 
     def _renumbering(self) -> Callable[[LabelMap], npt.NDArray[Any]]:
-        if self.kept:
-            return np.asarray
         number = {
             label: index
             for index, labels in enumerate(self._regions, start=1)
@@ -109,6 +110,8 @@ class LabelMapPair:
         self.shape: tuple[int, ...] = reference.shape
         self.spacing = spacing
         self.surface = surface
+        if ignore is None and self._cut(reference, prediction, regions):
+            return
         # Axes are taken in the order and direction in which the voxels lie in memory.
         steps = reference.strides
         self._order = sorted(range(reference.ndim), key=lambda axis: -abs(steps[axis]))
@@ -117,6 +120,24 @@ class LabelMapPair:
         straight = [one.transpose(self._order)[self._turn] for one in (reference, prediction)]
         self._crop = _joint_box(straight)
         self._number([one[self._crop] for one in straight], regions, ignore)
+
+    def _cut(self, reference: LabelMap, prediction: LabelMap, regions: Sequence[Sequence[int]]) -> bool:
+        """Crops and counts the masks of a picture, where they are all there is and compiled functions can."""
+        if len(regions) != 1 or tuple(regions[0]) != (1,) or len(self.shape) != 2:
+            return False
+        maps = [one.view(np.uint8) if one.dtype == np.bool_ else one for one in (reference, prediction)]
+        compiled = kernels(max(self.shape))
+        if not compiled or not all(one.dtype == np.uint8 and one.flags.c_contiguous for one in maps):
+            return False
+        one, other, (top, bottom, left, right), (bits, *sizes) = compiled.cut(*maps)
+        if bits > 1:
+            return False
+        self._order, self._turn, self._spacing = [0, 1], (slice(None, None, 1),) * 2, self.spacing
+        self._crop = slice(top, bottom), slice(left, right)
+        self._inside: Box = (slice(1, bottom - top + 1), slice(1, right - left + 1))
+        self._codes, self._numbers, self._highest, self._alone = (one, other), [1], 1, True
+        self._counts = [[0, size] for size in sizes]
+        return True
 
     def _number(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]], ignore: int | None) -> None:
         """Copies the cropped maps, as numbers of regions, with a margin of zeros around them, and counts."""
@@ -128,18 +149,21 @@ class LabelMapPair:
             numbering.write(one, codes[self._inside])
             if ignore is not None:
                 codes[self._inside] *= maps[0] != ignore
-        self._counts = _counts(self._codes, numbering.highest)
-        unlisted: Bools = np.logical_or.reduce(self._counts > 0)
-        unlisted[[0, *self._numbers]] = False
-        if unlisted.any():
-            for codes in self._codes:
-                _remove(codes, unlisted)
+        self._highest = numbering.highest
+        self._counts = _counts(self._codes, self._highest)
+        unlisted = {number for number in range(1, self._highest + 1) if self._occurs(number)}.difference(self._numbers)
+        for codes in self._codes if unlisted else ():
+            _remove(codes, unlisted, self._highest)
         # A region that is all there is needs no search for its box.
-        self._alone = len(regions) == 1 and numbering.kept and ignore is None and not unlisted.any()
+        self._alone = len(regions) == 1 and numbering.kept and ignore is None and not unlisted
+
+    def _occurs(self, number: int) -> bool:
+        """Whether a number is in one of the maps."""
+        return bool(self._counts[0][number] or self._counts[1][number])
 
     def sizes(self, region: int) -> tuple[int, int, int]:
         """Returns the voxels of a region in the reference, in the prediction and in both."""
-        reference, prediction, both = self._counts[:, self._numbers[region]].tolist()
+        reference, prediction, both = (counts[self._numbers[region]] for counts in self._counts)
         return reference, prediction, both
 
     def box(self, region: int) -> Box:
@@ -177,61 +201,53 @@ class LabelMapPair:
     @cached_property
     def _boxes(self) -> list[Box]:
         """The joint box of each number within the crop."""
-        from scipy.ndimage import find_objects
-
-        highest = self._counts.shape[1] - 1
         nowhere = (slice(0, 0),) * len(self.shape)
         if self._alone:
-            return [nowhere, *[tuple(slice(0, part.stop - part.start) for part in self._crop)] * highest]
-        found = [find_objects(codes[self._inside], max_label=highest) for codes in self._codes]
+            return [nowhere, *[tuple(slice(0, part.stop - part.start) for part in self._crop)] * self._highest]
+        from scipy.ndimage import find_objects
+
+        found = [find_objects(codes[self._inside], max_label=self._highest) for codes in self._codes]
         return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
 
     @property
     def _padded_boxes(self) -> Iterator[tuple[int, Box]]:
         """Each number that occurs, and its box in the padded maps."""
         starts = [part.start for part in self._inside]
-        for number in np.flatnonzero(self._counts[:2].any(axis=0)).tolist():
+        for number in filter(self._occurs, range(1, self._highest + 1)):
             box = zip(starts, self._boxes[number], strict=True)
-            if number:
-                yield number, tuple(slice(start + part.start, start + part.stop) for start, part in box)
+            yield number, tuple(slice(start + part.start, start + part.stop) for start, part in box)
 
     @cached_property
     def _profiles(self) -> tuple[DistanceProfiles, DistanceProfiles]:
         """The distances from the reference's surfaces and from the prediction's."""
-        highest = self._counts.shape[1] - 1
         if len(self.shape) == 2 and (compiled := kernels(max(self._codes[0].shape))):
-            return contour_profiles(compiled, self._codes, self._padded_boxes, highest, self._spacing, self.surface)
+            return contour_profiles(compiled, self._codes, self._padded_boxes, self._spacing, self.surface)
         if self.surface == "voxel":
-            one, other = (voxel_border(codes, highest) for codes in self._codes)
+            one, other = (voxel_border(codes, self._highest) for codes in self._codes)
         else:
-            one, other = (surfel_border(codes, highest, self._spacing) for codes in self._codes)
+            one, other = (surfel_border(codes, self._highest, self._spacing) for codes in self._codes)
         return nearest(one, other, self._codes[0].shape, self._spacing)
 
 
 def _joint_box(maps: Sequence[LabelMap]) -> Box:
     """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
-    native = all(one.dtype.isnative for one in maps)
-    if maps[0].ndim == 2 and native and (compiled := kernels(0)):
-        filled = compiled.find_filled(*maps)
-    else:
-        filled = [np.logical_or(*both) for both in zip(*(_filled(one) for one in maps), strict=True)]
-    box = []
-    for line in filled:
-        at = np.flatnonzero(line)
-        box.append(slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0))
-    return tuple(box)
+    if maps[0].ndim == 2:
+        rows = _ends(_held(maps, axis=1))
+        return rows, _ends(_held([one[rows] for one in maps], axis=0))
+    across = [np.bitwise_or.reduce(one, axis=0) for one in maps]
+    return tuple(_ends(held) for held in (_held(maps, axis=(1, 2)), _held(across, axis=1), _held(across, axis=0)))
 
 
-def _filled(one: LabelMap) -> list[npt.NDArray[np.generic]]:
-    """Returns for each axis what is not 0 where there is something at a place along it."""
-    if one.ndim == 2 and one.flags.c_contiguous and one[0].nbytes % 8 == 0:
-        wide = one.view(np.uint64)
-        return [np.bitwise_or.reduce(wide, axis=1), np.bitwise_or.reduce(wide, axis=0).view(one.dtype)]
-    across = np.bitwise_or.reduce(one, axis=0)
-    lines = [np.bitwise_or.reduce(one, axis=tuple(range(1, one.ndim)))]
-    if one.ndim == 2:
-        return [*lines, across]
-    return [*lines, np.bitwise_or.reduce(across, axis=1), np.bitwise_or.reduce(across, axis=0)]
+def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
+    """Returns whether one of the maps holds something but 0 along some axes."""
+    first, second = (np.bitwise_or.reduce(one, axis=axis) for one in maps)
+    held: npt.NDArray[Any] = np.logical_or(first, second)
+    return held
+
+
+def _ends(held: npt.NDArray[Any]) -> slice:
+    at = np.flatnonzero(held)
+    return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
 
 
 def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple[int, ...], Box]:
@@ -248,15 +264,17 @@ def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple
     return padded, tuple(slice(start, start + size) for start, size in zip(starts, shape, strict=True))
 
 
-def _counts(maps: Sequence[Codes], highest: int) -> npt.NDArray[np.int64]:
+def _counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
     """Returns the voxels of each number above 0 in one map, in the other and in both, (3, highest + 1)."""
-    counts = np.zeros((3, highest + 1))
-    one, other = (codes.ravel() for codes in maps)
+    one, other = (codes.reshape(-1) for codes in maps)
     if highest == 1:  # then they hold nothing but 0 and 1
+        sizes = [0, 0, 0]
         for start in range(0, len(one), VOXELS_AT_ONCE):
-            masks = [codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other)]
-            counts[:, 1] += [np.count_nonzero(mask) for mask in (*masks, masks[0] & masks[1])]
-        return counts.astype(np.int64)
+            mine, theirs = (codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other))
+            for place, mask in enumerate((mine, theirs, mine & theirs)):
+                sizes[place] += int(np.count_nonzero(mask))
+        return [[0, size] for size in sizes]
+    counts = np.zeros((3, highest + 1))
     for start in range(0, len(one), VOXELS_AT_ONCE):
         first, second = one[start : start + VOXELS_AT_ONCE], other[start : start + VOXELS_AT_ONCE]
         lengths = None
@@ -272,13 +290,15 @@ def _counts(maps: Sequence[Codes], highest: int) -> npt.NDArray[np.int64]:
         counts[0] += np.bincount(first, lengths, highest + 1)
         counts[1] += np.bincount(second, lengths, highest + 1)
         counts[2] += np.bincount(first[same], None if lengths is None else lengths[same], highest + 1)
-    return counts.astype(np.int64)
+    counted: list[list[int]] = counts.astype(np.int64).tolist()
+    return counted
 
 
-def _remove(codes: Codes, numbers: Bools) -> None:
+def _remove(codes: Codes, numbers: Collection[int], highest: int) -> None:
     """Makes background of the voxels that have one of the numbers."""
-    flat = codes.ravel()
-    kept = np.where(numbers, 0, np.arange(len(numbers))).astype(codes.dtype)
+    flat = codes.reshape(-1)
+    kept = np.arange(highest + 1).astype(codes.dtype)
+    kept[list(numbers)] = 0
     for start in range(0, len(flat), VOXELS_AT_ONCE):
         part = flat[start : start + VOXELS_AT_ONCE]
         part[:] = kept.take(part.astype(np.intp))

@@ -53,12 +53,12 @@ class InstanceRule:
         Raises:
             UsageError: There is no such key, or a value cannot be meant.
         """
-        if isinstance(wanted, InstanceRule):
-            return wanted
+        if wanted is None or isinstance(wanted, InstanceRule):
+            return wanted or cls()
         wanted = {"source": wanted} if isinstance(wanted, str) else wanted
-        if not isinstance(wanted or {}, Mapping):
+        if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected instances to be 'given', 'components' or a mapping, got {wanted!r}")
-        stated = _checked("instances", wanted or {}, [one.name for one in fields(cls)])
+        stated = _checked("instances", wanted, [one.name for one in fields(cls)])
         if stated.get("matching", "iou") == "iou" and stated.get("threshold", 0.5) > 1:
             raise UsageError(f"Expected instances.threshold to be an IoU of at most 1, got {stated['threshold']}")
         if "sizes" in stated:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Floats, Indices, LabelSurfaces, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Bools, Bytes, Codes, Floats, Indices, LabelSurfaces, Spacing
 
 # Places around a point that are looked up at most, by axes, and the most steps along an axis.
 PLACES = {2: 400, 3: 1200}
@@ -58,7 +58,7 @@ class StructuringBall:
     ranks: Indices
     lengths: Floats
 
-    @property
+    @cached_property
     def reach(self) -> tuple[int, ...]:
         """The most steps along each axis."""
         return tuple(int(most) for most in self.steps.max(axis=0))
@@ -91,25 +91,27 @@ class DistanceProfiles:
     """The distances from the surfaces of one map to those of another, label by label.
 
     Attributes:
-        lengths: (ranks,) distances in mm, ascending.
-        surface: (ranks, labels + 1) how much of each label's surface is at each of them.
-        far: By label, the distances that a KD-tree found, each once, with how much surface is at each.
+        apart: By label, distances in mm, each once and ascending, with how much surface is at each.
+        near: Further ones, of all labels: (ranks,) distances, ascending; and (ranks, labels + 1) how much of each
+            label's surface is at each of them.
     """
 
-    lengths: Floats
-    surface: Floats
-    far: dict[int, tuple[Floats, Floats]]
+    apart: dict[int, tuple[Floats, Floats]]
+    near: tuple[Floats, Floats] | None = None
 
     def of(self, label: int) -> tuple[Floats, Floats]:
         """Returns the distances of one label, each once and ascending, and how much surface is at each."""
-        held = np.flatnonzero(self.surface[:, label])
-        values, weights = self.lengths[held], self.surface[held, label]
-        if label not in self.far:
+        if self.near is None:
+            return self.apart.get(label, (np.empty(0), np.empty(0)))
+        lengths, surface = self.near
+        held = np.flatnonzero(surface[:, label])
+        values, weights = lengths[held], surface[held, label]
+        if label not in self.apart:
             return values, weights
         if not len(values):
-            return self.far[label]
-        values, merged = np.unique(np.concatenate([values, self.far[label][0]]), return_inverse=True)
-        return values, _summed(merged, np.concatenate([weights, self.far[label][1]]))
+            return self.apart[label]
+        values, merged = np.unique(np.concatenate([values, self.apart[label][0]]), return_inverse=True)
+        return values, _summed(merged, np.concatenate([weights, self.apart[label][1]]))
 
 
 def nearest(
@@ -137,7 +139,7 @@ def nearest(
         search = _Search(table, target.sets, sizes, steps, around.ranks)
         surface, left = search.near_surface(start)
         far = _far(left, start.weights, target, shape, spacing)
-        profiles.append(DistanceProfiles(around.lengths, surface, far))
+        profiles.append(DistanceProfiles(far, (around.lengths, surface)))
         table[target.places] = 0
     return profiles[0], profiles[1]
 
@@ -157,11 +159,9 @@ def _of_contours(
             places, within = _cropped(places, shape, spacing)
         for way, profiles in enumerate(found):
             start, cells = sides[way], sides[way].cell[parts[way]]
-            lengths = _in_picture(places[way], places[1 - way], within, spacing)
-            if len(lengths):
-                profiles[label] = tally(lengths, cells, start.weights)
-    none = np.zeros(0), np.zeros((0, labels))
-    return DistanceProfiles(*none, found[0]), DistanceProfiles(*none, found[1])
+            if len(cells):
+                profiles[label] = _in_picture(places[way], cells, places[1 - way], within, start.weights, spacing)
+    return DistanceProfiles(found[0]), DistanceProfiles(found[1])
 
 
 def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
@@ -188,38 +188,62 @@ def _cropped(places: list[Indices], shape: tuple[int, ...], spacing: Spacing) ->
     return np.split(inside, [len(places[0])]), (int(np.ptp(rows)) + 3, width)
 
 
-def _in_picture(points: Indices, targets: Indices, shape: tuple[int, ...], spacing: Spacing) -> Floats:
-    """Returns the distance in mm from each point of a picture to the nearest target (none: inf).
+@cache
+def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
+    """Returns which of the lengths each pair of steps has, columns * (NOWHERE + 1) + rows, and those lengths in mm.
+
+    Lengths are ascending, and the last is inf: that of rows that no pass over the columns reaches.
+    """
+    rows, columns = ball(spacing).reach
+    down = np.square(np.arange(NOWHERE + 1) * spacing[0])
+    down[1 << rows.bit_length() :] = np.inf
+    across = np.square(np.arange(columns + 1) * spacing[1])
+    lengths, ranks = np.unique(np.sqrt(down + across[:, None]), return_inverse=True)
+    return ranks.reshape(-1).astype(np.uint16), lengths
+
+
+def _in_picture(
+    points: Indices,
+    cells: Bytes,
+    targets: Indices,
+    shape: tuple[int, ...],
+    weights: Floats,
+    spacing: Spacing,
+) -> tuple[Floats, Floats]:
+    """Returns the distances in mm from points of a picture to the nearest targets (none: inf), and the surface at each.
 
     First how far each place is from a target of its own column, as far as the ball reaches; then, for the points alone,
     the least sum of two squares over the columns around (Saito and Toriwaki 1994). What is farther is left to others.
     """
     rows, columns = ball(spacing).reach
+    table, lengths = _step_ranks(spacing)
     off = np.full(shape, NOWHERE, np.uint8)
     off.reshape(-1)[targets] = 0
-    step, reached = 1, 0
-    while reached < rows:
-        np.minimum(off[step:], off[:-step] + np.uint8(step), out=off[step:])
-        np.minimum(off[:-step], off[step:] + np.uint8(step), out=off[:-step])
-        step, reached = 2 * step, reached + step
-    down = np.square(np.arange(256) * spacing[0])
-    down[reached + 1 :] = np.inf
+    for step in (1 << power for power in range(rows.bit_length())):
+        farther = off + np.uint8(step)
+        np.minimum(off[step:], farther[:-step], out=off[step:])
+        np.minimum(off[:-step], farther[step:], out=off[:-step])
     # The margin keeps lines apart: a column before the first is one after the last of the line before.
-    beside = np.arange(-columns, columns + 1)[:, None]
-    across = np.square(beside * spacing[1])
-    squares = np.empty(len(points))
+    beside = np.arange(columns + 1)[:, None]
+    line, flat = (beside * (NOWHERE + 1)).astype(np.uint16), off.reshape(-1)
+    ranks = np.empty(len(points), np.uint16)
     for start in range(0, len(points), LOOKUPS_AT_ONCE // len(beside)):
         part = slice(start, start + LOOKUPS_AT_ONCE // len(beside))
-        near = down.take(off.reshape(-1).take(points[part] + beside))
-        near += across
-        near.min(axis=0, out=squares[part])
-    lengths = np.sqrt(squares)
-    left = np.flatnonzero(lengths > min((reached + 1) * spacing[0], (columns + 1) * spacing[1]))
-    if len(left):
-        ends = [np.array(np.unravel_index(places, shape)) for places in (points[left], targets)]
-        few = len(left) * len(targets) <= LOOKUPS_AT_ONCE
-        lengths[left] = (_by_pairs if few and len(targets) else _by_tree)(ends[0], ends[1], spacing)
-    return lengths
+        near = np.minimum(flat.take(points[part] + beside), flat.take(points[part] - beside))
+        table.take(near + line).min(axis=0, out=ranks[part])
+    limit = min((1 << rows.bit_length()) * spacing[0], (columns + 1) * spacing[1])
+    left = np.flatnonzero(ranks >= lengths.searchsorted(limit))
+    ranks[left] = len(lengths) - 1
+    kinds = len(weights)
+    times = np.bincount(ranks * np.intp(kinds) + cells, minlength=len(lengths) * kinds).reshape(-1, kinds)
+    surface = (times[:-1] * weights).sum(axis=1)
+    held = np.flatnonzero(surface)
+    if not len(left):
+        return lengths[held], surface[held]
+    ends = [np.array(np.unravel_index(places, shape)) for places in (points[left], targets)]
+    few = len(targets) and len(left) * len(targets) <= LOOKUPS_AT_ONCE
+    far = tally((_by_pairs if few else _by_tree)(ends[0], ends[1], spacing), cells[left], weights)
+    return np.concatenate([lengths[held], far[0]]), np.concatenate([surface[held], far[1]])
 
 
 def _by_pairs(points: Indices, targets: Indices, spacing: Spacing) -> Floats:

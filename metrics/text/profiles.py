@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 _NUMBERING = (
     ("1. ", ""),
@@ -69,8 +69,7 @@ def cleaned(text: str, name: str) -> str:
 
 def cleaner(name: str) -> Callable[[str], str]:
     """Returns the cleaner of a name; raises UsageError where there is none."""
-    if name not in CLEANERS:
-        raise UsageError(f"There is no cleaner of reports {name!r}{nearest(name, CLEANERS)}")
+    UsageError.refuse_unknown("There is no cleaner of reports", CLEANERS, name)
     return CLEANERS[name]
 
 
@@ -100,6 +99,5 @@ PROFILES = {
 
 def profile(name: str) -> Profile:
     """Returns the profile of a name; raises UsageError where there is none."""
-    if name not in PROFILES:
-        raise UsageError(f"There is no profile of text metrics {name!r}{nearest(name, PROFILES)}")
+    UsageError.refuse_unknown("There is no profile of text metrics", PROFILES, name)
     return PROFILES[name]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import medimg_eval
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.registry import ScoreTable, parse, required
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def text_scores(
 
 
 def _predictions(given: Sequence[Any], missing: str) -> list[str]:
-    if missing not in ("raise", "empty"):
-        raise UsageError(f"missing is {missing!r}{nearest(str(missing), ('raise', 'empty'))}")
+    UsageError.refuse_unknown("missing is", ("raise", "empty"), missing)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"Expected predictions to be a list of texts, got {type(given).__name__}")
     texts = list(given)
@@ -171,9 +170,7 @@ def _asked(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[lis
         theirs = profiles.profile(profile)
         if clean not in ("", theirs.clean):
             raise UsageError(f"Profile {profile!r} cleans texts in its own way; leave clean={clean!r} out")
-        for name in names:
-            if name not in theirs.metrics:
-                raise UsageError(f"Profile {profile!r} has no metric {name!r}{nearest(name, theirs.metrics)}")
+        UsageError.refuse_unknown(f"Profile {profile!r} has no metric", theirs.metrics, *names)
         names, clean = names or list(theirs.metrics), theirs.clean
     elif clean:
         profiles.cleaner(clean)

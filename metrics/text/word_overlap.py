@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.arguments import grouped
+
 ORDERS = 4
 """The longest n-grams that BLEU counts."""
 
@@ -141,14 +143,16 @@ def aligned_words(
     if synonyms is not None:
         stages.append((stages[-1][0], synonyms))
     for form, alike in stages:
-        held: dict[str, list[int]] = {}
-        for place, word in free:
-            held.setdefault(form(word), []).append(place)
+        held = grouped((form(word), place) for place, word in free)
         taken, used = set(), set()
         for place, word in reversed(left):
             own = form(word)
-            options = [held.get(other, []) for other in ((own,) if alike is None else alike(own))]
-            if places := max(options, key=lambda found: found[-1] if found else -1, default=[]):
+            if alike is None:
+                places = held.get(own)
+            else:
+                options = [held.get(other, []) for other in alike(own)]
+                places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
+            if places:
                 partner = places.pop()
                 pairs.append((place, partner))
                 taken.add(place)
@@ -156,5 +160,5 @@ def aligned_words(
         left = [one for one in left if one[0] not in taken]
         free = [one for one in free if one[0] not in used]
     pairs.sort()
-    breaks = sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in pairwise(pairs))
+    breaks = sum([b[0] - a[0] != 1 or b[1] - a[1] != 1 for a, b in pairwise(pairs)])
     return Alignment(len(pairs), breaks + bool(pairs))

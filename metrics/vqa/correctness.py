@@ -45,6 +45,7 @@ _REMOVED = ';/[]"{}()=+\\_-><@`,?!'
 """Punctuation of the evaluation of VQA v2, which LLaVA-Med took over."""
 
 _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+_not_given = partial(metric, kind="answer", higher_is_better=False, best=0, worst=1, value_kind="proportion")
 
 
 @_answers(title="Accuracy", source="the share of right answers", value_kind="proportion")
@@ -99,14 +100,7 @@ def accuracy_of_answered(pair: AnsweredQuestion) -> float:
     return math.nan if pair.status in _UNANSWERED else accuracy(pair)
 
 
-@_answers(
-    title="Unanswered",
-    source="the share of questions without an answer",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    value_kind="proportion",
-)
+@_not_given(title="Unanswered", source="the share of questions without an answer")
 def unanswered(pair: AnsweredQuestion) -> float:
     """Whether no answer could be taken from what was written: nothing, a refusal, or nothing that was understood.
 
@@ -115,14 +109,7 @@ def unanswered(pair: AnsweredQuestion) -> float:
     return float(pair.status in _UNANSWERED)
 
 
-@_answers(
-    title="Refused",
-    source="the share of questions that were refused",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    value_kind="proportion",
-)
+@_not_given(title="Refused", source="the share of questions that were refused")
 def refused(pair: AnsweredQuestion) -> float:
     """Whether the model declined to answer.
 

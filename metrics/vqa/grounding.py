@@ -39,7 +39,8 @@ def box_iou(pair: AnsweredQuestion) -> float:
     if pair.kind != "box":
         return math.nan
     given = _numbers(pair.extraction.value, 4)
-    right = pair.value if _is_nested(pair.value) else [pair.value]
+    several = isinstance(pair.value, Sequence) and len(pair.value) > 0 and isinstance(pair.value[0], Sequence)
+    right = pair.value if several else [pair.value]
     return 0.0 if given is None else float(box_ious(given[None], np.array(right, float)).max())
 
 
@@ -287,10 +288,6 @@ def _numbers(value: Any, count: int) -> Any:
     except (TypeError, ValueError):
         return None
     return found if found.shape == (count,) and np.isfinite(found).all() else None
-
-
-def _is_nested(boxes: Any) -> bool:
-    return isinstance(boxes, Sequence) and len(boxes) > 0 and isinstance(boxes[0], Sequence)
 
 
 def _regions(value: Any) -> dict[str, str]:

@@ -151,6 +151,7 @@ def _mean(values: Floats | Sequence[float]) -> float:
 
 
 _of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best=1.0)
+_of_chosen = partial(_of_accuracy, parameter_is_text=True)
 
 
 @_of_accuracy(title="Set accuracy", source="MediConfusion; MMEvalPro; ProbMed; MMBench")
@@ -164,12 +165,7 @@ def group_accuracy(rows: ScoreTable) -> float:
     return _mean(_all_right(Answers(rows)))
 
 
-@_of_accuracy(
-    title="Set accuracy among",
-    source="ProbMed, without adversarial pairs",
-    parameter="attribute=pattern",
-    parameter_is_text=True,
-)
+@_of_chosen(title="Set accuracy among", source="ProbMed, without adversarial pairs", parameter="attribute=pattern")
 def group_accuracy_among(rows: ScoreTable, wanted: str) -> float:
     """The share of sets whose questions with some value of an attribute were all answered right.
 
@@ -197,12 +193,7 @@ def group_accuracy_among(rows: ScoreTable, wanted: str) -> float:
     return _mean(np.multiply.reduceat(factors, sets.starts))
 
 
-@_of_accuracy(
-    title="ProbMed's accuracy",
-    source="ProbMed, calculate_score.py",
-    parameter="family, or * for all",
-    parameter_is_text=True,
-)
+@_of_chosen(title="ProbMed's accuracy", source="ProbMed, calculate_score.py", parameter="family, or * for all")
 def group_accuracy_probmed(rows: ScoreTable, family: str) -> float:
     """The share of images all of whose pairs of a family are right, averaged as ProbMed's program does.
 
@@ -238,9 +229,7 @@ def group_accuracy_probmed(rows: ScoreTable, family: str) -> float:
     return float(np.average(means, weights=weights)) if means else math.nan
 
 
-@_of_accuracy(
-    title="Macro accuracy", source="unweighted mean over groups", parameter="attribute", parameter_is_text=True
-)
+@_of_chosen(title="Macro accuracy", source="unweighted mean over groups", parameter="attribute")
 def macro_accuracy(rows: ScoreTable, attribute: str) -> float:
     """The mean over the values of an attribute of the accuracy among the questions that have it.
 
@@ -251,9 +240,7 @@ def macro_accuracy(rows: ScoreTable, attribute: str) -> float:
     return _over_groups(judged.attribute(attribute), judged.value)
 
 
-@_of_accuracy(
-    title="Macro set accuracy", source="MMEvalPro, its macro average", parameter="attribute", parameter_is_text=True
-)
+@_of_chosen(title="Macro set accuracy", source="MMEvalPro, its macro average", parameter="attribute")
 def macro_group_accuracy(rows: ScoreTable, attribute: str) -> float:
     """The mean over the values of an attribute of the set accuracy among the sets that have it.
 

@@ -29,20 +29,10 @@ _ROWS = Weights(
     source="a structurer of reports, such as that of SuperSupermoon/Lunguage, or annotations",
     licence="that of the reports",
 )
-_BIOLORD = Weights(
-    argument="biolord",
-    what="FremyCompany/BioLORD-2023, all its files",
-    source="FremyCompany/BioLORD-2023 on the Hugging Face hub",
-    licence="see the model card: its terms include those of UMLS and SNOMED CT",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
+_BIOLORD = Weights.of_encoder(
+    "biolord", "FremyCompany/BioLORD-2023", "see the model card: its terms include those of UMLS and SNOMED CT"
 )
-_MEDCPT = Weights(
-    argument="medcpt",
-    what="ncbi/MedCPT-Query-Encoder, all its files",
-    source="ncbi/MedCPT-Query-Encoder on the Hugging Face hub",
-    licence="see the model card",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
-)
+_MEDCPT = Weights.of_encoder("medcpt", "ncbi/MedCPT-Query-Encoder", "see the model card")
 
 
 class Lunguage(PairAnnotator):
@@ -99,10 +89,8 @@ class Lunguage(PairAnnotator):
     def _known(self) -> dict[str, list[Mapping[str, Any]]]:
         """Text of a report, blanks folded -> its rows."""
         path = self.find(_ROWS)
-        try:
+        with UserError.about(path, "cannot be read as JSON lines", OSError, ValueError):
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read as JSON lines ({error})") from error
         found: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
             try:

@@ -28,19 +28,9 @@ LONGEST_NAME = 30
 TOGETHER = 64
 """Sentences that are read at once."""
 
-_ENTITIES = Weights(
-    argument="weights",
-    what="Angelakeke/RaTE-NER-Deberta, all its files",
-    source="Angelakeke/RaTE-NER-Deberta on the Hugging Face hub",
-    licence="see the model card; the metric's code is MIT",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
-)
-_NAMES = Weights(
-    argument="names",
-    what="FremyCompany/BioLORD-2023-C, all its files",
-    source="FremyCompany/BioLORD-2023-C on the Hugging Face hub",
-    licence="see the model card: its terms include those of UMLS and SNOMED CT",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
+_ENTITIES = Weights.of_encoder("weights", "Angelakeke/RaTE-NER-Deberta", "see the model card; the metric's code is MIT")
+_NAMES = Weights.of_encoder(
+    "names", "FremyCompany/BioLORD-2023-C", "see the model card: its terms include those of UMLS and SNOMED CT"
 )
 
 
@@ -109,7 +99,11 @@ class RaTEScore(PairAnnotator):
         Raises:
             UserError: the weights cannot be used.
         """
-        split = {text: _sentences(text) for pair in pairs for text in pair}
+        split = {
+            text: [sentence for sentence in sentences(text) if len(sentence) >= SHORTEST]
+            for pair in pairs
+            for text in pair
+        }
         read = self._read(list(dict.fromkeys(one for some in split.values() for one in some)))
         compared = []
         for pair in pairs:
@@ -126,12 +120,6 @@ class RaTEScore(PairAnnotator):
                 made["cut"] = True
             compared.append(made)
         return compared
-
-    def entities(self, text: str) -> list[Entity]:
-        """Returns the entities of a text, in its order; raises UserError where the weights cannot be used."""
-        found = _sentences(text)
-        read = self._read(found)
-        return [entity for one in found for entity in read[one][0]]
 
     def _read(self, texts: Sequence[str]) -> dict[str, tuple[list[Entity], bool]]:
         """By sentence: its entities, and whether it was cut; those of like length are read together."""
@@ -173,7 +161,3 @@ class RaTEScore(PairAnnotator):
     @cached_property
     def _vectors(self) -> NameVectors:
         return NameVectors(self.find(_NAMES), self.device, LONGEST_NAME)
-
-
-def _sentences(text: str) -> list[str]:
-    return [sentence for sentence in sentences(text) if len(sentence) >= SHORTEST]

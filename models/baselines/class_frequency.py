@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from medimg_eval.case import Case, Findings, Prompt, Prompts
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.classification import Classifier
 
 
@@ -43,10 +43,6 @@ class ClassFrequency(Classifier):
 
     def _said(self, prompt: Prompt) -> dict[str, float]:
         wanted = list(prompt.labels.values())
-        lost = next((name for name in wanted if name not in self._often), None)
-        if lost is not None:
-            raise CaseError(
-                f"case {prompt.case_id!r}: no case to fit on knows class {lost!r}{nearest(lost, self._often)}"
-            )
+        CaseError.refuse_unknown(f"case {prompt.case_id!r}: no case to fit on knows class", self._often, *wanted)
         total = math.fsum(self._often[name] for name in wanted) if prompt.options else 1.0
         return {name: self._often[name] / (total or 1.0) for name in wanted}

@@ -1,1 +1,1 @@
-from .base import Classifier as Classifier, log_softmax as log_softmax
+from .contract import Classifier as Classifier, log_softmax as log_softmax

@@ -1,10 +1,10 @@
-"""What classifiers have in common: names of classes, probabilities of one or several images, and the loss of `fit`."""
+"""What classifiers that are networks have in common: their classes, several images, and the loss of `fit`."""
 
 from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +16,12 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.models.base import Model, shown_images
+from medimg_eval.models.base import shown_images
 from medimg_eval.models.class_mapping import plain
+from medimg_eval.models.classification.contract import Classifier, log_softmax
 from medimg_eval.models.networks import kept_beside
 
 SEVERAL = ("mean", "largest")
-
-
-class Classifier(Model, ABC):
-    """A model that says how probable each of its classes is."""
-
-    @abstractmethod
-    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns class -> probability, 0 to 1, for each prompt: of its classes, or of the model's where it names none.
-
-        A prompt has one or several `images` and, of a classification, `labels` (integer -> class); where these exclude
-        each other, they are the `options` as well.
-        """
 
 
 @dataclass(frozen=True)
@@ -106,8 +95,7 @@ class NetworkClassifier(nn.Module, Classifier):
         self, *, classes: Sequence[str] | None, augment: Mapping[str, Any] | None, several: str, batch: int
     ) -> None:
         super().__init__()
-        if several not in SEVERAL:
-            raise UsageError(f"model.several is {several!r}{nearest(str(several), SEVERAL)}")
+        UsageError.refuse_unknown("model.several is", SEVERAL, several)
         if batch < 1:
             raise UsageError(f"model.batch is {batch}, expected at least 1")
         self.classes = [] if classes is None else distinct(classes)
@@ -244,13 +232,6 @@ def class_loss(logits: Tensor, truth: Tensor, *, exclusive: bool) -> Tensor:
         losses = nn.functional.binary_cross_entropy_with_logits(logits, told, reduction="none")
         counted = (~torch.isnan(truth)).to(losses.dtype)
     return (losses * counted).sum() / counted.sum().clamp(min=1)
-
-
-def log_softmax(logits: Array) -> Array:
-    """Logarithms of probabilities over the last axis, float64."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -15,7 +15,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Example, Pass
 from medimg_eval.models.class_mapping import plain
-from medimg_eval.models.classification.base import NetworkClassifier, distinct, log_softmax, stored_classes
+from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
+from medimg_eval.models.classification.contract import log_softmax
 from medimg_eval.models.networks import load_weights
 
 HUB = "hf-hub:"
@@ -174,7 +175,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
     def _settle_classes(self, timm: Any) -> None:
         """Names the classes of a head that is ours; raises UserError where nothing does."""
         if not str(self.backbone).startswith(HUB) and not timm.is_model(self.backbone):
-            close = nearest(str(self.backbone), timm.list_models()).partition(" (")[0]
+            close = nearest(str(self.backbone), timm.list_models())
             raise UserError(f"model.backbone: timm has no {self.backbone!r}{close}")
         self._classes_of_checkpoint()
         if not self.classes and self.checkpoint is None:
@@ -205,10 +206,8 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return made
 
     def _made(self, timm: Any, source: str | None, **settings: Any) -> Any:
-        try:
+        with UserError.about(self._where, "cannot be loaded as a model of timm", Exception):
             return timm.create_model(source, **settings, **self.backbone_options)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{self._where}: cannot be loaded as a model of timm ({error})") from error
 
     @property
     def _where(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import Kind, Observation, one_each
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.hub import Weights, WithWeights
@@ -232,14 +232,10 @@ class FeatureTable(FeatureExtractor):
         import pandas as pd
 
         path = self.find(self.needs[0])
-        try:
+        with UserError.about(path, "cannot be read as a table", OSError, ValueError):
             table: Any = pd.read_csv(path)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read as a table ({error})") from error
         columns = list(map(str, table))
-        for column in (self.file, *self.leave_out):
-            if column not in columns:
-                raise UserError(f"{path}: has no column {column!r}{nearest(column, columns)}")
+        UserError.refuse_unknown(f"{path}: has no column", columns, self.file, *self.leave_out)
         names = [column for column in columns if column != self.file and column not in self.leave_out]
         odd = next((name for name in names if table[name].dtype.kind not in "fiub"), None)
         if odd is not None or not names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompt
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.models.extractors.base import FeatureExtractor
 from medimg_eval.models.extractors.networks import TimmEncoder
 
@@ -163,8 +163,7 @@ def _thresholds(extractor: str, findings: Sequence[str], thresholds: float | Map
     given = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
     key = f"extractors.{extractor or 'NAME'}.thresholds"
     for finding, least in given.items():
-        if finding not in findings:
-            raise UsageError(f"{key} names {finding!r}{nearest(str(finding), findings)}")
+        UsageError.refuse_unknown(f"{key} names", findings, finding)
         if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
             raise UsageError(f"{key}: expected probabilities from 0 to 1, got {least!r} for {finding!r}")
     return tuple(float(given.get(finding, 0.5)) for finding in findings)

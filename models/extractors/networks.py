@@ -72,17 +72,14 @@ class Inception(Network):
 
     def load(self) -> Any:
         """Loads the network without its last layer."""
-        import torch
         from torch import nn
-
-        from medimg_eval.models.networks import load_weights
 
         models: Any = importlib.import_module("torchvision.models")
         network = models.inception_v3(weights=None, init_weights=False, aux_logits=True)
-        load_weights(network, self.find(self.needs[0]))
+        network = self.filled(network, self.needs[0])
         network.fc = nn.Identity()
         network.AuxLogits = None
-        return network.eval().to(torch.device(self.on))
+        return network
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns pool3, (picture, 2048)."""
@@ -119,8 +116,7 @@ class TransformersEncoder(Network):
         device: str = "auto",
         preferred_batch: int = 16,
     ) -> None:
-        if pooled not in POOLED:
-            raise UsageError(f"extractors.{self.name or 'NAME'}.pooled is {pooled!r}{nearest(str(pooled), POOLED)}")
+        UsageError.refuse_unknown(f"extractors.{self.name or 'NAME'}.pooled is", POOLED, pooled)
         self.weights, self.pooled, self.device, self.preferred_batch = weights, pooled, device, preferred_batch
         self.stretched = stretched
         holds = ("config.json", "preprocessor_config.json", "model.safetensors|pytorch_model.bin")
@@ -134,12 +130,10 @@ class TransformersEncoder(Network):
 
     def load(self) -> Any:
         """Loads the model and its image processor."""
-        import torch
-
         folder = self.find(self.needs[0])
         model, processor = (pretrained(kind, folder, "image encoder") for kind in ("AutoModel", "AutoImageProcessor"))
         model = getattr(model, "vision_model", model)  # of a model of images and texts
-        return model.eval().to(torch.device(self.on)), processor
+        return model.eval().to(self.on), processor
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns the vector that `pooled` names, (picture, feature)."""
@@ -194,19 +188,14 @@ class TimmEncoder(Network):
 
     def load(self) -> Any:
         """Loads the backbone without its head."""
-        import torch
-
-        from medimg_eval.models.networks import load_weights
-
         timm: Any = importlib.import_module("timm")
         if not timm.is_model(self.backbone):
-            close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
+            close = nearest(self.backbone, timm.list_models())
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")
         network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **self.options)
-        load_weights(network, self.find(self.needs[0]))
         settings = timm.data.resolve_model_data_config(network)
         transform = timm.data.create_transform(**settings, is_training=False)
-        return network.eval().to(torch.device(self.on)), transform
+        return self.filled(network, self.needs[0]), transform
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the head would be given, (picture, feature)."""
@@ -303,8 +292,6 @@ class BioViLT(Network):
         import torch
         from torch import nn
 
-        from medimg_eval.models.networks import load_weights
-
         timm: Any = importlib.import_module("timm")
         backbone = timm.create_model("resnet50", pretrained=False, num_classes=0, global_pool="")
         network = nn.Module()
@@ -316,8 +303,7 @@ class BioViLT(Network):
         network.projector.model = nn.Sequential(
             nn.Conv2d(2 * STATIC, JOINT, 1, bias=False), nn.BatchNorm2d(JOINT), nn.ReLU(), nn.Conv2d(JOINT, JOINT, 1)
         )
-        load_weights(network, self.find(self.needs[0]) / PICTURES)
-        return network.eval().to(torch.device(self.on))
+        return self.filled(network, self.needs[0], PICTURES)
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns vectors of length 1, (picture, 128)."""
@@ -349,10 +335,7 @@ class BioViLT(Network):
 
     @cached_property
     def _reader(self) -> tuple[Any, Any, Any]:
-        import torch
         from torch import nn
-
-        from medimg_eval.models.networks import load_weights
 
         transformers, folder = import_optional("transformers"), self.find(self.needs[0])
         config = transformers.BertConfig.from_json_file(str(folder / "config.json"))
@@ -365,8 +348,7 @@ class BioViLT(Network):
                 "dense_to_output": nn.Linear(JOINT, JOINT),
             }
         )
-        load_weights(network, next(folder / name for name in PARAMETERS if (folder / name).is_file()))
-        network.eval().to(torch.device(self.on))
+        self.filled(network, self.needs[0], next(name for name in PARAMETERS if (folder / name).is_file()))
         return network.bert, network.cls_projection_head, tokenizer_of(folder)
 
 
@@ -426,16 +408,12 @@ class PatientSiamese(Network):
 
     def load(self) -> Any:
         """Loads both parts."""
-        import torch
         from torch import nn
-
-        from medimg_eval.models.networks import load_weights
 
         timm: Any = importlib.import_module("timm")
         branch = timm.create_model(self.backbone, pretrained=False, num_classes=self.features)
         network = nn.ModuleDict({"model": branch, "fc_end": nn.Linear(self.features, 1)})
-        load_weights(network, self.find(self.needs[0]))
-        return network.eval().to(torch.device(self.on))
+        return self.filled(network, self.needs[0])
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns what a branch makes of each, 0 to 1, (picture, feature)."""

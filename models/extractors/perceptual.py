@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import Kind, one_each
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.hub import Weights
@@ -80,12 +80,6 @@ class PerceptualDistance(Annotator):
                 found += self.between(*both).double().cpu().tolist()
         return found
 
-    def _filled(self, network: Any, weights: Weights) -> Any:
-        from medimg_eval.models.networks import load_weights
-
-        load_weights(network, self.find(weights))
-        return network.eval().requires_grad_(requires_grad=False).to(self.on)
-
 
 class LPIPS(PerceptualDistance):
     """The learned perceptual image patch similarity, version 0.1 of its authors.
@@ -116,8 +110,7 @@ class LPIPS(PerceptualDistance):
         device: str = "auto",
         preferred_batch: int = 16,
     ) -> None:
-        if network not in self.NETWORKS:
-            raise UsageError(f"annotators.lpips.network is {network!r}{nearest(str(network), self.NETWORKS)}")
+        UsageError.refuse_unknown("annotators.lpips.network is", self.NETWORKS, network)
         self.network, self.backbone, self.heads = network, backbone, heads
         self.device, self.preferred_batch = device, preferred_batch
         self.layers, self.taps, self.smallest, file = self.NETWORKS[network]
@@ -139,9 +132,9 @@ class LPIPS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self._filled(_convolutions(self.layers), self.needs[0])
+        backbone = self.filled(_convolutions(self.layers), self.needs[0])
         widths = [backbone.features[tap - 1].out_channels for tap in self.taps]
-        return backbone.features, self._filled(_heads(widths), self.needs[1])
+        return backbone.features, self.filled(_heads(widths), self.needs[1])
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""
@@ -196,9 +189,9 @@ class DISTS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self._filled(_convolutions(_VGG), self.needs[0])
+        backbone = self.filled(_convolutions(_VGG), self.needs[0])
         widths = [3, *(backbone.features[tap - 1].out_channels for tap in self.TAPS)]
-        return backbone.features, self._filled(_shares(sum(widths)), self.needs[1]), widths
+        return backbone.features, self.filled(_shares(sum(widths)), self.needs[1]), widths
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""

@@ -1,1 +1,1 @@
-from .texts import PrecomputedReports as PrecomputedReports
+from .texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from medimg_eval.case import Mask, Points, Prompt, Prompts
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
 from medimg_eval.models.base import Detector, Segmenter
+from medimg_eval.models.precomputed.files import cases_in, result_folder
 
 
 class PrecomputedAnnotations(Segmenter, Detector):
@@ -39,13 +40,13 @@ class PrecomputedAnnotations(Segmenter, Detector):
         score: str = "",
         downsample: float = 1.0,
     ) -> None:
-        self.root = Path(root).expanduser()
+        self.root = result_folder(root, "annotations", pattern)
         self.pattern, self.classes, self.score = pattern, classes, score
         self.frame = Frame(downsample=(float(downsample), float(downsample)))
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of annotations")
-        if "{case}" not in pattern:
-            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""
@@ -63,13 +64,13 @@ class PrecomputedAnnotations(Segmenter, Detector):
             )
         numbered = {name: label for label, name in prompt.labels.items()}
         labels = {said: numbered[name] for said, name in self._known(prompt).items()}
-        drawn, numbers = draw(self._read(prompt), labels, (grid.shape[0], grid.shape[1]), self.frame)
+        drawn, numbers = draw(read_annotations(self._path(prompt)), labels, (grid.shape[0], grid.shape[1]), self.frame)
         return Mask(drawn, grid.affine, units=grid.units, instances=numbers)
 
     def _points(self, prompt: Prompt) -> Points:
         known = self._known(prompt)
         centres, names, scores = [np.zeros((0, 2))], [], []
-        for one in self._read(prompt):
+        for one in read_annotations(self._path(prompt)):
             if one.name in known and one.kind != "line":
                 found = one.centres()
                 centres.append(self.frame.indices(found))
@@ -80,20 +81,14 @@ class PrecomputedAnnotations(Segmenter, Detector):
     def _known(self, prompt: Prompt) -> dict[str, str]:
         """Returns the label that each class of the file stands for."""
         known = {name: name for name in prompt.labels.values()} if self.classes is None else dict(self.classes)
-        strange = next((name for name in known.values() if name not in prompt.labels.values()), None)
-        if strange is not None:
-            raise UserError(f"model.classes: there is no label {strange!r}{nearest(strange, prompt.labels.values())}")
+        UserError.refuse_unknown("model.classes: there is no label", prompt.labels.values(), *known.values())
         return known
 
     def _confidence(self, one: Annotation, prompt: Prompt) -> float:
-        if self.score and self.score not in one.values:
-            raise CaseError(
-                f"{self._path(prompt)}: an object has no measurement {self.score!r}{nearest(self.score, one.values)}"
-            )
-        return one.values[self.score] if self.score else 1.0
+        if not self.score:
+            return 1.0
+        CaseError.refuse_unknown(f"{self._path(prompt)}: an object has no measurement", one.values, self.score)
+        return one.values[self.score]
 
     def _path(self, prompt: Prompt) -> Path:
         return self.root / self.pattern.replace("{case}", prompt.case_id)
-
-    def _read(self, prompt: Prompt) -> list[Annotation]:
-        return read_annotations(self._path(prompt))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from medimg_eval.case import Prompt, Prompts
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, nearest
 from medimg_eval.models.classification import Classifier, log_softmax
+from medimg_eval.models.precomputed.files import FromFiles
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
-class PrecomputedClasses(Classifier):
+class PrecomputedClasses(FromFiles, Classifier):
     """Probabilities from one table for all cases, a row each, or from a file per case with one record.
 
     Args:
@@ -24,15 +24,12 @@ class PrecomputedClasses(Classifier):
         case: the column that names the case, in a table for all.
         logits: whether the numbers are logits: they then go through a softmax where classes exclude each other, and
             elsewhere through a sigmoid each.
+        label: instead of columns of numbers: the column that names one class, whose probability then is 1.
 
     Raises:
         UserError: root is missing, or the table is not understood or lacks a column.
         UsageError: columns is no list or mapping.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,
@@ -42,13 +39,26 @@ class PrecomputedClasses(Classifier):
         pattern: str = "{case}.json",
         case: str = "case",
         logits: bool = False,
+        label: str = "",
     ) -> None:
-        self._numbers = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
-        self.logits = logits
+        self._numbers = PrecomputedNumbers(root, [label] if label else columns, pattern=pattern, case=case)
+        self.logits, self.label = logits, label
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self._numbers.files.held_cases()
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        if self.label:
+            return [self._named(prompt) for prompt in prompts]
         return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]
+
+    def _named(self, prompt: Prompt) -> Mapping[str, float]:
+        line, classes = self._numbers.line(prompt), list(prompt.labels.values())
+        if (name := line.text(self.label)) not in classes:
+            raise CaseError(f"{line.place}: column {self.label!r} names no class: {name!r}{nearest(name, classes)}")
+        return {one: float(one == name) for one in classes}
 
     def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
         lost = next((name for name, value in numbers.items() if math.isnan(value)), None)

@@ -15,9 +15,10 @@ from medimg_eval.case import Boxes, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics.run_lengths import Runs, box_of_runs, coco_runs
 from medimg_eval.models.base import Detector
+from medimg_eval.models.precomputed.files import FromFiles
 
 
-class PrecomputedCoco(Detector):
+class PrecomputedCoco(FromFiles, Detector):
     """A list of results: `image_id`, `category_id`, `score`, and `bbox`, `segmentation` or both.
 
     An image without results has no candidates, which is an answer and no failure.
@@ -30,8 +31,6 @@ class PrecomputedCoco(Detector):
         UserError: a file is missing, or is not understood.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root", "annotations")
 
     def __init__(self, root: str, annotations: str) -> None:

@@ -6,12 +6,14 @@ import csv
 import difflib
 import json
 import math
-from collections import defaultdict
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.models.base import Model
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 NOTHING = ("", "nan", "none", "null")
@@ -19,6 +21,24 @@ NOTHING = ("", "nan", "none", "null")
 
 ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", ".png", ".jpg", ".jpeg")
 """Of image files, which some programs leave on the names of cases."""
+
+
+class FromFiles(Model):
+    """What models share whose answers lie on disk: they look at no image and need no torch."""
+
+    reads_images: ClassVar[bool] = False
+    uses_torch = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+
+def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
+    """Folder of what a program made; raises UserError where it is missing, or the pattern names no case."""
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; set model.root to the folder of {holds}")
+    if "{case}" not in pattern:
+        raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+    return folder
 
 
 class Line(NamedTuple):
@@ -128,6 +148,10 @@ class ResultFiles:
             )
         return self.root, None
 
+    def held_cases(self) -> list[str]:
+        """The cases of the table, or of the folder's files."""
+        return cases_in(self.root, self.pattern) if self._cases is None else list(self._cases)
+
     def like(self, case_id: str) -> str:
         """Names the table's case that is most like one it lacks."""
         return _close(case_id, self._cases or ())
@@ -140,10 +164,23 @@ class ResultFiles:
                 f"set model.{needed[missing]}"
             )
         place = table.header.index(self.case)
-        found: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
-        for number, fields in table.rows:
-            found[fields[place].strip()].append((number, fields))
+        found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
         return {case: table._replace(rows=rows) for case, rows in found.items()}
+
+
+def cases_in(root: Path, pattern: str) -> list[str]:
+    """The cases whose files lie in a folder; none where a name does not tell where the case's ends.
+
+    Args:
+        root: the folder.
+        pattern: of its files' paths, holding `{case}`, perhaps also `{class}`.
+    """
+    if "*" in pattern or all(part in Path(pattern).name for part in ("{case}", "{class}")):
+        return []
+    words = re.escape(pattern.removesuffix(".gz")).replace(r"\{class\}", "[^/]+")
+    words = words.replace(r"\{case\}", "(?P<case>.+)", 1).replace(r"\{case\}", "(?P=case)")
+    paths = (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.name.startswith("."))
+    return sorted({fit["case"] for path in paths if (fit := re.fullmatch(rf"{words}(\.gz)?", path))})
 
 
 def read_table(path: Path) -> Table:
@@ -170,10 +207,8 @@ def read_table(path: Path) -> Table:
 
 def _read_json(path: Path) -> list[Line]:
     """Returns the objects of a JSON file: of a list each, or the only one."""
-    try:
+    with CaseError.about(path, "cannot be read as JSON", OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as JSON ({error})") from error
     items = content if isinstance(content, list) else [content]
     odd = next((item for item in items if not isinstance(item, dict)), None)
     if odd is not None:

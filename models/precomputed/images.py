@@ -6,19 +6,20 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.synthesis import ENDINGS
 
 
-class PrecomputedImages(Synthesizer):
+class PrecomputedImages(FromFiles, Synthesizer):
     """A folder of pictures that another program made, whose names begin with the ids of the cases.
 
     Args:
@@ -35,9 +36,6 @@ class PrecomputedImages(Synthesizer):
         UsageError: the pattern holds no `{case}`.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
     preferred_batch = 16
 
     def __init__(
@@ -49,9 +47,7 @@ class PrecomputedImages(Synthesizer):
         file: str = "synthetic_filename",
         first: bool = False,
     ) -> None:
-        self.root = Path(root).expanduser()
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of pictures")
+        self.root = result_folder(root, "pictures")
         if table is None and "{case}" not in pattern:
             raise UsageError(f"expected {{case}} in model.pattern, got {pattern!r}")
         self.pattern, self.first = pattern, first
@@ -108,13 +104,9 @@ class PrecomputedImages(Synthesizer):
     def _read(self, table: Path, name: str, file: str) -> dict[str, list[Path]]:
         import pandas as pd
 
-        try:
+        with UserError.about(table, "cannot be read as a table", OSError, ValueError):
             rows = pd.read_csv(table, dtype=str, keep_default_na=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{table}: cannot be read as a table ({error})") from error
-        lost = next((column for column in (name, file) if column not in rows), None)
-        if lost is not None:
-            raise UserError(f"{table}: has no column {lost!r}{nearest(lost, list(map(str, rows)))}")
+        UserError.refuse_unknown(f"{table}: has no column", rows, name, file)
         twice = [one for one, count in Counter(rows[file]).items() if count > 1]
         if twice:
             raise UserError(f"{table}: picture {twice[0]!r} stands there {Counter(rows[file])[twice[0]]} times")
@@ -124,7 +116,7 @@ class PrecomputedImages(Synthesizer):
         return found
 
 
-class PrecomputedReconstructions(Reconstructor):
+class PrecomputedReconstructions(FromFiles, Reconstructor):
     """A folder with one file per scan, whichever program made them.
 
     Args:
@@ -134,10 +126,6 @@ class PrecomputedReconstructions(Reconstructor):
             by the root of the number of pixels of a slice, as in submissions to MC-MRRec.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
-
     def __init__(
         self,
         root: str,
@@ -145,13 +133,14 @@ class PrecomputedReconstructions(Reconstructor):
         key: str = "reconstruction",
         fft: Literal["ortho", "backward"] = "ortho",
     ) -> None:
-        self.root, self.pattern, self.key, self.fft = Path(root).expanduser(), pattern, key, fft
         if fft not in ("ortho", "backward"):
             raise UserError(f"expected model.fft to be ortho or backward, got {fft!r}")
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of reconstructions")
-        if "{case}" not in pattern:
-            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+        self.root, self.pattern = result_folder(root, "reconstructions", pattern), pattern
+        self.key, self.fft = key, fft
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Any]:
         """Returns the stored images; raises CaseError naming a file that is not there."""

@@ -17,10 +17,11 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
-class Precomputed(Segmenter):
+class Precomputed(FromFiles, Segmenter):
     """A folder with one file per case, or one file per case and class.
 
     Args:
@@ -37,10 +38,6 @@ class Precomputed(Segmenter):
             `translate` does not name the classes.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
-
     def __init__(
         self,
         root: str,
@@ -50,15 +47,11 @@ class Precomputed(Segmenter):
         objects: Literal["values"] | int | None = None,
     ) -> None:
         self.objects = objects
-        self.root = Path(root).expanduser()
+        self.root = result_folder(root, "predictions", pattern)
         self.pattern = pattern
         self.postprocess = tuple(postprocess)
         self.dropped: Counter[str] = Counter()
         """Voxels, by name, of classes that became background."""
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of predictions")
-        if "{case}" not in pattern:
-            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
         if "{class}" in pattern and not translate:
             raise UserError("expected model.translate.from to name the classes of the files, got none")
         self.translator = Translator(translate) if translate else None
@@ -67,6 +60,10 @@ class Precomputed(Segmenter):
         """Checks the translation before any case."""
         if self.translator is not None:
             self.translator(labels)
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Reads the masks; a missing, damaged or misplaced one raises CaseError naming the file."""
@@ -130,6 +127,8 @@ class MaskFiles(Precomputed):
         root: the folder, or nnU-Net's of a cross-validation: see `find_label_maps`.
         grids: a folder of label maps of the same names, to whose grids these are brought by the nearest voxel. None
             leaves them as they are, and refuses what lies on another grid than the reference.
+        resampled: whether that is done to all; otherwise DICOM-SEG alone, which leaves out empty slices, is put there,
+            and only where its frames are slices of the grid.
 
     Raises:
         UserError: a folder does not exist or is empty, or two files stand for one case.
@@ -137,16 +136,18 @@ class MaskFiles(Precomputed):
 
     file_arguments: ClassVar[tuple[str, ...]] = ("root", "grids")
 
-    def __init__(self, root: str, grids: str | None = None) -> None:
+    def __init__(self, root: str, grids: str | None = None, resampled: bool = True) -> None:
         super().__init__(root)
-        self.files = find_label_maps(self.root)
+        self.files, self.resampled = find_label_maps(self.root), resampled
         self.grids = {} if grids is None else find_label_maps(Path(grids).expanduser())
 
     def _read(self, prompt: Prompt) -> Mask:
-        mask = super()._read(prompt)
-        if not self.grids:
+        path = self._path(prompt.case_id)
+        frames = bool(self.grids) and not self.resampled and path.suffix.lower() == ".dcm"
+        grid = MaskFile(self.grids[prompt.case_id]).geometry() if self.grids else None
+        mask = _numbered(read_mask(path, grid=grid) if frames else super()._read(prompt), prompt.labels)
+        if grid is None or not self.resampled:
             return mask
-        grid = MaskFile(self.grids[prompt.case_id]).geometry()
         try:
             return resample(mask, grid)
         except ValueError as error:
@@ -156,6 +157,17 @@ class MaskFiles(Precomputed):
         if case_id not in self.files:
             raise CaseError(f"{self.root}: holds no label map of case {case_id!r}")
         return self.files[case_id]
+
+
+def _numbered(mask: Mask, labels: Mapping[int, str]) -> Mask:
+    """The mask with the task's integers, where its file names all of its own as the task does, as DICOM-SEG may."""
+    numbers = {name: label for label, name in labels.items()}
+    if not mask.names or not set(mask.names.values()) <= numbers.keys():
+        return mask
+    turned = np.arange(int(mask.labels.max(initial=0)) + 1)
+    for label, name in mask.names.items():
+        turned[label : label + 1] = numbers[name]
+    return replace(mask, labels=turned[mask.labels], names=dict(labels))
 
 
 class NnUnetResults(Precomputed):
@@ -207,6 +219,12 @@ class NnUnetResults(Precomputed):
             )
         super().prepare(labels, example)
 
+    def held_cases(self) -> list[str]:
+        """The cases that were predicted, or validated."""
+        before, after = self.pattern.split("{case}", 1)
+        validated = [name.removeprefix(before).removesuffix(after) for name in self.files]
+        return validated or super().held_cases()
+
     def _path(self, case_id: str, class_name: str = "") -> Path:
         if not self.files:
             return super()._path(case_id, class_name)
@@ -221,10 +239,8 @@ def _dataset(folder: Path) -> Mapping[str, Any]:
     for place in (folder, *list(folder.resolve().parents)[:3]):
         path = place / "dataset.json"
         if path.is_file():
-            try:
+            with UserError.about(path, "is no JSON", ValueError):
                 found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise UserError(f"{path}: is no JSON ({error})") from error
             labels = found.get("labels", {}) if isinstance(found, dict) else None
             if not isinstance(labels, dict) or not all(isinstance(number, int | list) for number in labels.values()):
                 raise UserError(

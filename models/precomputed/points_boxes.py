@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
-from medimg_eval.models.precomputed.files import Line, ResultFiles
+from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,7 @@ class PrecomputedPlaces(Detector):
             raise UsageError(
                 f"model.space: places lie in {', '.join(get_args(Space))} (lps, ras: mm), not in {space!r}"
             )
-        if form not in get_args(Form):
-            raise UsageError(f"model.form: there is no form {form!r}{nearest(form, get_args(Form))}")
+        UsageError.refuse_unknown("model.form: there is no form", get_args(Form), form)
         if label and named:
             raise UsageError(f"expected either model.label, a column, or model.named, got {label!r} and {named!r}")
         self.columns = [columns] if isinstance(columns, str) else [str(column) for column in columns]
@@ -101,6 +100,10 @@ class PrecomputedPlaces(Detector):
             raise UserError(
                 f"the task has {len(labels)} labels; set model.label to the column of names, or model.named to one name"
             )
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
         """Reads the places; what cannot be read or placed raises CaseError naming the file."""
@@ -185,7 +188,7 @@ class PrecomputedPlaces(Detector):
         return list(stated), lines[1:]
 
 
-class PrecomputedNumbers(Detector):
+class PrecomputedNumbers(FromFiles, Detector):
     """Measurements from one table for all cases, a row each, or from a file per case with one record.
 
     An empty or NaN cell is a measurement that was not made. A case without a row fails.
@@ -201,10 +204,6 @@ class PrecomputedNumbers(Detector):
         UsageError: columns is no list or mapping.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
-
     def __init__(
         self,
         root: str,
@@ -219,11 +218,16 @@ class PrecomputedNumbers(Detector):
         self.columns = {str(name): str(column) for name, column in named}
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         return [self._read(prompt) for prompt in prompts]
 
-    def _read(self, prompt: Prompt) -> dict[str, float]:
+    def line(self, prompt: Prompt) -> Line:
+        """The record of a case; raises CaseError naming the file where there is none, or several."""
         path, lines = self.files.lines(prompt.case_id)
         if lines is None:
             raise CaseError(f"{path}: has no row of case {prompt.case_id!r}{self.files.like(prompt.case_id)}")
@@ -231,8 +235,11 @@ class PrecomputedNumbers(Detector):
             raise CaseError(
                 f"{path}: has {len(lines)} records of case {prompt.case_id!r}, expected one; keep one of them"
             )
-        columns = self.columns or {name: name for name in prompt.labels.values()}
-        return {name: lines[0].number(column) for name, column in columns.items()}
+        return lines[0]
+
+    def _read(self, prompt: Prompt) -> dict[str, float]:
+        line, columns = self.line(prompt), self.columns or {name: name for name in prompt.labels.values()}
+        return {name: line.number(column) for name, column in columns.items()}
 
 
 def _along(xyz: Array, direction: Sequence[str], grid: Geometry, *, in_mm: bool) -> Array:

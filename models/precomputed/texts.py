@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from medimg_eval.case import Prompts
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Decoding
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class PrecomputedReports(VisionLanguageModel):
@@ -57,7 +60,7 @@ class PrecomputedReports(VisionLanguageModel):
         import pandas as pd
 
         kind = Path(self.file.name.removesuffix(".gz")).suffix.lower()
-        try:
+        with UserError.about(self.file, "cannot be read as a table", OSError, ValueError):
             if kind == ".parquet":
                 table = pd.read_parquet(self.file)
             elif kind in (".json", ".jsonl", ".ndjson"):
@@ -65,11 +68,10 @@ class PrecomputedReports(VisionLanguageModel):
             else:
                 separator = "\t" if kind == ".tsv" else ","
                 table = pd.read_csv(self.file, sep=separator, dtype=str, keep_default_na=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.file}: cannot be read as a table ({error})") from error
-        lost = next((name for name in self.columns if name not in table), None)
-        if lost is not None:
-            raise UserError(f"{self.file}: has no column {lost!r}{nearest(lost, list(map(str, table)))}")
+        UserError.refuse_unknown(f"{self.file}: has no column", table, *self.columns)
+        return self._by_case(table)
+
+    def _by_case(self, table: pd.DataFrame) -> Mapping[str, str]:
         rows = table[list(self.columns)].copy()
         for name in self.columns:
             rows[name] = [self._text(cell, name, place) for place, cell in enumerate(rows[name], start=1)]
@@ -95,6 +97,10 @@ class PrecomputedReports(VisionLanguageModel):
         """Reads the table."""
         _ = self.texts
 
+    def held_cases(self) -> list[str]:
+        """The cases that the table has texts of."""
+        return list(self.texts)
+
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
         """The texts of the cases; raises CaseError for one of which the table holds no text, or several."""
         texts = self.texts
@@ -105,3 +111,36 @@ class PrecomputedReports(VisionLanguageModel):
         if lost is not None:
             raise CaseError(f"{self.file}: has no row for case {lost!r}")
         return [texts[prompt.case_id] for prompt in prompts]
+
+
+class LoggedReplies(PrecomputedReports):
+    """Answers each repeat of a case with the reply that a log holds of it, from the columns id, repeat, prediction.
+
+    Args:
+        file: CSV, TSV, JSON, JSON lines or Parquet, with a row per reply.
+        first_seed: the seed of the decoding that asks for repeat 0; each further repeat has the next.
+
+    Raises:
+        UserError: the file or a column is not there.
+    """
+
+    deterministic: ClassVar[bool] = False
+
+    def __init__(self, file: str, first_seed: int = 0) -> None:
+        super().__init__(file)
+        self._first_seed = first_seed
+        self._by_repeat: dict[int, Mapping[str, str]] = {}
+
+    def _by_case(self, table: pd.DataFrame) -> Mapping[str, str]:
+        UserError.refuse_unknown(f"{self.file}: has no column", table, "repeat")
+        repeats = table["repeat"].astype(int)
+        self._by_repeat = {
+            repeat: super(LoggedReplies, self)._by_case(table[repeats == repeat]) for repeat in {*repeats}
+        }
+        return self._by_repeat.get(0, {})
+
+    def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
+        """The replies of the repeat that the seed of the decoding stands for."""
+        _ = self.texts
+        self._texts = self._by_repeat.get((decoding.seed or 0) - self._first_seed, {})
+        return super().generate(prompts, decoding)

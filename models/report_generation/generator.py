@@ -375,14 +375,12 @@ class Encoder(nn.Module):
         timm: Any = importlib.import_module("timm")
         hub = name.startswith(HUB)
         if not hub and not timm.is_model(name):
-            close = nearest(name, timm.list_models()).partition(" (")[0]
+            close = nearest(name, timm.list_models())
             raise UserError(f"model.encoder: timm has no {name!r}{close}")
-        try:
+        with UserError.about("model.encoder", f"{name!r} cannot be made by timm", Exception):
             network = timm.create_model(name, pretrained=hub, num_classes=0, **options)
             if size is not None and callable(getattr(network, "set_input_size", None)):
                 network.set_input_size(img_size=size)  # transformers are made for one size
-        except Exception as error:  # the library fails in many ways over settings, files and the network
-            raise UserError(f"model.encoder: {name!r} cannot be made by timm ({error})") from error
         if weights is not None:
             load_weights(network, Path(weights).expanduser())
         settings = timm.data.resolve_model_data_config(network)

@@ -476,10 +476,8 @@ def _channel_names(folder: Path) -> Mapping[int, str]:
     path = folder / "configs" / "metadata.json"
     if not path.is_file():
         return {}
-    try:
+    with UserError.about(path, "is no JSON", ValueError):
         described = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: is no JSON ({error})") from error
     outputs: Mapping[str, Any] = described.get("network_data_format", {}).get("outputs", {})
     first: Mapping[str, Any] = next(iter(outputs.values()), {})
     channels: Mapping[str, Any] = first.get("channel_def", {})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from medimg_eval.case import Array, Mask
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 Names = Mapping[int, str]
 
@@ -36,9 +36,7 @@ class Step(ABC):
         if self.labels is None:
             return sorted(names)
         numbers = {name: label for label, name in names.items()}
-        unknown = [name for name in self.labels if name not in numbers]
-        if unknown:
-            raise UsageError(f"model.postprocess: the task has no label {unknown[0]!r}{nearest(unknown[0], numbers)}")
+        UsageError.refuse_unknown("model.postprocess: the task has no label", numbers, *self.labels)
         return [numbers[name] for name in self.labels]
 
 

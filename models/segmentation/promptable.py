@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, Guide, Prompt, Prompts
 from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models.base import Example, Pass, Segmenter
@@ -163,10 +164,8 @@ class Sam(nn.Module, PromptableSegmenter):
             return
         transformers = import_optional("transformers")
         source = self.hub if self.checkpoint is None else str(Path(self.checkpoint).expanduser())
-        try:
+        with UserError.about(source, "cannot be loaded as a SAM model", Exception):
             loaded: Any = transformers.SamModel.from_pretrained(source, revision=self.revision)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{source}: cannot be loaded as a SAM model ({error})") from error
         self.sam = loaded.eval()
 
     def one_pass(self) -> Pass | None:
@@ -231,7 +230,4 @@ class Sam(nn.Module, PromptableSegmenter):
 
 def _alike(guides: Sequence[Guide]) -> list[list[int]]:
     """Places of the guides that SAM can take together, group by group."""
-    groups: dict[tuple[bool, int], list[int]] = {}
-    for index, guide in enumerate(guides):
-        groups.setdefault((guide.box is None, len(guide.points)), []).append(index)
-    return list(groups.values())
+    return list(grouped(((guide.box is None, len(guide.points)), index) for index, guide in enumerate(guides)).values())

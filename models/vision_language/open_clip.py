@@ -74,8 +74,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
                 "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
             )
         self.templates, self.absent = _texts("templates", templates), _texts("absent", absent)
-        if several not in ("mean", "largest"):
-            raise UsageError(f"model.several is {several!r}{nearest(str(several), ['mean', 'largest'])}")
+        UsageError.refuse_unknown("model.several is", ("mean", "largest"), several)
         self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
         self.several, self.batch = several, batch
         self.clip: Any = None
@@ -105,11 +104,9 @@ class OpenClip(nn.Module, Chooser, Embedder):
             create = open_clip.create_model_and_transforms  # what it weighs without weights is noise: see `check_ready`
         else:
             create = open_clip.create_model_from_pretrained  # raises where weights cannot be found
-        try:
+        with UserError.about(self.checkpoint or source, "cannot be loaded by open_clip", Exception):
             made = create(source, pretrained=weights)
             self._tokenize = open_clip.get_tokenizer(source)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{self.checkpoint or source}: cannot be loaded by open_clip ({error})") from error
         self._preprocess = made[-1]
         self.clip = made[0].eval()
 

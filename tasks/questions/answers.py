@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import yaml
 
-from medimg_eval.case import Boxes, Case, Image, Points
+from medimg_eval.case import Boxes, Case, Condition, Image, Points
 from medimg_eval.configs.names import file_of
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
 from medimg_eval.question import Message, Question
 from medimg_eval.tasks.base import Layout
+from medimg_eval.tasks.degradations import degraded
 from medimg_eval.tasks.questions.templates import Template, moved
 
 
@@ -92,12 +92,7 @@ def as_shown(images: tuple[Image, ...], blind: str) -> tuple[Image, ...]:
     """The images that a model is shown: of a blind one none, or grey ones of the same shapes."""
     if blind == "remove":
         return ()
-    return tuple(map(_grey, images)) if blind == "grey" else images
-
-
-def _grey(image: Image) -> Image:
-    middle = 128 if image.array.dtype == np.uint8 else 0
-    return replace(image, array=np.full_like(image.array, middle), notes=())
+    return tuple(degraded(image, Condition("grey")) for image in images) if blind == "grey" else images
 
 
 def is_judging(name: str) -> bool:
@@ -124,9 +119,7 @@ def exemplars_of(
     cases = list(layout.cases(str(shots.get("split", "dev"))))
     ids = [str(one) for one in shots.get("ids", ())]
     known = {case.id: case for case in cases}
-    lost = next((one for one in ids if one not in known), None)
-    if lost is not None:
-        raise UsageError(f"task.shots: there is no case {lost!r}{nearest(lost, known)}")
+    UsageError.refuse_unknown("task.shots: there is no case", known, *ids)
     chosen = [known[one] for one in ids] if ids else cases[: int(shots.get("number", 1))]
     images: list[Image] = []
     turns: list[Message] = []

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from medimg_eval.case import Case, Image, Prompt
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.judges import reader, sentences
 from medimg_eval.question import Key, Question, Reply
 from medimg_eval.tasks.questions.templates import PLACE, Template
@@ -84,9 +84,7 @@ class JudgeQuestion:
                 f"task.judge.{name}: expected `prompt` and `pattern`, or `prompt` and `parse`, got {sorted(settings)}"
             )
         template = Template.of(settings.pop("prompt"))
-        strange = next((key for key in settings if key not in _KEYS), None)
-        if strange is not None:
-            raise UsageError(f"task.judge.{name}: there is no key {strange!r}{nearest(str(strange), _KEYS)}")
+        UsageError.refuse_unknown(f"task.judge.{name}: there is no key", _KEYS, *settings)
         values = {str(key).lower(): value for key, value in dict(settings.pop("values", None) or {}).items()}
         if "parse" in settings:
             reader(settings["parse"])
@@ -183,12 +181,8 @@ def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:
     left, done, made = list(questions), set[str](), list[list[JudgeQuestion]]()
     names = {one.name for one in left}
     for one in left:
-        for name in one.before:
-            if name not in names:
-                raise UsageError(
-                    f"task.judge.{one.name}: goes on from the question {name!r}, which is not asked"
-                    f"{nearest(name, names)}"
-                )
+        told = f"task.judge.{one.name}: goes on from the question"
+        UsageError.refuse_unknown(told, names, *one.before, then=", which is not asked")
     while left:
         ready = [one for one in left if done.issuperset(one.before)]
         if not ready:

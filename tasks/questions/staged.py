@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
@@ -162,10 +163,6 @@ class StagedQuestionTask(QuestionTask):
         except (KeyError, TypeError) as error:
             raise UsageError(f"task.stages: {error}; a stage has a name and the keys of Stage") from error
 
-    @cached_property
-    def _main(self) -> list[str]:
-        return list(self.main) or [stage.path for stage in self._stages.values()][:1]
-
     def requirements(self) -> tuple[Requirement, ...]:
         """None: the rule of extraction alone decides how a chain goes on."""
         return ()
@@ -178,9 +175,7 @@ class StagedQuestionTask(QuestionTask):
         """The cases of a part, each with the images of the one that its chain may go on with."""
         cases = super().cases(part)
         if any(stage.other for stage in self._stages.values()):
-            groups: dict[str, list[Case]] = {}
-            for case in cases:
-                groups.setdefault(case.attributes.get(self.group, ""), []).append(case)
+            groups = grouped((case.attributes.get(self.group, ""), case) for case in cases)
             following = {
                 case.id: other
                 for some in groups.values()
@@ -214,10 +209,9 @@ class StagedQuestionTask(QuestionTask):
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         wanted = self.case_metrics if metrics is None else metrics
         steps, _ = self._walk(case, list(packed["texts"]))
-        reached: dict[str, list[Step]] = {}
-        for step in steps:
-            reached.setdefault(step.turn.stage.name, []).append(step)
-        counted = {self._stages[name].path for name in reached} | set(self._main)
+        reached = grouped((step.turn.stage.name, step) for step in steps)
+        main = self.main or [stage.path for stage in self._stages.values()][:1]
+        counted = {self._stages[name].path for name in reached} | set(main)
         return [
             score
             for stage in self._stages.values()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from medimg_eval.case import Case, Condition, Image, Prompt, Prompts
+from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
@@ -50,7 +50,6 @@ log = logging.getLogger(__name__)
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
 
-NO_IMAGE = "no_image"
 BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
 BASELINES = {
     "Chance": "Chance",
@@ -97,7 +96,6 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
     monitor: str = "accuracy"
 
     capability: ClassVar[str] = "generate"
-    image_ablations: ClassVar[tuple[str, ...]] = ("remove", "grey")
     codec: ClassVar[Codec] = Records(Reply)
     sampled: ClassVar[bool] = True
     noun: ClassVar[str] = "questions"
@@ -108,9 +106,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         """Refuses settings that cannot be meant."""
         check_metrics(self, "answers")
         self.check_languages()
-        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *self.image_ablations)}.items():
-            if getattr(self, key) not in options:
-                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
+        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():
+            UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
@@ -132,8 +129,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return self._decoding.temperature > 0
 
     def conditions(self) -> frozenset[str]:
-        """Pixel conditions, and images that are not shown at all."""
-        return super().conditions() | {NO_IMAGE}
+        """Pixel conditions, and images that are not shown at all; of a blind task the first alone."""
+        return super().conditions() | (frozenset() if self.blind else {NO_IMAGE})
 
     def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
         """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
@@ -461,7 +458,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             parts.append("the likeliest option is the answer")
         elif self._decoding.temperature > 0:
             parts.append(f"temperature {self._decoding.temperature:g}, seed {self._decoding.seed}")
-        else:
+        elif not getattr(self.layout, "answered", False):  # who asked elsewhere may have decoded in any way
             parts.append("greedy decoding")
         if self.blind:
             parts.append({"remove": "without images", "grey": "grey images"}[self.blind])

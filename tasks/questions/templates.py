@@ -69,10 +69,8 @@ class Template:
                 raise UsageError(
                     "task.template.turns: images are shown in the first turn; take {image} out of the others"
                 )
-        known = [one.name for one in fields(cls)]
-        strange = next((key for key in settings if key not in known), None)
-        if strange is not None:
-            raise UsageError(f"task.template has no key {strange!r}{nearest(str(strange), [*known, 'user'])}")
+        known = [*(one.name for one in fields(cls)), "user"]
+        UsageError.refuse_unknown("task.template has no key", known, *settings)
         if settings.get("images", "first") not in ("first", "last", "marks"):
             raise UsageError(f"expected task.template.images to be first, last or marks, got {settings['images']!r}")
         return cls(**settings)
@@ -87,8 +85,7 @@ class Template:
         """
         if self.by:
             said = {**attributes, **question.fields, "kind": question.kind}
-            if self.by not in said:
-                raise UsageError(f"task.template.by names {self.by!r}{nearest(self.by, said)}")
+            UsageError.refuse_unknown("task.template.by names", said, self.by)
             chosen = self.variants.get(said[self.by], self)
             return replace(chosen, by="").messages(question, attributes, images)
         known = self._fields(question, attributes)

@@ -10,7 +10,7 @@ from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
-from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth
+from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth, write_json
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
@@ -66,6 +66,16 @@ def test_omnimedvqas_likeliest_option_is_the_answer_and_equal_ones_are_a_draw(tm
     assert prompt.text == "Question: Is it normal? The answer is"
     assert prompt.options == {"A": "Yes, normal", "B": "No, abnormal"}
     assert worth(answered(task, replies, tmp_path / "run"))["accuracy"] == pytest.approx((1 + 1 / 2 + 0 + 1 / 3) / 4)
+
+
+def test_omnimedvqas_record_that_says_modality_for_modality_type_has_its_modality(tmp_path):
+    task = task_of("omnimedvqa", tmp_path)
+    file = tmp_path / "QA_information/Open-access/ct.json"
+    records = json.loads(file.read_text())
+    records[1]["modality"] = records[1].pop("modality_type")
+    write_json(file, records)
+    ct = "CT(Computed Tomography)"
+    assert [case.attributes["modality"] for case in task.cases("test")[:2]] == [ct, ct]
 
 
 @pytest.mark.parametrize(("name", "last"), [("medxpertqa_mm", "E"), ("medxpertqa_text", "J")])
@@ -266,8 +276,17 @@ def test_omnibrainbench_brings_images_down_and_prints_tasks_and_phases(tmp_path)
     task = task_of("omnibrainbench", tmp_path / "data")
     shown = task.read_images(task.cases("test")[0])
     assert [image.array.shape[1:] for image in shown] == [(1280, 1280), (32, 32)]
-    assert columns(finished("omnibrainbench", tmp_path)) == pytest.approx(
-        {"Total": 2 / 3, "Diagnosis": 1, "Sequence": 1 / 2, "AIA": 1 / 2, "DSCR": 1}
+    found = columns(finished("omnibrainbench", tmp_path))
+    assert list(found)[:3] == ["Total", "Anatomical Structure Identification", "Imaging Modality Identification"]
+    assert list(found)[-2:] == ["Prognostic Judgment and Risk Forecasting", "Therapeutic Cycle Management"]
+    assert {name: share for name, share in found.items() if not np.isnan(share)} == pytest.approx(
+        {
+            "Total": 2 / 3,
+            "Imaging Modality Identification": 1 / 2,
+            "Disease Diagnosis Reasoning": 1,
+            "Anatomical and Imaging Assessment": 1 / 2,
+            "Diagnostic Synthesis and Causal Reasoning": 1,
+        }
     )
 
 

@@ -1,5 +1,7 @@
 """The second half of the benchmarks in JSON and CSV files: their papers' tables, judges, prompts and conventions."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
-from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth
+from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth, write_lines
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
@@ -241,6 +243,16 @@ def test_bimed_mbenchs_judge_rates_the_reference_first_and_both_in_one_line(tmp_
     assert "Deduct score if the answer is in a language other than 'Moders Standard Arabic'." in said
 
 
+def test_bimed_mbenchs_judge_reads_nothing_where_no_text_mentions_the_figure(tmp_path):
+    """`in_text_mention` is null in some English records, and "" in the Arabic ones."""
+    task = task_of("bimed_mbench", tmp_path)
+    for language, absent in (("eng", None), ("ara", "")):
+        file = tmp_path / f"data/test_sets/bimed-mbench_{language}.jsonl"
+        write_lines(file, [json.loads(line) | {"in_text_mention": absent} for line in file.read_text().splitlines()])
+        _, (_, said), _ = asked(task, f"{language}-0", "x")["answer"]
+        assert "Figure Context:\n\t- \n\n[Question]" in said
+
+
 def test_a_figure_of_several_domains_counts_for_the_first_of_them(tmp_path):
     rated = {case: {"answer": rating, "reference": 9} for case, rating in {"eng-0": 4, "eng-1": 7, "ara-0": 2}.items()}
     found = columns(finished("bimed_mbench", tmp_path, rated))
@@ -263,6 +275,23 @@ def test_med_hallmarks_judge_is_the_stored_instruction_about_the_new_answer(tmp_
         "?": None,
     }
     assert {text: judge.verdict(text) for text in verdicts} == verdicts
+
+
+def test_med_hallmarks_medihall_is_what_the_level_that_the_same_judge_names_is_worth(tmp_path):
+    questions = asked(task_of("med_hallmark", tmp_path / "asked"), "Conventional-2", "A tumour.")
+    assert questions["medihall"][1:] == questions["right"][1:]
+    judge = questions["medihall"][0]
+    levels = ("catastrophic", "critical", "attribute", "prompt-induced", "minor")
+    assert [judge.verdict(f"{level} hallucination") for level in levels] == [0, 0.2, 0.4, 0.6, 0.8]
+    assert judge.verdict("Correct Statements") == 1
+    rated = {
+        "Conventional-1": {"medihall": 0.2},
+        "Conventional-2": {"medihall": 1},
+        "Counterfactual-1": {"medihall": 0.6},
+    }
+    found = columns(finished("med_hallmark", tmp_path / "run", rated))
+    assert found["MediHall (conventional)"] == pytest.approx(0.6)
+    assert found["MediHall (counterfactual)"] == 0.6
 
 
 def test_med_hallmarks_labels_are_the_places_of_their_names(tmp_path):

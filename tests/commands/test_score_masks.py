@@ -9,9 +9,12 @@ import nibabel as nib
 import numpy as np
 import pytest
 import SimpleITK
-from PIL import Image
+from PIL import Image as Picture
 
+from medimg_eval.case import Image, Mask
 from medimg_eval.commands.cli import start
+from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
+from medimg_eval.metrics import available, registry
 from medimg_eval.results import load_runs
 
 CASES = ("a", "b", "c", "d", "e", "f")
@@ -37,7 +40,7 @@ def write(path, labels, spacing=1.0):
     if path.name.endswith(".nii.gz"):
         nib.save(nib.Nifti1Image(labels, np.diag([-spacing, -spacing, spacing, 1])), path)
     elif path.suffix == ".png":
-        Image.fromarray(labels).save(path)
+        Picture.fromarray(labels).save(path)
     else:
         # ITK counts axes from the right to the left and from front to back, NIfTI the other way round.
         image = SimpleITK.GetImageFromArray(labels.T)
@@ -138,8 +141,8 @@ def test_what_has_no_partner_is_named(folder, capsys):
     fill("mine", cases=(*CASES, "stray"))
     assert start(["score", "masks=mine", "references=right", "metrics=[dice]"]) == 1
     out, err = said(capsys)
-    assert "1 label maps of mine without a reference are left out: stray" in out
-    assert "1 references without a prediction of mine count as failed; cases=TABLE leaves them out: g" in out
+    assert "1 masks of mine belong to no case and are left out: stray" in out
+    assert "1 cases have no masks of mine and count at the worst value; cases=TABLE leaves them out: g" in out
     assert "holds no label map of case 'g'" in err
     assert scores(label="label 1")["mine"]["g"] == 0
 
@@ -182,18 +185,18 @@ def test_other_grids_are_refused_unless_resampling_is_asked_for(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["masks=mine"], "masks= needs references=DIR"),
+        (["masks=mine"], "masks= needs references=, the folder of label maps"),
         (["masks=nowhere", "references=right"], "nowhere: no such folder of label maps"),
         (
             ["masks=other", "references=right"],
-            "no name of a label map is that of a reference; there is 'x', in right 'a'",
+            "masks of other: no case is one of the references; there is 'x', among the references 'a'",
         ),
         (["masks=mine", "references=right", "resample=linear"], "resample must be nearest"),
         (["masks=mine", "references=empty"], "empty: holds no label maps; their names end in .nii.gz"),
-        (["masks=[mine,deep/mine]", "references=right"], "two folders of masks= have the same name"),
+        (["masks=[mine,deep/mine]", "references=right"], "masks=mine, deep/mine: two have the same name"),
         (["masks=mine", "reports=x.csv"], "name what to score"),
         (["masks=mine", "references=twice"], "stands for case 'a'"),
-        (["masks=mine", "references=right", "labels=regions.json"], "holds regions of several labels"),
+        (["masks=mine", "references=right", "labels=regions.json"], "expected 'labels' to be names with integers"),
         (["masks=mine", "references=right", "cases=cases.csv"], "cases.csv: 1 cases have no label map in right: z"),
     ],
 )
@@ -205,7 +208,7 @@ def test_bad_input_is_one_sentence_that_names_the_mend(folder, capsys, words, me
     fill("twice")
     write("twice/a.mha", volume())
     Path("empty").mkdir()
-    Path("regions.json").write_text(json.dumps({"labels": {"whole": [1, 3], "cyst": 3}}))
+    Path("regions.json").write_text(json.dumps({"labels": {"liver": "one"}}))
     Path("cases.csv").write_text("case\nz\n")
     assert start(["score", *words]) != 0
     assert message in said(capsys)[1]
@@ -230,3 +233,56 @@ def test_masks_that_changed_are_scored_anew(folder):
         set(run.scores[run.scores["label"] == "liver"]["value"]) for run in load_runs([*Path("runs/masks").iterdir()])
     ]
     assert {1.0} in values
+
+
+def test_regions_of_nnunet_are_judged_as_it_judges_them(folder):
+    fill("right")
+    fill("mine", shift=1)
+    Path("right/dataset.json").write_text(
+        json.dumps({"labels": {"background": 0, "whole": [1, 3], "cyst": 3}, "regions_class_order": [1, 3]})
+    )
+    assert start(["score", "masks=mine", "references=right", "metrics=[dice]"]) == 0
+    # Of the 66 voxels of either side 64 - 16 + 2 agree.
+    assert set(scores(label="whole")["mine"].values()) == {50 / 66}
+    assert set(scores(label="cyst")["mine"].values()) == {1.0}
+
+
+@pytest.mark.parametrize("words", [[], ["resample=nearest"]])
+def test_a_dicom_seg_lies_on_the_grid_of_its_reference(folder, words):
+    pytest.importorskip("highdicom")
+    grid = np.diag([-1.0, -1, 1, 1])
+    for case in CASES:
+        write(f"right/{case}.nii.gz", volume())
+        series = write_series(Path(f"series/{case}"), Image(np.zeros((1, 12, 10, 8), np.int16), grid))
+        Path(f"mine/{case}").mkdir(parents=True)
+        mask = Mask(volume(shift=1), grid)
+        write_segmentation(Path(f"mine/{case}/seg.dcm"), mask, series, names={1: "liver", 3: "cyst"})
+    labels = "labels={1: liver, 3: cyst}"  # the file's numbers of segments are 1 and 2
+    assert start(["score", "masks=mine", "references=right", labels, "metrics=[dice]", *words]) == 0
+    assert scores(label="liver")["mine"] == dict.fromkeys(CASES, 0.75)
+    assert scores(label="cyst")["mine"] == dict.fromkeys(CASES, 1.0)
+
+
+def test_a_metric_of_the_working_folder_is_named_with_its_module(folder, monkeypatch, capsys):
+    fill("right")
+    fill("mine", shift=1)
+    Path("size_metrics.py").write_text(
+        "from medimg_eval.metrics import metric\n\n\n"
+        '@metric(kind="mask", title="Size ratio", higher_is_better=True, best=1.0, worst=0.0, source="this test")\n'
+        "def half_size(pair):\n"
+        '    """Half the smaller of both sizes over the larger."""\n'
+        "    return 0.5 * min(pair.reference_size, pair.prediction_size) / max(pair.reference_size, 1)\n"
+    )
+    monkeypatch.syspath_prepend(folder)  # as `python -m` has it
+    monkeypatch.setattr(registry, "_METRICS", available())
+    words = ["score", "masks=mine", "references=right", "metrics=[size_metrics.half_size,dice]", "score_workers=2"]
+    assert start(words) == 0
+    assert "Size ratio ↑" in said(capsys)[0]
+    assert scores("size_metrics.half_size", "label 1")["mine"] == dict.fromkeys(CASES, 0.5)
+    # A process that has not imported it shows its values, and knows which are better.
+    monkeypatch.setattr(registry, "_METRICS", {name: one for name, one in available().items() if "half" not in name})
+    assert start(["table", "runs=runs"]) == 0
+    assert "size_metrics.half_size ↑" in said(capsys)[0]
+    (run,) = Path("runs/masks").iterdir()
+    assert start(["score", f"run={run}", "metrics=[iou]"]) == 1
+    assert "would run size_metrics.half_size" in said(capsys)[1]

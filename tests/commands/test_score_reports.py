@@ -134,7 +134,7 @@ def test_a_text_of_ten_thousand_words_is_scored_in_time(folder, capsys):
         (["reports=lost.csv"], "no such table; did you mean 'mine.csv'?"),
         (["reports=mine.csv", "columns.ref=x"], "there is nothing called 'ref'; did you mean 'reference'?"),
         (["reports=mine.csv", "attributes=[sex]"], "has no column 'sex' to divide by"),
-        (["reports=mine.csv", "surface=voxel"], "surface= is for runs"),
+        (["reports=mine.csv", "surface=voxel"], "surface= is not for reports="),
         (["reports=mine.csv", "metrics=[dice]"], "'dice' does not judge answers"),
         (["reports=mine.csv", "run=runs"], "name what to score"),
         ([], "name what to score"),
@@ -210,12 +210,13 @@ def test_cells_that_say_that_a_text_is_missing_and_records_that_lack_a_field(fol
     assert start(["score", "reports=odd.jsonl", "metrics=[rouge_l]"]) == 1
     _, err = said(capsys)
     for message in (
-        "line 3: the reference is empty",
-        "line 6: the reference is empty",
+        "2 times, such as c (score): odd.jsonl, line 3: the reference is empty",
         "line 8: column 'reference' holds an object, not a text",
         "line 9: column 'prediction' holds a list, not a text",
     ):
         assert message in err
+    (summary,) = folder.glob("runs/reports/*/summary.json")
+    assert "line 6: the reference is empty" in summary.read_text()  # of one cause with line 3
     found = {case: value for case, value in scores(folder, "rouge_l").items() if not math.isnan(value)}
     assert found == {"a": 1.0, "b": 0.0, "d": 0.0, "e": 0.0, "g": 1.0}
     cases = {case.id: case for case in ReportTable(root="odd.jsonl").cases("test")}
@@ -279,3 +280,15 @@ def test_many_reports_are_judged_in_several_processes_with_the_same_scores(folde
     assert one[0].scores[columns].equals(two[0].scores[columns])
     assert start(["score", "reports=two.csv", metrics, "runs=two"]) == 1
     assert "the reference is empty" in said(capsys)[1]
+
+
+def test_several_models_are_compared_and_clinical_labels_are_there_by_default(folder, capsys):
+    write("mine.csv", ROWS)
+    write("other.csv", [(*row[:2], "Clear lungs.") for row in ROWS])
+    assert start(["score", "reports={ours: mine.csv, theirs: other.csv}"]) == 0
+    out, _ = said(capsys)
+    assert "rule CE F1 (micro-14)" in out
+    assert "Mean rank" in out
+    write("third.csv", [(row[0], "Other.", row[2]) for row in ROWS])
+    assert start(["score", "reports=[mine.csv,third.csv]", "metrics=[rouge_l]"]) == 0
+    assert "no comparison: the cases of the models differ" in said(capsys)[0]

@@ -22,7 +22,8 @@ from medimg_eval.errors import UsageError
         ("fairness", "smallest=5", "min_group_size=5"),
         ("table", "bounds=beside", "ci=inline"),
         ("table", "bounds=below", "ci=below"),
-        ("test", "blind=remove,grey", "image_ablation=none,grey"),
+        ("test", "blind=remove,grey", "conditions=no_image,grey"),
+        ("test", "image_ablation=none", "conditions=no_image"),
     ],
 )
 def test_a_former_key_becomes_the_present_one_and_says_so_once(command, former, present, capsys):
@@ -32,7 +33,7 @@ def test_a_former_key_becomes_the_present_one_and_says_so_once(command, former, 
 
 
 def test_present_keys_and_keys_of_a_task_stay_as_they_are(capsys):
-    words = ["image_ablation=grey", "task.blind=remove", "+task.strata=[sex]", "~judge"]
+    words = ["conditions=[grey]", "task.blind=remove", "+task.strata=[sex]", "~judge"]
     assert take_apart(["test", *words]).overrides == words
     assert take_apart(["compare", "runs=a", "strata=site"]).overrides == ["runs=a", "strata=site"]  # it never had one
     assert capsys.readouterr().err == ""
@@ -55,13 +56,13 @@ def test_python_takes_former_keys_and_values(caplog):
     assert (settings["ci"], settings["stratify_by"], settings["direction"]) == ("inline", "site", {"x": "lower"})
     assert "bounds= is now called ci=; the former name goes on working" in caplog.messages
     logging.getLogger("medimg_eval.configs.former_keys").removeHandler(caplog.handler)
-    assert composed("test", ["blind=remove"]).image_ablation == "none"
+    assert composed("test", ["blind=remove"]).conditions == "no_image"
 
 
 def test_a_config_file_with_a_former_key_is_refused_by_name(tmp_path):
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nblind: remove\n")
-    with pytest.raises(UsageError, match="blind: is now called image_ablation; rename it in the config file"):
+    with pytest.raises(UsageError, match="blind: is now called conditions; rename it in the config file"):
         composed("test", ["task=slake"], [str(tmp_path)])
 
 

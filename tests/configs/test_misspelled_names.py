@@ -86,4 +86,6 @@ def test_a_misspelt_label_is_named_in_a_short_sentence():
 def test_a_short_list_is_named_in_full_and_of_a_long_one_the_three_nearest():
     assert nearest("dic", ["dice", "iou"]) == "; did you mean 'dice'? (available: dice, iou)"
     many = [f"organ_{number:03}" for number in range(117)]
-    assert nearest("organ_01", many) == "; did you mean 'organ_101'? (also near: organ_091, organ_081; 117 in all)"
+    assert nearest("rgan_101", many) == "; did you mean 'organ_101'? (also near: organ_116, organ_115; 117 in all)"
+    assert nearest("organ_01", many) == "; did you mean 'organ_010'? (also near: organ_011, organ_012; 117 in all)"
+    assert nearest("?", many, "list organs") == " (nearest: organ_116, organ_115, organ_114; list organs shows all 117)"

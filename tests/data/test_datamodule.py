@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.case import Failure, Prompt
+from medimg_eval.data import prompts
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.data.prompts import PromptBatches, UnpaddedDistributedSampler
@@ -55,6 +56,19 @@ def test_batches_that_are_handed_over_together_are_as_large_as_was_asked_for(wri
     left = [case.id for case in cases if case.id != cases[4].id]
     assert found == [left[start : start + size] for start in range(0, len(left), size)]
     assert len(batches) == len(found)
+
+
+def test_small_files_are_read_by_one_process_and_large_ones_by_as_many_as_were_asked_for(write_dataset, monkeypatch):
+    root, started = write_dataset(5), []
+    monkeypatch.setattr(prompts, "started_ahead", lambda function, state, count: started.append(count))
+    cases = list(ellipsoids(root).cases("test"))
+    prompts.reading_ahead(ellipsoids(root), cases, 3)
+    with (root / "images" / "case04.nii.gz").open("r+b") as stream:
+        stream.truncate(prompts.SHARE)
+    prompts.reading_ahead(ellipsoids(root), cases, 3)
+    monkeypatch.setattr(prompts, "SHARE", 100)
+    prompts.reading_ahead(ellipsoids(root), cases, 3)
+    assert started == [1, 2, 3]
 
 
 def test_cases_that_are_done_are_skipped_and_images_left_unread_on_demand(write_dataset):

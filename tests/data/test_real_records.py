@@ -1,10 +1,22 @@
 """What the files that authors released taught us, in invented records of the same form."""
 
+import json
+
 import pytest
 
 from medimg_eval.errors import CaseError
 from medimg_eval.instantiate import build_task
-from tests.helpers.catalogue import answered, composed, config_of, picture, right_reply, worth, write_json, write_lines
+from tests.helpers.catalogue import (
+    answered,
+    composed,
+    config_of,
+    picture,
+    right_reply,
+    task_of,
+    worth,
+    write_json,
+    write_lines,
+)
 from tests.helpers.samples.reports_studies import table
 
 LETTERS = [{"letter": "A", "content": "Nodule"}, {"letter": "B", "content": "Cyst"}]
@@ -75,6 +87,19 @@ def test_medbookvqas_images_are_found_by_the_path_of_its_readme(tmp_path):
     assert [right_reply(case) for case in cases] == ["C", "C"]
 
 
+@pytest.mark.parametrize("subtype", ["organ_HU_measurement", "organ_hu_measurement", "organ HU measurement"])
+def test_deeptumorvqa_v1_takes_its_split_from_the_records_and_a_subtype_by_any_of_its_spellings(tmp_path, subtype):
+    """The README names a column for the split, and organ_hu_measurement; others read it with blanks."""
+    task = task_of("deeptumorvqa_v1", tmp_path)
+    (shipped,) = tmp_path.glob("*.csv")
+    records = shipped.read_text().replace("lesion_counting", subtype)
+    shipped.unlink()
+    (tmp_path / "DeepTumorVQA.csv").write_text(records.replace("cyst_existence,validation", "cyst_existence,train"))
+    assert [case.id for case in task.cases("fit")] == ["8"]
+    (case,) = task.cases("test")
+    assert "Voxel spacing (mm): [0.8222656 0.8222656 2.5 ]." in task.prompt(case, task.read_images(case)).text
+
+
 def test_an_impression_that_holds_a_whole_report_is_cut_in_the_reference_as_in_the_reply(tmp_path):
     """Report 2415 of IU X-ray repeats itself under headings within its column of the impression."""
     whole = "Low volumes. IMPRESSION: Exam: CHEST History: Cough FINDINGS: Large heart. IMPRESSION: Low volumes today."
@@ -87,3 +112,36 @@ def test_an_impression_that_holds_a_whole_report_is_cut_in_the_reference_as_in_t
     right = worth(answered(task, {case.id: whole}, tmp_path / "whole"))
     assert right["rouge_l"] == 1
     assert right["length_ratio"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("medsynvqa", "data/*.parquet"),
+        ("kvasir_vqa_x1", "data/*.parquet"),
+        ("kormedmcqa_v", "doctor/*.parquet"),
+        ("mme_sci", "*.parquet"),
+        ("med_rewardbench", "pair_gt_all"),
+    ],
+)
+def test_files_whose_folder_no_page_tells_are_found_in_any(name, files, tmp_path):
+    task = task_of(name, tmp_path)
+    read = [case.id for case in task.cases("test")]
+    for path in list(tmp_path.glob(files)):
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        path.rename(tmp_path / "elsewhere" / path.name)
+    assert [case.id for case in build_task(config_of(name, tmp_path)).cases("test")] == read
+
+
+def test_spinebench_is_read_by_either_name_of_its_answers_and_images(tmp_path):
+    """Who reads the release has met `answer` and `answers`, `image` and `image_path`."""
+    task = task_of("spinebench_bupt", tmp_path)
+    keys = [case.target.read().value for case in task.cases("test")]
+    file = tmp_path / "evaluation/test.json"
+    records = json.loads(file.read_text())
+    for record in records:
+        record["answers"], record["image_path"] = record.pop("answer"), record.pop("image")
+    write_json(file, records)
+    cases = build_task(config_of("spinebench_bupt", tmp_path)).cases("test")
+    assert [case.target.read().value for case in cases] == keys
+    assert all(case.images[0].read().array.size for case in cases)

@@ -9,6 +9,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from medimg_eval import lazy_torch
 from medimg_eval.evaluation.score import WORTH_PROCESSES
@@ -39,6 +40,39 @@ def test_reports_are_scored_without_torch_or_scipy(tmp_path: Path) -> None:
     table = tmp_path / "reports.csv"
     table.write_text("id,reference,prediction\n" + "".join(f"{i},No effusion.,No effusion seen.\n" for i in range(3)))
     assert imported_by("score", f"reports={table}", f"runs={tmp_path / 'runs'}", heavy=(*HEAVY, "scipy")) == []
+
+
+COCO = {
+    "images": [{"id": 1, "file_name": "a", "height": 9, "width": 9}],
+    "categories": [{"id": 1, "name": "nodule"}],
+    "annotations": [{"image_id": 1, "category_id": 1, "bbox": [1, 1, 4, 4], "area": 16}],
+}
+FILES = {
+    "boxes": ("found.json", json.dumps([{"image_id": 1, "category_id": 1, "bbox": [1, 1, 4, 4], "score": 1}])),
+    "points": ("points.csv", "case,label,x,y\na,tip,1,2\n"),
+    "classes": ("classes.csv", "case,label,probability\na,1,0.9\nb,0,0.1\n"),
+    "answers": ("answers.csv", "id,reference,prediction\na,yes,Yes.\n"),
+}
+
+
+def test_pictures_are_scored_without_torch(tmp_path: Path) -> None:
+    for folder in ("made", "real"):
+        (tmp_path / folder).mkdir()
+        for number in range(8):
+            grey = np.random.default_rng(number).integers(0, 255, (16, 16)).astype(np.uint8)
+            Image.fromarray(grey).save(tmp_path / folder / f"{number}.png")
+    words = [f"pictures={tmp_path / 'made'}", f"real={tmp_path / 'real'}", "metrics=[kernel_distance@pixels]"]
+    assert imported_by("score", *words, f"runs={tmp_path / 'runs'}") == []
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_are_scored_without_torch(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "right.json").write_text(json.dumps(COCO))
+    name, text = FILES[kind]
+    (tmp_path / name).write_text(text)
+    right = {"boxes": "right.json", "points": name}.get(kind)
+    words = [f"{kind}={tmp_path / name}", *([f"references={tmp_path / right}"] if right else [])]
+    assert imported_by("score", *words, f"runs={tmp_path / 'runs'}") == []
 
 
 def test_stored_masks_are_scored_without_torch(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def words(marker):
 
 
 def test_the_examples_are_as_short_as_promised():
-    for marker in ("# my_model.py", "# my_configs/task/liver.yaml", "# metrics/segmentation/size_ratio.py"):
+    for marker in ("# my_model.py", "# my_configs/task/liver.yaml", "# my_metrics.py"):
         assert len(block(marker).splitlines()) < 15
 
 
@@ -70,7 +70,7 @@ def test_a_metric_is_added_as_shown(monkeypatch):
 
     monkeypatch.setattr(registry, "_METRICS", dict(registry.available()))
     space = {}
-    exec(block("# metrics/segmentation/size_ratio.py"), space)  # noqa: S102 - our own README
+    exec(block("# my_metrics.py"), space)  # noqa: S102 - our own README
     pair = LabelPair(np.ones((2, 2), bool), np.array([[1, 0], [0, 0]], bool), (1.0, 1.0))
     assert space["size_ratio"](pair) == 0.25
     assert registry.get("size_ratio").title == "Size ratio"

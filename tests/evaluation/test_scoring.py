@@ -68,7 +68,9 @@ def test_a_case_that_kills_its_worker_fails_alone_and_no_other_is_judged_twice(w
                 scorer.submit(due)
         scores = run.scores()
     assert sorted(scores) == [f"case{index:02d}" for index in range(12)]
-    failed = {case: found.failure.message for case, found in scores.items() if found.failure}
+    failed = {
+        case: found.failure.message.partition(" (dying.py:")[0] for case, found in scores.items() if found.failure
+    }
     assert failed == {
         "case01": "case 'case01': the scoring process died (out of memory?)",
         "case04": "case 'case04': the scoring process died (out of memory?)",
@@ -83,7 +85,10 @@ def test_an_error_nobody_foresaw_is_the_cases_failure(write_dataset, monkeypatch
     task = ellipsoids(write_dataset(1))
     monkeypatch.setattr(SegmentationTask, "score", lambda *_: 1 / 0)
     failure = score_case(task, task.cases("test")[0], tmp_path / "x")
-    assert failure == Failure("case00", "score", "case 'case00': ZeroDivisionError: division by zero")
+    told, _, place = failure.message.partition(" (")
+    assert failure == Failure("case00", "score", failure.message)
+    assert told == "case 'case00': ZeroDivisionError: division by zero"
+    assert place.startswith("test_scoring.py:")
 
 
 def test_an_infinite_value_is_lost_and_the_others_stay(write_dataset, monkeypatch, tmp_path):

@@ -14,7 +14,17 @@ from medimg_eval.case import Image, Mask, Probabilities
 from medimg_eval.commands.describe_files import describe
 from medimg_eval.deid.folder import scan_folder
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
+from medimg_eval.imaging import (
+    ImageFile,
+    MaskFile,
+    distinct_values,
+    identify,
+    read,
+    read_grid,
+    read_mask,
+    write_image,
+    write_mask,
+)
 from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
 from medimg_eval.imaging.slides.features import read_features
 from medimg_eval.imaging.slides.reading import write_pyramid
@@ -279,3 +289,12 @@ def test_an_image_is_no_label_map(tmp_path, low, high, dtype):
     path = nifti(tmp_path / "ct.nii", np.rint(np.where(body, scaled, low)).astype(dtype))
     with pytest.raises(CaseError, match=r"ct\.nii: holds \d+ values from .* as those of an image do"):
         read_mask(path)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1, 1), (5, 7), (4, 3, 2)])
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int64, np.float32])
+def test_values_of_a_label_map_are_each_once_in_any_order_of_memory(shape, kind):
+    labels = (np.random.default_rng(0).integers(-1, 3, shape) % 7).astype(kind)
+    for view in (labels, labels.T, np.asfortranarray(labels)[::-1]):
+        np.testing.assert_array_equal(distinct_values(view), np.unique(view))
+        assert distinct_values(view).dtype == labels.dtype

@@ -9,6 +9,7 @@ import pytest
 import medimg_eval.metrics as package
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import ScoreTable, available, get, metric, parse, registry, summary, title
+from medimg_eval.metrics.own_metrics import import_own, is_ours
 
 NEW_METRIC = '''
 from medimg_eval.metrics import metric
@@ -188,6 +189,32 @@ def test_a_plugin_is_found(afresh, tmp_path, monkeypatch):
     (tmp_path / "hits_plugin_metrics.py").write_text(NEW_METRIC.format(name="plugged_hits"))
     monkeypatch.syspath_prepend(tmp_path)
     assert get("plugged_hits").title == "Hits"
+
+
+def test_a_metric_of_ones_own_is_named_with_its_module(afresh, tmp_path, monkeypatch):
+    (tmp_path / "own_hits.py").write_text(NEW_METRIC.format(name="mine"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="Unknown metric 'own_hits.mine'"):
+        get("own_hits.mine")  # a look-up runs no module
+    assert "own_hits" not in sys.modules
+    import_own("own_hits.mine")
+    assert (get("own_hits.mine").name, title("own_hits.mine")) == ("own_hits.mine", "Hits")
+    assert not is_ours("own_hits.mine")
+    assert is_ours("nsd@2")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_place.mine", "no_such_place cannot be imported"),
+        ("own_hits.other", "own_hits declares no metric of that name; put @metric"),
+    ],
+)
+def test_a_metric_of_ones_own_that_is_not_there_is_told_of(afresh, tmp_path, monkeypatch, name, message):
+    (tmp_path / "own_hits.py").write_text(NEW_METRIC.format(name="mine"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        import_own(name)
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(afresh, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """MONAI's networks by name: sized by the task, fitted and loaded again with the same config."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +179,25 @@ def test_weights_of_a_network_by_name_load_with_the_same_config(tmp_path):
         np.testing.assert_array_equal(loaded.eval().segment(asked), fitted.eval().segment(asked))
     with pytest.raises(UserError, match="has shape .* the network expects"):
         loaded.prepare({1: "a"}, lambda: picture(1, *SHAPE))
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [("running", "still runs, or was killed"), ("interrupted", "is not finished (interrupted)"), ("finished", "")],
+)
+def test_a_checkpoint_of_a_fit_that_is_not_finished_is_told(status, told, tmp_path, caplog):
+    (tmp_path / "manifest.json").write_text(json.dumps({"command": "fit", "status": status}))
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(UserError, match=f"no such checkpoint; .*{re.escape(told) or 'set model.checkpoint'}"):
+        small(checkpoint=str(tmp_path)).prepare(LABELS, lambda: picture(1, *SHAPE))
+    fitted = small()
+    fitted.prepare(LABELS, lambda: picture(1, *SHAPE))
+    torch.save({"state_dict": fitted.state_dict()}, tmp_path / "checkpoints" / "best.ckpt")
+    small(checkpoint=str(tmp_path)).prepare(LABELS, lambda: picture(1, *SHAPE))
+    assert [record.message for record in caplog.records if "best checkpoint" in record.message] == (
+        [f"the fit in {tmp_path} {told}; its best checkpoint so far is taken, and may be another one later"]
+        * bool(told)
+    )
 
 
 def test_a_window_of_the_wrong_number_of_axes_is_refused():

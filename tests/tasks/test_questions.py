@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 from asking import Painted, Prefers, Quiz, Says
 
-from medimg_eval.api import _seeded
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import refuse_incapable
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import Context
-from medimg_eval.instantiate import build_task
+from medimg_eval.instantiate import build_task, changed
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
@@ -337,7 +336,8 @@ def test_the_seed_of_the_run_reaches_decoding_and_pictures_unless_the_task_names
     def seen(run_seed, kind="QuestionTask", **more):
         layout = {"_target_": "asking.Quiz", "number": 1}
         made = {"_target_": f"medimg_eval.tasks.{kind}", "name": "quiz", "splits": {"test": "test"}, "layout": layout}
-        return _seeded(build_task({**made, **more}), run_seed)
+        task = build_task({**made, **more})
+        return changed(task, **task.seeded(run_seed)) if run_seed else task
 
     class Draws:
         def generate(self, prompts, decoding):

@@ -108,6 +108,7 @@ def test_a_perfect_answer_scores_perfectly(task):
     [
         (np.zeros((3, 3, 3), int), r"has shape \(3, 3, 3\), not \(16, 14, 10\)"),
         (np.full(SHAPE, 7), r"unknown labels \[7\]; the task knows 0 background, 1 core, 2 rim"),
+        (np.where(np.arange(10) < 5, np.ones(SHAPE, int), 2**62), r"unknown labels \[4611686018427387904\];"),
         (np.full(SHAPE, 1.0), "holds float64, not integers"),
         (Mask(np.ones(SHAPE, int), np.eye(4)), "another affine: .* mm apart of the reference .*case00"),
     ],

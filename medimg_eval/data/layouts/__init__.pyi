@@ -11,15 +11,18 @@ from .folders import (
 )
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
+from .listed import Listed as Listed, PointTable as PointTable
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
-from .questions import Questions as Questions
+from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed
 from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
 from .synthesis import (
     CheXGenBench as CheXGenBench,
     Generated as Generated,
     MixedDataset as MixedDataset,
+    PictureFolder as PictureFolder,
+    PictureSets as PictureSets,
     Prompts as Prompts,
 )
 from .table import Slides as Slides, Table as Table

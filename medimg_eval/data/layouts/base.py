@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from medimg_eval.data.resized import CroppedImage, CroppedMask, ResizedImage, Re
 from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 
@@ -159,18 +158,6 @@ def existing_root(given: str | Path) -> Path:
     if not root.is_dir():
         raise MissingDataError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
     return root
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Holds the garbage collector off: among the objects of a large table it finds nothing, at half the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def texts(row_values: Mapping[str, Any], *, without: Sequence[str] = ()) -> dict[str, str]:

@@ -11,7 +11,7 @@ from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import MaskTarget
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import MissingDataError, UsageError, UserError
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,7 @@ class Bids(FolderLayout):
         made = []
         for split, raw in folders.items():
             if not (root / raw).is_dir():
-                raise UserError(f"{root / raw}: no such folder; set task.layout.raw to what holds sub-*")
+                raise MissingDataError(f"{root / raw}: no such folder; set task.layout.raw to what holds sub-*")
             people = _participants(root / raw / "participants.tsv") or _participants(root / "participants.tsv")
             for path in sorted((root / raw).glob("sub-*/**/*")):
                 ending = next((one for one in self.endings if path.name.endswith(one)), None)

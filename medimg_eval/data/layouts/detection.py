@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import ENDINGS
-from medimg_eval.data.records import Entry, OnImage, Row, Target, given
+from medimg_eval.data.records import Entry, OnImage, Row, StatedGrid, Target, given
 from medimg_eval.data.tables import read_json, read_lines, read_text
 from medimg_eval.data.targets.masks import decode_runs
 from medimg_eval.data.targets.places import corners_from_edges
@@ -27,7 +27,8 @@ class Coco(FolderLayout):
 
     Args:
         annotations: the file below the root, or split -> such a file.
-        images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
+        images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`. "" does
+            without them where answers are there already, and takes their sizes from the file.
         attributes: keys of an image's record that become attributes, such as `scanner`.
         truth_kind: `boxes`; `objects`: boxes with their masks, drawn as pycocotools draws them, which may overlap; or
             `masks`: a label map of the categories' ids, of outlines and runs, whose objects are numbered; where two
@@ -75,8 +76,10 @@ class Coco(FolderLayout):
     def _entry(self, root: Path, row: Row, split: str | None, objects: Sequence[Row]) -> Entry:
         said = {name: row.text(name) for name in self.attributes}
         entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=said)
-        entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
-        return self.with_patient(entry)
+        if not self.images:
+            height, width = row.number("height"), row.number("width")
+            return self.with_patient(replace(entry, images=(StatedGrid((int(height), int(width))),)))
+        return self.with_patient(replace(entry, images=(self.image_file(entry.path(self.images)),)))
 
 
 def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
@@ -151,10 +154,8 @@ class ObjectsOfImage(OnImage):
         height, width = self.geometry().shape
         masks = []
         for row in self.rows[1:]:
-            try:
+            with CaseError.about(f"{row.path}, {row.place}", "'segmentation' is not understood", TypeError, ValueError):
                 masks.append(coco_runs(row.value("segmentation"), (height, width)))
-            except (TypeError, ValueError) as error:
-                raise CaseError(f"{row.path}, {row.place}: 'segmentation' is not understood ({error})") from error
         stated = [row.values.get("area") for row in self.rows[1:]]
         drawn = areas_of_runs(masks).tolist()
         areas = np.array([one if area is None else area for area, one in zip(stated, drawn, strict=True)], float)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, OneFile, OnImage, Row, Target, Unreadable
@@ -97,11 +98,9 @@ class DicomTree(FolderLayout):
         return made
 
     def _drawn(self, entries: Sequence[Entry], objects: Sequence[Series]) -> list[Entry]:
-        by_series: dict[str, list[Path]] = defaultdict(list)
-        for one in objects:
-            for path in one.paths:
-                for series in referenced_series(path):
-                    by_series[series].append(path)
+        by_series = grouped(
+            (series, path) for one in objects for path in one.paths for series in referenced_series(path)
+        )
         drawn = {entry.id: by_series.get(str(entry.row.value("series")), []) for entry in entries}
         lost = {entry.id: entry.row.path for entry in entries if entry.row.values["damaged"]}
         # What cannot be read may have been drawn on a series that nothing else is drawn on: then it is no case itself.

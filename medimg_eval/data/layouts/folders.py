@@ -193,7 +193,9 @@ class FolderPerClass(FolderLayout):
                 name = path.relative_to(root).as_posix()
                 made.append(self.with_patient(Entry(name, root, (row,), (self.image_file(path),), fields.get("split"))))
         if not made:
-            raise UserError(f"{root / self.pattern}: there is no such picture; they end in {', '.join(self.endings)}")
+            raise MissingDataError(
+                f"{root / self.pattern}: there is no such picture; they end in {', '.join(self.endings)}"
+            )
         return made
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
@@ -247,7 +249,7 @@ class PairedFolders(FolderLayout):
                 raise UserError(f"{path}: has the same name as {found[key]} but for its ending; keep one of them")
             found[key] = path
         if not found:
-            raise UserError(f"{root / folder}: holds no pictures that end in {', '.join(self.endings)}")
+            raise MissingDataError(f"{root / folder}: holds no pictures that end in {', '.join(self.endings)}")
         return found
 
     def _entry(self, root: Path, split: str | None, name: str, image: Path, mask: Path) -> Entry:

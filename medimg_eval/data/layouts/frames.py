@@ -18,7 +18,7 @@ from medimg_eval.data.records import Entry, OneFile, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import FrameTable
 from medimg_eval.data.targets.text_targets import frame_number
-from medimg_eval.errors import UserError
+from medimg_eval.errors import MissingDataError, UserError
 
 
 @dataclass(kw_only=True)
@@ -82,7 +82,7 @@ class Frames(FolderLayout):
                 name = row.text(self.video_column or "video")
                 videos.setdefault(name, []).append(_of(row, name))
         if not videos:
-            raise UserError(f"{root / self.table}: there is no such table")
+            raise MissingDataError(f"{root / self.table}: there is no such table")
         return videos
 
     def _frame(self, root: Path, name: str, path: Path, row: Row) -> Entry:

@@ -85,8 +85,7 @@ class KSpaceScans(FolderLayout):
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
-            if self.keys not in PRESETS:
-                raise UsageError(f"there is no key map {self.keys!r}{nearest(self.keys, PRESETS)}")
+            UsageError.refuse_unknown("there is no key map", PRESETS, self.keys)
             return PRESETS[self.keys]
         known = [one.name for one in fields(KeyMap)]
         lost = next((name for name in self.keys if name not in known), None)
@@ -162,10 +161,8 @@ class Samples:
         """Which places of a slice are measured, bool, (row, column)."""
         if self.mask.endswith(".npy"):
             path = self._masks(shape)
-            try:
+            with CaseError.about(path, "cannot be read as sampling masks", OSError, ValueError, EOFError):
                 stored = np.load(path, allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
-                raise CaseError(f"{path}: cannot be read as sampling masks ({error})") from error
         else:
             path, stored = self.path, np.asarray(read_dataset(self.path, self.mask))
         if stored.dtype.kind not in "biuf" or not np.isin(stored, (0, 1)).all():

@@ -13,7 +13,7 @@ from medimg_eval.data.records import Entry, Row, Target, stem
 from medimg_eval.data.splits import SplitJson, assign
 from medimg_eval.data.tables import read_json
 from medimg_eval.data.targets import MaskTarget
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import MissingDataError, UsageError, UserError, nearest
 
 PARTS = {"train": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
 """Split -> the folders of its images and of its label maps."""
@@ -64,8 +64,7 @@ class NnUNet(FolderLayout):
             return MaskTarget("mask")
         path, content = self._dataset(root)
         regions, labels = _regions(path, content)
-        if self.region not in regions:
-            raise UserError(f"{path}: there is no region {self.region!r}{nearest(self.region, regions)}")
+        UserError.refuse_unknown(f"{path}: there is no region", regions, self.region)
         inside = regions[self.region]
         return MaskTarget("mask", {label: int(label in inside) for label in labels if label})
 
@@ -101,7 +100,7 @@ class NnUNet(FolderLayout):
     def _found(self, images: Path, labels: Path, ending: str) -> list[str]:
         for folder, what in ((labels, "label maps"), (images, "images")):
             if not folder.is_dir():
-                raise UserError(f"{folder}: no such folder; nnU-Net keeps the {what} there")
+                raise MissingDataError(f"{folder}: no such folder; nnU-Net keeps the {what} there")
         named, shown = (
             [path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)]
             for folder in (labels, images)

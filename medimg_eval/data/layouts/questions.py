@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from medimg_eval.case import Case
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.arguments import grouped
+from medimg_eval.case import Case, Geometry, Reference
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -38,8 +39,9 @@ from medimg_eval.data.questions.pictures import (
 )
 from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
-from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.question import Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 IMAGE_COUNT = "image_count"
@@ -181,8 +183,7 @@ class Questions(Layout):
         def of_split(given: Any, key: str) -> Any:
             if not isinstance(given, Mapping):
                 return given
-            if split not in given:
-                raise SplitError(f"{root}: task.layout.{key} names no split {split!r}{nearest(split, given)}")
+            SplitError.refuse_unknown(f"{root}: task.layout.{key} names no split", given, split)
             return given[split]
 
         files = of_split(self.records, "records")
@@ -370,9 +371,7 @@ def _record(case: Case) -> Record:
 
 def _together(cases: Sequence[Case]) -> list[Case]:
     """Puts the members of a set where its first stands, in their order."""
-    groups: dict[str, list[Case]] = {}
-    for place, case in enumerate(cases):
-        groups.setdefault(case.attributes.get("set") or f"\0{place}", []).append(case)
+    groups = grouped((case.attributes.get("set") or f"\0{place}", case) for place, case in enumerate(cases))
     return [one for name, group in groups.items() for one in _numbered(sorted(group, key=_order), name)]
 
 
@@ -400,3 +399,38 @@ def _resampled(cases: list[Case], *, by_image: bool) -> list[Case]:
     if not any(count > 1 for count in counts.values()):
         return cases
     return [replace(case, patient=name) if name else case for case, name in zip(cases, named, strict=True)]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """An entry of the key that stands in one table with answers: `content` is what counts of it, and no file."""
+
+    target: Reference[Any]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def content(self) -> str:
+        """What is right; "" where the record is wrong."""
+        try:
+            return repr(self.read())
+        except CaseError:
+            return ""
+
+    def read(self) -> Any:
+        """Returns it; raises CaseError saying what is wrong with the record."""
+        return self.target.read()
+
+    def geometry(self) -> Geometry:
+        """The grid of what is right, where it has one."""
+        return self.target.geometry()
+
+
+@dataclass(kw_only=True)
+class AnswerTable(Questions):
+    """Questions in tables that also hold what a model answered: those with the same questions are the same data."""
+
+    answered: ClassVar[bool] = True
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of one split."""
+        return [replace(case, target=Keyed(case.target)) for case in super().cases(split)]

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import MissingDataError, UsageError, UserError
 
 
 @dataclass(kw_only=True)
@@ -89,7 +90,7 @@ class Table(FolderLayout):
         for split, name in named.items():
             found[split] = sorted(root.glob(name)) if "*" in name else [root / name]
             if not found[split]:
-                raise UserError(f"{root / name}: there is no such table")
+                raise MissingDataError(f"{root / name}: there is no such table")
         return found
 
     def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
@@ -178,10 +179,7 @@ def _sought(root: Path, name: str, row: Row) -> Path:
 
 @lru_cache(maxsize=256)
 def _files(root: Path, folder: str) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
-    for path in root.glob(f"{folder}/*"):
-        found.setdefault(path.name, []).append(path)
-    return found
+    return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
 def _listed(value: Any) -> set[str]:

@@ -48,8 +48,7 @@ def check_answer(config: Mapping[str, Any]) -> None:
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
     for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
-        if config.get(key, known[0]) not in known:
-            raise UsageError(f"task.layout.answer.{key} is {config[key]!r}{nearest(str(config[key]), known)}")
+        UsageError.refuse_unknown(f"task.layout.answer.{key} is", known, config.get(key, known[0]))
 
 
 def check_kind(config: Any) -> None:
@@ -60,9 +59,7 @@ def check_kind(config: Any) -> None:
         wanted = list(config["kinds"].values())
     else:
         wanted = [BY_ANSWER if isinstance(config, Mapping) else config]
-    wrong = next((one for one in wanted if one not in (*KINDS, BY_ANSWER)), None)
-    if wrong is not None:
-        raise UsageError(f"task.layout.kind is {wrong!r}{nearest(str(wrong), [*KINDS, BY_ANSWER])}")
+    UsageError.refuse_unknown("task.layout.kind is", (*KINDS, BY_ANSWER), *wanted)
 
 
 def answer_names(config: Mapping[str, Any]) -> list[str]:
@@ -146,7 +143,8 @@ def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, opti
     said = as_text(raw)
     found: str | None = None
     if form in ("letter", "either"):
-        found = _as_letter(said, options)
+        bare = said.strip("().: ")
+        found = next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
     if found is None and (form == "index" or "from" in config):
         found = _by_index(said, int(config.get("from", 0)), options)
     if found is None and form in ("text", "either"):
@@ -155,11 +153,6 @@ def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, opti
         choices = ", ".join(f"{letter}: {text:.40}" for letter, text in options.items())
         raise record.error(f"the answer {said!r:.80} is not among the options ({choices}); mend the record")
     return found
-
-
-def _as_letter(said: str, options: Mapping[str, str]) -> str | None:
-    bare = said.strip("().: ")
-    return next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
 
 
 def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:

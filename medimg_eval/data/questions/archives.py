@@ -82,10 +82,8 @@ def unzipped(path: Path, member: str, place: str) -> bytes:
             raise CaseError(f"{where}: does not stand where the archive says; copy the archive again")
         stream.seek(sum(struct.unpack("<HH", head[26:30])), 1)
         packed = stream.read(found.packed)
-    try:
+    with CaseError.about(where, "is damaged", zlib.error, mend="copy the archive again"):
         data = packed if found.method == zipfile.ZIP_STORED else zlib.decompressobj(-15).decompress(packed, found.size)
-    except zlib.error as error:
-        raise CaseError(f"{where}: is damaged ({error}); copy the archive again") from error
     if len(data) != found.size or zlib.crc32(data) != found.crc:
         raise CaseError(f"{where}: is damaged or cut short; copy the archive again")
     return data

@@ -211,10 +211,8 @@ def read_parquet(path: Path, *, pictures: Collection[str] = ()) -> Iterator[tupl
     import pyarrow.parquet as pq
 
     rows_of.cache_clear()  # a file may have been written anew
-    try:
+    with UserError.about(path, "cannot be read as Parquet", pa.ArrowException, OSError, mend="copy the file again"):
         yield from _rows(pq.ParquetFile(path), path, pictures)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({error}); copy the file again") from error
 
 
 def _rows(file: Any, path: Path, pictures: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:

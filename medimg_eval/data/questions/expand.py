@@ -173,8 +173,7 @@ def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
         with suppress(CaseError):  # a key that does not fit its pattern is nobody's
             found.setdefault(keys.of(other, keys.other), []).append(other)
     missing = step.get("missing", "fail")
-    if missing not in ("fail", "drop", "keep"):
-        raise UsageError(f"task.layout.expand: missing is {missing!r}{nearest(str(missing), ('fail', 'drop', 'keep'))}")
+    UsageError.refuse_unknown("task.layout.expand: missing is", ("fail", "drop", "keep"), missing)
 
     def make(record: Record) -> list[Record]:
         try:

@@ -36,11 +36,7 @@ def check_options(config: Mapping[str, Any]) -> None:
     """Refuses a way to say options that there is not; the UsageError names the key."""
     form = form_of(config, FORMS, "options")
     if form:
-        unknown = next((key for key in config if key != form and key not in FORMS[form]), None)
-        if unknown is not None:
-            raise UsageError(
-                f"task.layout.options of {form!r} have no key {unknown!r}{nearest(unknown, {form, *FORMS[form]})}"
-            )
+        UsageError.refuse_unknown(f"task.layout.options of {form!r} have no key", {form, *FORMS[form]}, *config)
 
 
 def form_of(config: Mapping[str, Any], forms: Mapping[str, Any], what: str) -> str:

@@ -50,7 +50,10 @@ class Record(Row):
         return str(error).removeprefix(f"{self.path}, {self.place}: ")
 
     def find(self, name: str) -> Any:
-        """The value of a field, of a path such as `actions.0.bbox` or `images.*.file`, or `MISSING`."""
+        """The value of a field, or `MISSING`.
+
+        Also of a path such as `actions.0.bbox` or `images.*.file`; of `one|other`, the first that the record has.
+        """
         if name in self.values:
             return self.values[name]
         if name in self.about:
@@ -59,6 +62,8 @@ class Record(Row):
         for cut in range(len(parts) - 1, 0, -1):
             if (first := ".".join(parts[:cut])) in self.values:
                 return _within(self.values[first], parts[cut:])
+        if "|" in name:
+            return next((value for either in name.split("|") if (value := self.find(either)) is not MISSING), MISSING)
         return MISSING
 
     def value(self, column: str) -> Any:

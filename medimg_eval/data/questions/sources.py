@@ -171,7 +171,7 @@ def _is_lines(path: Path) -> bool:
 def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not blank, unpacked and without a byte order mark, and their numbers."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise MissingDataError(f"{path}: no such file")
     try:
         with cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             for number, line in enumerate(stream, start=1):
@@ -205,17 +205,13 @@ def walk(path: Path, content: Any, at: str) -> Iterator[tuple[Any, tuple[str, ..
     if at == ".":
         yield content, (), "item 1"
         return
-    if not at and _of_one_kind(content):
-        at = "*"
+    if not at and isinstance(content, dict) and content:
+        of_one_kind = any(all(isinstance(one, kind) for one in content.values()) for kind in (list, dict))
+        at = "*" if of_one_kind else at
     found = list(_walked(path, content, at.split(".") if at else [], ()))
     if not found:
         raise UserError(f"{path}: holds no record at {at!r}, where task.layout.at says they lie")
     yield from found
-
-
-def _of_one_kind(content: Any) -> bool:
-    values = list(content.values()) if isinstance(content, dict) else []
-    return bool(values) and any(all(isinstance(one, kind) for one in values) for kind in (list, dict))
 
 
 def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...]) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from medimg_eval.data.questions.cells import Cell, StreamedCell, TextCell
-from medimg_eval.errors import UserError
+from medimg_eval.errors import MissingDataError, UserError
 
 CHUNK = 4 * 2**20
 """Bytes read at once."""
@@ -77,7 +77,7 @@ def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] 
         UserError: the table is missing, empty or damaged, or its header cannot be understood.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such table")
+        raise MissingDataError(f"{path}: no such table")
     packed = path.suffix == ".gz"
     sep = (separator or ("\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ",")).encode()
     names: list[str] = []

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UserError
 
@@ -72,10 +73,7 @@ def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, s
     Studies without one, or of unknown time, are left out. Of several earlier ones of the very same time it is the last
     in the order of `patients`, the table's; times are ranks.
     """
-    own: dict[str, list[str]] = {}
-    for study, patient in patients.items():
-        if patient and times[study] != UNKNOWN:
-            own.setdefault(patient, []).append(study)
+    own = grouped((patient, study) for study, patient in patients.items() if patient and times[study] != UNKNOWN)
     found = {}
     for studies in own.values():
         ordered = sorted(studies, key=times.__getitem__)  # stable: the table's order among equals

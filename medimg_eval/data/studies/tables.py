@@ -39,8 +39,11 @@ def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[st
     import pandas as pd
 
     paths = Source(files).paths(root)
-    frames = [_xml(paths)] if paths[0].suffix == ".xml" else [_frame(path, wanted) for path in paths]
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if paths[0].suffix == ".xml":
+        frame = pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
+    else:
+        frames = [_frame(path, wanted) for path in paths]
+        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if not len(frame):
         raise UserError(f"{', '.join(map(str, paths[:3]))}: holds no record; task.layout.{key} names it")
     return frame
@@ -65,22 +68,14 @@ def _separated(path: Path, **options: Any) -> pd.DataFrame:
     import pandas as pd
 
     separator = SEPARATED[_kind(path)]
-    try:
+    with UserError.about(path, "cannot be read as a table", OSError, EOFError, ValueError):
         frame = pd.read_csv(path, dtype=object, sep=separator, na_filter=False, encoding="utf-8-sig", **options)
-    except (OSError, EOFError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a table ({error})") from error
     made: pd.DataFrame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
     return made
 
 
 def _kind(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _xml(paths: Sequence[Path]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
 
 
 def read_openi(path: Path) -> dict[str, Any]:
@@ -90,10 +85,8 @@ def read_openi(path: Path) -> dict[str, Any]:
     order; `findings`, `impression`, `indication`, `comparison`, and what else the abstract is divided into, in lower
     case.
     """
-    try:
+    with UserError.about(path, "is no XML", OSError, ET.ParseError, mend="copy it again"):
         report = ET.fromstring(_plain(path))  # noqa: S314 -- it defines no entities
-    except (OSError, ET.ParseError) as error:
-        raise UserError(f"{path}: is no XML ({error}); copy it again") from error
     uid = report.find("uId")
     if uid is None or not uid.get("id"):
         raise UserError(f"{path}: names no uId, which reports of OpenI do")

@@ -71,8 +71,7 @@ class DrawnPoints:
 
 def _check(others: str, absent: str) -> None:
     for what, value, options in (("others", others, ("raise", "ignore")), ("absent", absent, ("raise", "empty"))):
-        if value not in options:
-            raise UsageError(f"{what}: there is no {value!r}{nearest(value, options)}")
+        UsageError.refuse_unknown(f"{what}: there is no", options, value)
 
 
 def _image(entry: Entry) -> Reference[Image]:

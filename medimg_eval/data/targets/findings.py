@@ -40,14 +40,10 @@ class ClassColumns:
         """Refuses policies that do not exist, and columns that are none."""
         self._columns = _mapping(self.columns)
         self._words = {_written(str(key)): meaning for key, meaning in self.words.items()}
-        unknown = [one for one in self._words.values() if one not in CHEXPERT.values()]
-        if unknown:
-            raise UsageError(f"there is no statement {unknown[0]!r}{nearest(unknown[0], CHEXPERT.values())}")
+        UsageError.refuse_unknown("there is no statement", CHEXPERT.values(), *self._words.values())
         for policy in (self.uncertain, self.blank):
             if isinstance(policy, Mapping):
-                lost = next((name for name in policy if name not in self._columns), None)
-                if lost is not None:
-                    raise UsageError(f"a policy names the class {lost!r}{nearest(lost, self._columns)}")
+                UsageError.refuse_unknown("a policy names the class", self._columns, *policy)
         self._becomes = {name: self._statements(name) for name in self._columns}
 
     def reference(self, entry: Entry) -> Given[Findings]:

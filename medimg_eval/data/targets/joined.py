@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Points, Reference
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
@@ -61,13 +61,11 @@ class TableTarget:
     def _rows(self, path: Path) -> tuple[Row, dict[str, list[Row]]]:
         state = (path, path.stat().st_mtime_ns if path.exists() else 0)
         if state not in self._read:
-            found: dict[str, list[Row]] = defaultdict(list)
             table = read_table(path, separator=self.separator)
-            for row in table:
-                found[row.fill(self.key)].append(row)
+            found = grouped((row.fill(self.key), row) for row in table)
             first = table[0] if table else Row(path, "", {})
             self._read.clear()
-            self._read[state] = (first, dict(found))
+            self._read[state] = (first, found)
         return self._read[state]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.records import Entry, OneFile, OnImage, Target, grid_of
-from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging import ImageFile, MaskFile, read_mask
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging import ImageFile, MaskFile, distinct_values, read_mask
 
 
 @dataclass
@@ -62,7 +62,7 @@ class RecodedMask:
     def read(self) -> Mask:
         """Reads and recodes it; raises CaseError for a value that stands for nothing."""
         mask = self.file.read()
-        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.values})
+        unknown = sorted(set(distinct_values(mask.labels).tolist()) - {0, *self.values})
         if unknown and self.refuse:
             raise CaseError(
                 f"{self.files[0]}: holds the values {unknown[:5]}, which stand for no label; "
@@ -267,8 +267,7 @@ class FilledMask(OnImage):
             raise CaseError(f"{self.image.files[0]}: expected a picture to fill boxes in, got the shape {grid.shape}")
         filled = np.zeros(grid.shape, np.min_scalar_type(max(self.labels.values(), default=0)))
         for corners, name in zip(boxes.corners, boxes.names, strict=True):
-            if name not in self.labels:
-                raise CaseError(f"{self.files[0]}: a box is called {name!r}{nearest(name, self.labels)}")
+            CaseError.refuse_unknown(f"{self.files[0]}: a box is called", self.labels, name)
             # Corners are the centres of the first and last pixel; a box ends half a pixel beyond them.
             top, left, bottom, right = (max(0, math.ceil(end)) for end in np.add(corners, (-0.5, -0.5, 0.5, 0.5)))
             filled[top:bottom, left:right] = self.labels[name]

@@ -226,8 +226,6 @@ def read_mat(path: Path) -> dict[str, Any]:
     """The variables of a MATLAB file; raises CaseError when it is none."""
     from scipy.io import loadmat
 
-    try:
+    with CaseError.about(path, "cannot be read as a MATLAB file", OSError, ValueError, TypeError, NotImplementedError):
         content: dict[str, Any] = loadmat(path)
-    except (OSError, ValueError, TypeError, NotImplementedError) as error:
-        raise CaseError(f"{path}: cannot be read as a MATLAB file ({error})") from error
     return content

@@ -51,13 +51,11 @@ class Frame:
 
     def indices(self, xy: Array) -> Array:
         """Turns x and y, (point, 2), into rows and columns, where a whole number is a pixel's centre."""
-        moved: Array = (np.asarray(xy, np.float64)[:, ::-1] - self.first) / self.downsample - 0.5
-        return moved
+        return (np.asarray(xy, np.float64)[:, ::-1] - self.first) / self.downsample - 0.5
 
     def places(self, indices: Array) -> Array:
         """Turns rows and columns, (point, 2), into x and y."""
-        moved: Array = ((np.asarray(indices, np.float64) + 0.5) * self.downsample + self.first)[:, ::-1]
-        return moved
+        return ((np.asarray(indices, np.float64) + 0.5) * self.downsample + self.first)[:, ::-1]
 
 
 def draw(

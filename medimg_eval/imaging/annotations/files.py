@@ -75,10 +75,8 @@ def write_annotations(path: str | Path, annotations: Sequence[Annotation], *, ho
 
 
 def _from_geojson(path: Path, text: str) -> list[Annotation]:
-    try:
+    with CaseError.about(path, "is neither GeoJSON nor XML", ValueError):
         content = json.loads(text)
-    except ValueError as error:
-        raise CaseError(f"{path}: is neither GeoJSON nor XML ({error})") from error
     if isinstance(content, dict):
         content = content.get("features", [content])
     if not isinstance(content, list):
@@ -159,10 +157,8 @@ def _feature(one: Annotation) -> dict[str, Any]:
 def _from_xml(path: Path, text: str) -> list[Annotation]:
     if "<!ENTITY" in text:
         raise CaseError(f"{path}: declares entities, which no program for slides writes; export it again")
-    try:
+    with CaseError.about(path, "is no XML", ET.ParseError, mend="export it again"):
         root = ET.fromstring(text)  # noqa: S314 - entities are refused above
-    except ET.ParseError as error:
-        raise CaseError(f"{path}: is no XML ({error}); export it again") from error
     if root.tag not in ("ASAP_Annotations", "Annotations"):
         raise CaseError(f"{path}: holds <{root.tag}>, expected ASAP's <ASAP_Annotations> or Aperio's <Annotations>")
     try:

@@ -474,5 +474,4 @@ def _stretched(array: Array) -> Array:
     low, high = float(values.min()), float(values.max())
     if high == low:
         return np.zeros(array.shape, np.uint8)
-    stretched: Array = np.rint((values - low) * (255 / (high - low))).astype(np.uint8)
-    return stretched
+    return np.rint((values - low) * (255 / (high - low))).astype(np.uint8)

@@ -280,5 +280,4 @@ def _halved(pixels: Array) -> Array:
     rows, columns = pixels.shape[:2]
     even = np.pad(pixels, ((0, rows % 2), (0, columns % 2), (0, 0)), mode="edge").astype(np.uint16)
     total = even[0::2, 0::2] + even[1::2, 0::2] + even[0::2, 1::2] + even[1::2, 1::2]
-    halved: Array = ((total + 2) // 4).astype(np.uint8)
-    return halved
+    return ((total + 2) // 4).astype(np.uint8)

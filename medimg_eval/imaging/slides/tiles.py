@@ -149,8 +149,7 @@ def _starts(side: int, edge: float, step: float) -> Array:
     count = 1 + max(0, int(np.ceil((side - edge) / step - 1e-6)))
     starts: Array = np.rint(np.arange(count) * step).astype(np.int64)
     # Rounded past the border, a last tile for a fraction of a pixel would lie outside.
-    inside: Array = np.unique(np.minimum(starts, side - 1))
-    return inside
+    return np.unique(np.minimum(starts, side - 1))
 
 
 def _tissue_share(slide: Slide, tissue: Mask, coordinates: Array, edge: tuple[float, float]) -> Array:

@@ -389,8 +389,7 @@ class Video:
 
     def frame(self, index: int) -> Array:
         """Reads one frame, (channel, row, column), uint8 with 3 channels of a file; raises as `frames`."""
-        array: Array = self.frames([index])[:, 0]
-        return array
+        return self.frames([index])[:, 0]
 
     def frames(self, indices: Sequence[int]) -> Array:
         """Reads frames, (channel, frame, row, column), in the order asked for; one may be asked for twice.

@@ -93,7 +93,7 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
     labels = mask.labels
     if objects is not None and mask.instances is not None:
         labels = join_codes(labels, mask.instances, objects)
-    _write(path, labels.astype(smallest_type(labels)), mask.geometry)
+    _write(path, labels.astype(smallest_type(labels), copy=False), mask.geometry)
 
 
 def write_image(path: str | Path, image: Image) -> None:
@@ -188,14 +188,12 @@ def _open_b2nd(path: Path) -> tuple[Any, Array, bool]:
     """Returns the stored array, its affine, and whether the file stated it."""
     import blosc2
 
-    try:
+    with CaseError.about(path, "is cut short or damaged", *_B2ND_DAMAGES, mend="write or copy it again"):
         stored = blosc2.open(str(path), mode="r")
         if not isinstance(stored, blosc2.NDArray) or not 2 <= stored.ndim <= 4:
             raise CaseError(f"{path}: expected an array of (channel, *spatial), or of two or three spatial axes")
         given = stored.schunk.vlmeta.get(VLMETA)
         affine = np.eye(4) if given is None else np.reshape(np.array(given, np.float64), (4, 4))
-    except _B2ND_DAMAGES as error:
-        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
     check_affine(path, affine)
     return stored, affine, given is not None
 
@@ -205,10 +203,8 @@ def _read_b2nd(path: Path, region: Region | None) -> Image:
     check_memory(path, stored.nbytes)
     box = clip_box(path, tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape), region)
     cut = () if box is None else tuple(slice(*ends) for ends in box)
-    try:
+    with CaseError.about(path, "is cut short or damaged", *_B2ND_DAMAGES, mend="write or copy it again"):
         array = stored[(slice(None), *cut)] if stored.ndim == 4 else stored[cut or ...][None]
-    except _B2ND_DAMAGES as error:
-        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
     notes = () if placed else ("the file states neither voxel size nor orientation: distances are in voxels",)
     return Image(array, shifted(affine, box), units="mm" if placed else "pixel", notes=notes)
 

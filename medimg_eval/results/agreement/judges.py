@@ -374,9 +374,7 @@ def _labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{file}: cannot be read as CSV ({error})") from error
     columns = list(reader.fieldnames or ())
-    for needed in ("case", column):
-        if needed not in columns:
-            raise UsageError(f"{file} has no column {needed!r}{nearest(needed, columns)}")
+    UsageError.refuse_unknown(f"{file} has no column", columns, "case", column)
     if "question" not in columns and len(questions) > 1:
         raise UsageError(
             f"{file} has no column 'question', and judges were asked several: {', '.join(questions)}; add it"
@@ -396,7 +394,7 @@ def _aligned(
     human: Sequence[str], said: Sequence[Any], place: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns both as numbers, or both as names, and which of the judge's were understood."""
-    understood = np.array([not (value is None or _is_nan(value)) for value in said], dtype=np.bool_)
+    understood = pd.notna(pd.Series(said, dtype=object)).to_numpy()
     labels = [_number(label) for label in human]
     values = [_number(value) for value, known in zip(said, understood, strict=True) if known]
     name = next((label for label, number in zip(human, labels, strict=True) if number is None), None)
@@ -408,10 +406,6 @@ def _aligned(
             f"{place}: the labels are names such as {name!r} and the verdicts numbers; write labels as numbers"
         )
     return np.array([_name(label) for label in human]), np.array([_name(value) for value in said]), understood
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _number(value: Any) -> float | None:

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from medimg_eval.arguments import grouped
 from medimg_eval.results.cards.checklists import Checklist, Item, checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
 from medimg_eval.results.table import escape_markdown, write_texts
@@ -64,9 +65,7 @@ class Disclosure:
 
     def told(self, name: str) -> str:
         """Returns a fact in one line, said once of all that it is true of; "unknown" where nothing is known."""
-        subjects: dict[str, list[str]] = {}
-        for subject, text in self.facts[name].items():
-            subjects.setdefault(text or UNKNOWN, []).append(subject)
+        subjects = grouped((text or UNKNOWN, subject) for subject, text in self.facts[name].items())
         if not subjects:
             return UNKNOWN
         if len(subjects) == 1:

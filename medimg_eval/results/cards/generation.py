@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval import metrics
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.generation import GROUPS
 from medimg_eval.results.runs import is_set, listed
@@ -87,9 +88,7 @@ def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None
     finished = [run for run in runs if run.finished and not run.sets.empty]
     if not finished:
         raise UserError("No run was judged as a set of pictures, so there is no score card")
-    by_task: dict[str, list[RunScores]] = {}
-    for run in finished:
-        by_task.setdefault(run.task, []).append(run)
+    by_task = grouped((run.task, run) for run in finished)
     names = titles(finished)
     return [_card(names[task], members, (utility or {}).get(task, {})) for task, members in by_task.items()]
 

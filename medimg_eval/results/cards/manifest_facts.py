@@ -98,9 +98,9 @@ def gather(table: Table) -> Facts:
         for name, text in _of_task(run, manifest):
             _add(found[name], run.task_title, text)
         for name, text in _of_model(manifest):
-            _add(found[name], run.model, text)
+            _add(found[name], run.name, text)
         for name, text in _of_run(run, manifest):
-            _add(found[name], f"{run.model} on {run.task_title}", text)
+            _add(found[name], f"{run.name} on {run.task_title}", text)
     for name, text in _of_table(table):
         found[name][""] = text
     return found

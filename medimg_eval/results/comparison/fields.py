@@ -145,7 +145,7 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
             of_task = _summary_fields if is_summary(metric) else _value_fields
             made = of_task(title, metric, kept, by_label=by_label, baselines=left_out)
             unfinished = [
-                f"{run.model} (its run is not finished)" for run in runs if run.task == task and not run.finished
+                f"{run.name} (its run is not finished)" for run in runs if run.task == task and not run.finished
             ]
             valued = {model for one in made for model in one.runs}
             empty = [f"{name} (it has no value of {metric})" for name in kept if name not in valued]

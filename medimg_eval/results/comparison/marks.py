@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.results.comparison.fields import EVERY_LABEL, make_fields, scored
 from medimg_eval.results.comparison.footnotes import CORRECTIONS, described
 from medimg_eval.results.comparison.pairwise import CompareSettings, against
@@ -41,8 +41,7 @@ def marked(table: Table, against_what: str, how: CompareSettings | None = None) 
     if table.own_columns or table.by not in ("", LABEL):
         raise UsageError("marks are for tables of means over cases, divided by nothing or by label; leave out marks")
     names = list(dict.fromkeys(row.name for row in table.rows))
-    if against_what not in (BEST, *names):
-        raise UsageError(f"marks names {against_what!r}, which has no row{nearest(against_what, [BEST, *names])}")
+    UsageError.refuse_unknown("marks names", (BEST, *names), against_what, then=", which has no row")
     settings = how or CompareSettings()
     settings.check()
     rows = [list(row.cells) for row in table.rows]

@@ -197,8 +197,7 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
 def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings) -> Comparison:
     """Compares every model with one, side by side for all tasks and labels."""
     known = {model for field in fields for model in field.models}
-    if baseline not in known:
-        raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, known)}")
+    UsageError.refuse_unknown("No finished run of a model", known, baseline, then=" has such scores")
     tests = {(field.task, field.label): against(field, baseline, how) for field in fields if baseline in field.models}
     used = [field for field in fields if tests.get((field.task, field.label))]
     if not used:

@@ -48,22 +48,15 @@ class Differences(NamedTuple):
 def bland_altman(
     source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Returns a panel per model: differences (prediction - reference) by the mean of both, their mean and its limits.
+    """Panel per model: differences (prediction - reference) by the mean of both.
 
     From rows of "measured_reference" and "measured". Limits of agreement are the mean difference and 1.96 standard
-    deviations to both sides, each with bounds over resampled patients.
-
-    Args:
-        source: Runs of one task, or a frame of scores; see `given.Source`.
-        by: "label" or an attribute: a panel for each label or group of each model; "" puts all measurements together,
-            which only makes sense in one unit.
-        label: The only measurement to draw; "" for all.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-        settings: How bounds are computed; at most 1,000 resamples.
+    deviations to both sides, each with bounds over resampled patients (at most 1,000 resamples). `by`, `label` and
+    `width` are as in `box`; without `by` all measurements stand together, which only makes sense in one unit.
 
     Returns:
-        A frame with rows of `what` "pair" (`case`, `label`, `mean`, `difference`), and "bias", "lower limit" and
-        "upper limit" (`difference`, `low`, `high`).
+        A frame with rows of `what` "pair" (`case`, `label`, `mean`, `difference`), and "bias", "lower limit" and "upper
+        limit" (`difference`, `low`, `high`).
 
     Raises:
         UsageError: There are no such rows, label or attribute.

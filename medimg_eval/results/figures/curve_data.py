@@ -65,11 +65,9 @@ class Sums(NamedTuple):
 
 
 def stacks(part: Part, metric: str) -> dict[str, Stack]:
-    """Returns the confidences of each label of a part.
+    """Confidences of each label of a part, from the rows of `metric`, a key of `YES`.
 
-    Args:
-        part: Of which the rows of `metric` count, and those of "n_reference_lesions" where it is "detection_score".
-        metric: A key of `YES`.
+    Those of "n_reference_lesions" count too where `metric` is "detection_score".
     """
     labels = dict.fromkeys(part.scores["label"].astype(str))
     return {label: _stack(part, metric, part.scores["label"].astype(str) == label) for label in labels}
@@ -110,14 +108,11 @@ def _stack(part: Part, metric: str, chosen: pd.Series[bool]) -> Stack:
 
 
 def answers(part: Part) -> tuple[Part, bool]:
-    """Returns what probabilities of classes say as answers: rows of "confidence" that are right or wrong.
+    """Answers that probabilities of classes say, and whether classes exclude each other.
 
-    Where exactly one class is true in every case, the answer is the most probable class, and its probability the
-    confidence. Otherwise each class is an answer of its own: present at a probability of 0.5 or more, with the
-    probability of what is answered.
-
-    Returns:
-        The part with such rows, and whether classes exclude each other.
+    They are rows of "confidence" that are right or wrong. Where exactly one class is true in every case, the answer is
+    the most probable class, and its probability the confidence. Otherwise each class is an answer of its own: present
+    at a probability of 0.5 or more, with the probability of what is answered.
     """
     rows = part.scores.loc[part.scores["metric"] == PROBABILITY]
     rows = rows.loc[rows["value"].notna() & rows["status"].isin(YES[PROBABILITY])]
@@ -182,8 +177,7 @@ def _upper(x: Floats, y: Floats, grid: Floats) -> Floats:
     after = np.minimum(at + 1, len(x) - 1)
     wide = x[after] - x[at]
     share = np.divide(grid - x[at], wide, out=np.zeros_like(grid), where=wide > 0)
-    found: Floats = y[at] + share * (y[after] - y[at])
-    return found
+    return y[at] + share * (y[after] - y[at])
 
 
 def _roc(one: Sums) -> tuple[Floats, Floats]:
@@ -216,8 +210,7 @@ def _pr_along(one: Sums, grid: Floats) -> Floats:
     if not recall.size:
         return np.full(grid.size, np.nan)
     at = np.searchsorted(recall[1:], grid - 1e-12, side="left")
-    found: Floats = precision[1:][np.minimum(at, len(recall) - 2)]
-    return found
+    return precision[1:][np.minimum(at, len(recall) - 2)]
 
 
 def _pr_area(one: Sums) -> float:
@@ -312,10 +305,9 @@ def scored(runs: Sequence[RunScores]) -> set[str]:
 
 
 def confidences(source: Source, kind: str) -> tuple[list[RunScores], str]:
-    """Returns runs, and which of their metrics says how sure answers are: "confidence", or else "probability".
+    """Runs, and their metric of how sure answers are: "confidence", or else "probability".
 
-    Raises:
-        UsageError: They have neither.
+    Raises UsageError where they have neither.
     """
     unnamed = CONFIDENCE
     if isinstance(source, pd.DataFrame) and "status" in source.columns:

@@ -76,17 +76,11 @@ class Found(NamedTuple):
 
 
 def roc(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Returns the ROC curve of each model, from rows of "probability".
+    """ROC curve of each model, from rows of "probability".
 
     Of several labels the mean of sensitivity over their curves at each false-positive rate. Equal probabilities are one
-    point of a curve.
-
-    Args:
-        source: Runs of one task, or a frame of scores whose `status` is "present" or "absent"; see `given.Source`.
-        by: "label" or an attribute: a panel for each label or group; "" for none.
-        label: The only label to draw; "" for all.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-        settings: How bands are computed; at most 1,000 resamples.
+    point of a curve. The `status` of rows is "present" or "absent". `by` and `label` choose labels or groups as in
+    `box`, each a panel; `width` is as there, and `settings` make at most 1,000 resamples.
 
     Returns:
         A frame with rows of `what`: "curve" (the points joined), "band" (percentile bounds at each of 101 places), and
@@ -102,12 +96,10 @@ def roc(source: Source, *, by: str = "", label: str = "", width: Width = "single
 
 
 def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Returns the precision-recall curve of each model, from rows of "probability".
+    """Precision-recall curve of each model, from rows of "probability"; as `roc` otherwise.
 
     The precision at a recall is that of the highest threshold which reaches it: steps, of which average precision is
-    the area; nothing is interpolated. Arguments, frame and errors are those of `roc`.
-
-    Source: Davis & Goadrich, ICML 2006, on why points of such a curve are not joined by straight lines.
+    the area; nothing is interpolated (Davis & Goadrich, ICML 2006).
     """
     return _draw("pr", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
 
@@ -115,11 +107,9 @@ def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single"
 def froc(
     source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Returns the FROC curve of each model, as `metrics.froc` reads it.
+    """FROC curve of each model, as `metrics.froc` reads it; as `roc` otherwise.
 
-    From rows of "detection_score" and "n_reference_lesions".
-
-    Arguments, frame and errors are those of `roc`; a `status` is "hit", "false" or "ignored". The horizontal axis is
+    From rows of "detection_score" ("hit", "false" or "ignored") and "n_reference_lesions". The horizontal axis is
     logarithmic from 1/8 to 8 false positives per case, the rates of CPM.
 
     Source: Setio et al., Med Image Anal 42, 2017 (LUNA16).
@@ -130,11 +120,11 @@ def froc(
 def risk_coverage(
     source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Returns how large the share of wrong answers is among the most confident ones, by how many are kept.
+    """Share of wrong answers among the most confident, by how many are kept.
 
-    From rows of "confidence" ("right" or "wrong"); without any, from those of "probability", as
-    `evidence.answers` makes answers of them. Of answers of one confidence, any are as likely to be kept as others.
-    Arguments, frame and errors are those of `roc`; the area is the mean risk over the coverages 1/n, 2/n, ..., 1.
+    From rows of "confidence" ("right" or "wrong"); without any, from those of "probability", as `curve_data.answers`
+    makes answers of them. Of answers of one confidence, any are as likely to be kept as others. The area is the mean
+    risk over the coverages 1/n, 2/n, ..., 1; all else is as in `roc`.
 
     Source: Geifman & El-Yaniv, NeurIPS 2017; AURC is that of Geifman et al., ICLR 2019.
     """

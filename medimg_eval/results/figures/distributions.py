@@ -40,20 +40,16 @@ _MEANING = {
     "spans the quartiles, the mark is the median",
     "strip": "A dot per case; the mark is the mean, the line its interval ({made})",
 }
-_INTERVAL = {
-    "box": "quartiles",
-    "violin": "quartiles",
-    "strip": "",
-}
+_INTERVAL = {"box": "quartiles", "violin": "quartiles", "strip": ""}
 
 
 def box(
     source: Source, metric: str, *, by: str = "", label: str = "", paired: bool = False, width: Width = "single"
 ) -> Drawn:
-    """Returns a box per model: median, quartiles, and whiskers within 1.5 quartile distances.
+    """Box per model: median, quartiles, whiskers within 1.5 quartile distances.
 
     Args:
-        source: Runs of one task, or a frame of scores; see `given.Source`.
+        source: Runs of one task, or a frame of scores; see `inputs.Source`.
         metric: A metric of single cases. A case counts with the mean over its labels.
         by: "label" or an attribute: a block of rows for each label or group; "" for none.
         label: The only label to draw; "" for all.
@@ -76,12 +72,9 @@ def box(
 def violin(
     source: Source, metric: str, *, by: str = "", label: str = "", paired: bool = False, width: Width = "single"
 ) -> Drawn:
-    """Returns a violin per model: a kernel density that ends at the smallest and the largest value.
+    """Violin per model: a kernel density between smallest and largest value; as `box` otherwise.
 
-    The arguments, and what is raised, are those of `box`.
-
-    Returns:
-        A frame with `density` at 64 values, and `q1`, `median` and `q3`.
+    The frame has `density` at 64 values, and `q1`, `median` and `q3`.
 
     Source: Hintze & Nelson, The American Statistician 52, 1998; the width is Scott's.
     """
@@ -91,12 +84,10 @@ def violin(
 def strip(
     source: Source, metric: str, *, by: str = "", label: str = "", paired: bool = False, width: Width = "single"
 ) -> Drawn:
-    """Returns a dot per case and model, and the mean with its 95 % interval.
+    """Dot per case and model, and the mean with its 95 % interval; as `box` otherwise.
 
-    The arguments, and what is raised, are those of `box`. A case lies at the same height in the rows of all models.
-
-    Returns:
-        A frame with a row per `case`, and the `mean` with `low` and `high`.
+    A case lies at the same height in the rows of all models. The frame has a row per `case`, and the `mean` with its
+    bounds.
     """
     return _draw("strip", source, metric, by=by, label=label, paired=paired, width=width)
 
@@ -122,8 +113,9 @@ def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paire
         pairs: Records = []
         joined = ""
         if paired:
-            pairs, counted = _join(axes, rows, values, dots=kind == "strip")
-            joined = _joined_text(*counted)
+            pairs, (both, single) = _join(axes, rows, values, dots=kind == "strip")
+            rest = f"; {single} that only one model has are not joined" if single else ""
+            joined = f" Lines join the two values of a case ({both} pairs{rest})."
         for row in rows.rows:
             found = values[_key(row)]
             if len(found):
@@ -154,10 +146,9 @@ def _place(row: Row, case: str) -> float:
 
 
 def _join(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Records, tuple[int, int]]:
-    """Draws a line for each case that both models have.
+    """Lines for the cases that both models have: the values joined, and two counts.
 
-    Returns:
-        The values joined, and how many cases are joined, and how many are not because one model lacks them.
+    The counts are of cases that are joined, and of those that are not because one model lacks them.
     """
     from matplotlib.collections import LineCollection
 
@@ -179,11 +170,6 @@ def _join(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Record
             some = [{"what": "case", "case": str(case), "value": found[case]} for case in both]
             records += [_record(row, len(found), numbers, "") for numbers in some]
     return records, (joined, single)
-
-
-def _joined_text(joined: int, single: int) -> str:
-    rest = f"; {single} that only one model has are not joined" if single else ""
-    return f" Lines join the two values of a case ({joined} pairs{rest})."
 
 
 def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:

@@ -58,17 +58,10 @@ class Drawn:
 
 
 def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:
-    """Writes a figure as .pdf (fonts embedded as TrueType), .png (300 dpi), .csv and its caption as .txt.
+    """Files of a figure: .pdf (TrueType fonts), .png (300 dpi), .csv, and its caption as .txt.
 
-    The files hold no date: the same numbers give the same bytes, with the same release of matplotlib.
-
-    Args:
-        drawn: The figure.
-        folder: Made if needed.
-        stem: The name of the files without their ends.
-
-    Returns:
-        The files.
+    They hold no date: the same numbers give the same bytes, with the same release of matplotlib. `folder` is made if
+    needed, and `stem` is the name of the files without their ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, by_task, interval_text, take
 from medimg_eval.results.figures.rows import about_rows, lay_rows, marked, row_axes, spread
@@ -49,17 +49,10 @@ def forest(
     width: Width = "single",
     settings: Settings = PLAIN,
 ) -> Drawn:
-    """Returns a row per model with its mean and interval, as a table has them; or its difference to one of the models.
+    """Forest plot: a row per model with its mean and interval, or difference to one model.
 
-    Args:
-        source: Runs of one task, or a frame of scores; see `given.Source`.
-        metric: A metric of single cases, or a summary of a whole run.
-        by: "label" or an attribute: a block of rows for each label or group; "" for none.
-        label: The only label to draw; "" for all.
-        baseline: The model that each other one is compared with: the mean over the cases that both have of the
-            difference, with a line where there is none. "" draws means.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-        settings: How intervals are computed.
+    Values are those of a table: of `metric`, which has values of cases or is a summary. Differences to `baseline` are
+    means over the cases that both have, with a line where there is none. `by`, `label` and `width` are as in `box`.
 
     Returns:
         A frame with one row per row of the figure; a bound is NaN where there is no interval.
@@ -120,8 +113,7 @@ def _differences(pieces: Pieces, metric: str, baseline: str, settings: Settings)
     """Returns the models without the one they are compared with, and their differences to it."""
     if is_summary(metric):
         raise UsageError(f"{metric} is one value for a whole run, and differences are of cases; leave out baseline=")
-    if baseline not in pieces.models:
-        raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, pieces.models)}")
+    UsageError.refuse_unknown("No finished run of a model", pieces.models, baseline, then=" has such scores")
     own = {piece.group: piece for piece in pieces.members if piece.model == baseline}
     others = tuple(piece for piece in pieces.members if piece.model != baseline and piece.group in own)
     if not others:
@@ -183,17 +175,16 @@ _CAUTION = (
 
 
 def radar(source: Source, metric: str, *, by: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Returns a radar chart: an axis per task, label or group, from 0 in the middle to 1, and a closed line per model.
+    """Radar chart: an axis per task, label or group, a closed line per model.
+
+    Axes go from 0 in the middle to 1. The frame has a row per axis and model.
 
     Args:
-        source: Runs, or a frame of scores; see `given.Source`.
+        source: Runs, or a frame of scores; see `inputs.Source`.
         metric: A metric from 0 to 1 of which higher is better.
         by: "label" or an attribute: its values are the axes. "": tasks are, or labels where there is one task.
         width: "single" (89 mm), "double" (183 mm), or mm.
         settings: How the intervals in the frame are computed.
-
-    Returns:
-        A frame with a row per axis and model.
 
     Raises:
         UsageError: The metric is not from 0 to 1, there is no such label or attribute, there are several tasks to be

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.figures.style import Look, look
 from medimg_eval.results.runs import (
@@ -37,14 +38,7 @@ and `status` as there are; any further column is an attribute of the cases."""
 
 @dataclass(frozen=True)
 class Piece:
-    """One model on one group of cases.
-
-    Attributes:
-        group: The label or the group; "" where cases are not divided.
-        model: Its name.
-        place: Of the model among all that are drawn, from 0.
-        part: The Score rows that count.
-    """
+    """One model on one group of cases; `part` holds the Score rows that count."""
 
     group: str
     model: str
@@ -131,32 +125,20 @@ def named_range(counts: Sequence[int]) -> str:
 
 
 def interval_text(method: str, level: float, unit: str) -> str:
-    """Says how an interval was made.
-
-    Args:
-        method: As `Interval.method`.
-        level: Coverage, between 0 and 1.
-        unit: What is resampled.
-    """
+    """Words for how an interval was made: its method, its level (0 to 1), what is resampled."""
     return _METHODS.get(method, "none").format(level=f"{100 * level:g} %", unit=unit)
 
 
 def as_runs(source: Source, metric: str = "") -> list[RunScores]:
-    """Returns runs as they are, and a frame as runs.
+    """Runs as they are, or a frame of scores as runs.
 
-    Args:
-        source: Runs, or a frame of scores.
-        metric: What the frame's values are, where it has no column `metric`.
-
-    Raises:
-        UsageError: The frame lacks a column.
-        UserError: There is nothing in it.
+    `metric` says what the frame's values are where it has no column `metric`. Raises UsageError where the frame lacks a
+    column, UserError where it is empty.
     """
     if not isinstance(source, pd.DataFrame):
         return list(source)
     needed = ["model", "case", "value"] + ([] if metric else ["metric"])
-    if lost := [name for name in needed if name not in source.columns]:
-        raise UsageError(f"the frame has no column {lost[0]!r}{nearest(lost[0], map(str, source.columns))}")
+    UsageError.refuse_unknown("the frame has no column", source.columns, *needed)
     if source.empty:
         raise UserError("The frame holds no scores, so there is nothing to draw")
     patients = "patient" in source.columns
@@ -192,20 +174,14 @@ def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunS
 
 def by_task(runs: Sequence[RunScores]) -> dict[str, list[RunScores]]:
     """Returns the runs of each task, in the order in which tasks first occur."""
-    found: dict[str, list[RunScores]] = {}
-    for run in runs:
-        found.setdefault(run.task, []).append(run)
-    return found
+    return grouped((run.task, run) for run in runs)
 
 
 def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", label: str = "") -> Pieces:
-    """Returns the models of one task, and of each the groups of cases to draw.
+    """Models of one task, and of each the groups of cases to draw.
 
-    Args:
-        runs: All of one task.
-        needed: The metrics whose rows are drawn, or a summary of such; a model without any is left out.
-        by: "label", an attribute of the cases, or "" for one group.
-        label: The only label to draw; "" for all.
+    `needed` are the metrics whose rows are drawn, or a summary of such; a model without any is left out. `by` is
+    "label", an attribute of the cases, or "" for one group, `label` the only label to draw or "" for all.
 
     Raises:
         UsageError: The runs are of several tasks, or there is no such metric, label or attribute.
@@ -213,7 +189,7 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
     """
     if len(tasks := by_task(runs)) > 1:
         raise UsageError(f"A figure shows one task, and these runs are of {len(tasks)}: {', '.join(tasks)}")
-    left_out = [f"{run.model} (unfinished, {run.predicted} of {run.cases})" for run in runs if not run.finished]
+    left_out = [f"{run.name} (unfinished, {run.predicted} of {run.cases})" for run in runs if not run.finished]
     finished = [run for run in runs if run.finished]
     if not finished:
         raise UserError("None of the runs is finished, so there is nothing to draw; run their test to its end")
@@ -255,8 +231,8 @@ def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
 
 def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
     labels = {str(one) for run in runs for one in run.scores["label"].unique()}
-    if label and label not in labels:
-        raise UsageError(f"No finished run has a label {label!r}{nearest(label, labels)}")
+    if label:
+        UsageError.refuse_unknown("No finished run has a label", labels, label)
     known = attribute_names(runs)
     if by and by != LABEL and by not in known:
         raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, known | {LABEL})}")

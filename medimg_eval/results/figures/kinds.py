@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 if TYPE_CHECKING:
     from medimg_eval.results.figures.figure import Drawn
@@ -18,14 +18,7 @@ Wanted = Mapping[str, Any]
 
 
 class Kind(NamedTuple):
-    """A kind of figure.
-
-    Attributes:
-        draw: Draws it of some runs.
-        takes: The keys that it reads, beside those of every kind.
-        each_task: Whether every task has a figure of its own.
-        needs_metric: Whether `metric` has to be named.
-    """
+    """Kind of figure: how it is drawn, and the keys that it reads beside those of all."""
 
     draw: Callable[[Runs, Wanted], Drawn]
     takes: frozenset[str]
@@ -34,7 +27,7 @@ class Kind(NamedTuple):
 
 
 def figures_of(runs: Runs | Callable[[], Runs], wanted: Wanted) -> Iterator[tuple[str, Drawn]]:
-    """Yields figures of runs, each with the stem of its files.
+    """Figures of runs, each with the stem of its files.
 
     Args:
         runs: which, or what reads them once the settings are known to be meant.
@@ -80,8 +73,7 @@ def _check(kinds: Sequence[str], wanted: Wanted) -> None:
     if not kinds:
         raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
     for kind in kinds:
-        if kind not in KINDS:
-            raise UsageError(f"there is no figure of kind {kind!r}{nearest(kind, KINDS)}")
+        UsageError.refuse_unknown("there is no figure of kind", KINDS, kind)
         if KINDS[kind].needs_metric and wanted["metric"] is None:
             raise UsageError(f"kind={kind} needs metric=NAME, such as metric=dice")
     read = {key for kind in kinds for key in KINDS[kind].takes}
@@ -94,11 +86,6 @@ def _check(kinds: Sequence[str], wanted: Wanted) -> None:
         raise UsageError(f"paired must be true or false, got {wanted['paired']!r}")
 
 
-def _some(wanted: Wanted, *keys: str) -> dict[str, Any]:
-    """Returns the arguments of a figure: texts, "" for what is not set, and how wide it is."""
-    return {key: "" if wanted[key] is None else str(wanted[key]) for key in keys} | {"width": wanted["width"]}
-
-
 def _settings(wanted: Wanted) -> Any:
     from medimg_eval.results.table import Settings, check_interval, check_numbers
 
@@ -109,39 +96,26 @@ def _settings(wanted: Wanted) -> Any:
     return Settings(*numbers, interval=wanted["interval"], stratify_by=stratify_by)
 
 
-def _spread(name: str) -> Kind:
+def _drawn_by(
+    name: str, texts: Sequence[str], *more: str, metric: bool = True, intervals: bool = True, each_task: bool = True
+) -> Kind:
+    """Kind that the function of a name draws of runs.
+
+    `texts` are the keys whose values it takes as text, "" for what is not set, and `more` those that it takes as they
+    are; `intervals` says whether it takes settings of intervals.
+    """
+
     def draw(runs: Runs, wanted: Wanted) -> Drawn:
         from medimg_eval.results import figures
 
-        made: Drawn = getattr(figures, name)(
-            runs, str(wanted["metric"]), paired=wanted["paired"], **_some(wanted, "by", "label")
-        )
-        return made
+        arguments = {key: "" if wanted[key] is None else str(wanted[key]) for key in texts}
+        arguments |= {key: wanted[key] for key in (*more, "width")}
+        if intervals:
+            arguments["settings"] = _settings(wanted)
+        drawn: Drawn = getattr(figures, name)(runs, *([str(wanted["metric"])] if metric else []), **arguments)
+        return drawn
 
-    return Kind(draw, frozenset({"metric", "by", "label", "paired"}))
-
-
-def _evidence(name: str, *more: str) -> Kind:
-    def draw(runs: Runs, wanted: Wanted) -> Drawn:
-        from medimg_eval.results import figures
-
-        others = {key: wanted[key] for key in more}
-        made: Drawn = getattr(figures, name)(runs, settings=_settings(wanted), **_some(wanted, "by", "label"), **others)
-        return made
-
-    return Kind(draw, frozenset({"by", "label", *more}), needs_metric=False)
-
-
-def _forest(runs: Runs, wanted: Wanted) -> Drawn:
-    from medimg_eval.results.figures import forest
-
-    return forest(runs, str(wanted["metric"]), settings=_settings(wanted), **_some(wanted, "by", "label", "baseline"))
-
-
-def _radar(runs: Runs, wanted: Wanted) -> Drawn:
-    from medimg_eval.results.figures import radar
-
-    return radar(runs, str(wanted["metric"]), settings=_settings(wanted), **_some(wanted, "by"))
+    return Kind(draw, frozenset({*texts, *more, *(["metric"] if metric else [])}), each_task, metric)
 
 
 def _significance(runs: Runs, wanted: Wanted) -> Drawn:
@@ -153,46 +127,39 @@ def _significance(runs: Runs, wanted: Wanted) -> Drawn:
     return significance_map(compare(runs, str(wanted["metric"]), by=wanted["by"], how=how), width=wanted["width"])
 
 
-def _ranking(wanted: Wanted, runs: Runs) -> Any:
-    from medimg_eval.results.comparison import CompareSettings
-    from medimg_eval.results.ranking import rank_models
+def _of_ranking(name: str, *more: str) -> Kind:
+    """Kind that the function of a name draws of the ranking of runs."""
 
-    return rank_models(
-        runs,
-        metrics=None if wanted["metric"] is None else [str(wanted["metric"])],
-        by=wanted["by"],
-        how=CompareSettings(alpha=wanted["alpha"], seed=wanted["seed"]),
-        resamples=min(wanted["resamples"], 1_000),
-    )
+    def draw(runs: Runs, wanted: Wanted) -> Drawn:
+        from medimg_eval.results import figures
+        from medimg_eval.results.comparison import CompareSettings
+        from medimg_eval.results.ranking import rank_models
 
+        ranking = rank_models(
+            runs,
+            metrics=None if wanted["metric"] is None else [str(wanted["metric"])],
+            by=wanted["by"],
+            how=CompareSettings(alpha=wanted["alpha"], seed=wanted["seed"]),
+            resamples=min(wanted["resamples"], 1_000),
+        )
+        drawn: Drawn = getattr(figures, name)(ranking, **{key: wanted[key] for key in (*more, "width")})
+        return drawn
 
-def _critical(runs: Runs, wanted: Wanted) -> Drawn:
-    from medimg_eval.results.figures import critical_difference
-
-    return critical_difference(_ranking(wanted, runs), alpha=wanted["alpha"], width=wanted["width"])
-
-
-def _stability(runs: Runs, wanted: Wanted) -> Drawn:
-    from medimg_eval.results.figures import rank_stability
-
-    return rank_stability(_ranking(wanted, runs), width=wanted["width"])
+    return Kind(draw, _OF_RANKS, each_task=False, needs_metric=False)
 
 
 _OF_RANKS = frozenset({"metric", "by"})
+_DIVIDED = ("by", "label")
 
 KINDS: Mapping[str, Kind] = {
-    "box": _spread("box"),
-    "violin": _spread("violin"),
-    "strip": _spread("strip"),
-    "forest": Kind(_forest, frozenset({"metric", "by", "label", "baseline"})),
+    **{name: _drawn_by(name, _DIVIDED, "paired", intervals=False) for name in ("box", "violin", "strip")},
+    "forest": _drawn_by("forest", (*_DIVIDED, "baseline")),
     "significance_map": Kind(_significance, _OF_RANKS, each_task=False),
-    "critical_difference": Kind(_critical, _OF_RANKS, each_task=False, needs_metric=False),
-    "rank_stability": Kind(_stability, _OF_RANKS, each_task=False, needs_metric=False),
-    "reliability": _evidence("reliability", "bins"),
-    "risk_coverage": _evidence("risk_coverage"),
-    "roc": _evidence("roc"),
-    "pr": _evidence("pr"),
-    "froc": _evidence("froc"),
-    "bland_altman": _evidence("bland_altman"),
-    "radar": Kind(_radar, frozenset({"metric", "by"}), each_task=False),
+    "critical_difference": _of_ranking("critical_difference", "alpha"),
+    "rank_stability": _of_ranking("rank_stability"),
+    "reliability": _drawn_by("reliability", _DIVIDED, "bins", metric=False),
+    **{
+        name: _drawn_by(name, _DIVIDED, metric=False) for name in ("risk_coverage", "roc", "pr", "froc", "bland_altman")
+    },
+    "radar": _drawn_by("radar", ("by",), each_task=False),
 }

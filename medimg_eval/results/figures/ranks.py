@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import named_range
 from medimg_eval.results.figures.style import (
@@ -37,13 +37,11 @@ _AREA = 90.0
 
 
 def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05, width: Width = "single") -> Drawn:
-    """Returns Demsar's diagram: models on an axis of mean ranks, and bars over those not told apart by Nemenyi's test.
+    """Demsar's diagram: models on an axis of mean ranks, bars over those not told apart.
 
-    Args:
-        ranking: As `rank_models` gives it; or a frame with a row per model and the columns `model`, `mean_rank`, `cd`
-            (the critical difference, the same in all rows, or NaN) and `n` (the data sets that ranks are means over).
-        alpha: The level of the critical difference, for the caption.
-        width: "single" (89 mm), "double" (183 mm), or mm.
+    Nemenyi's test tells them apart, at the level `alpha`. `ranking` is as `rank_models` gives it; or a frame with a row
+    per model and the columns `model`, `mean_rank`, `cd` (the critical difference, the same in all rows, or NaN) and `n`
+    (the data sets that ranks are means over). `width` is as in `box`.
 
     Returns:
         A frame with a row of `what` "model" for each (`mean_rank`), of "cd" (`low`, `high`: the bar on top, `value`),
@@ -85,7 +83,7 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
 def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Returns `model`, `mean_rank`, `cd` and `n` of models that have a rank, the best first, and what is ranked."""
     if isinstance(ranking, pd.DataFrame):
-        _check(ranking, ("model", "mean_rank", "cd", "n"))
+        UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "mean_rank", "cd", "n")
         frame, title = ranking, f"Ranking of {len(ranking)} models"
     else:
         friedman = ranking.friedman
@@ -94,11 +92,6 @@ def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if frame.empty:
         raise UserError("No model has a mean rank, because there is no data set that all have a value in; name others")
     return frame, title
-
-
-def _check(frame: pd.DataFrame, needed: Sequence[str]) -> None:
-    if lost := [name for name in needed if name not in frame.columns]:
-        raise UsageError(f"the frame has no column {lost[0]!r}{nearest(lost[0], map(str, frame.columns))}")
 
 
 def _worst(ranks: dict[str, float], bar: Sequence[str]) -> float:
@@ -161,12 +154,11 @@ def _diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[str]], 
 
 
 def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") -> Drawn:
-    """Returns a blob for each model and rank, whose area is the share of resamples in which the model has the rank.
+    """Blob for each model and rank, its area the share of resamples.
 
-    Args:
-        ranking: As `rank_models` gives it; or a frame with a row per model and rank: `model`, `rank`, `share` (0 to 1),
-            `n` (cases), and `column` where there is more than one data set.
-        width: "single" (89 mm), "double" (183 mm), or mm.
+    It is the share of resamples in which the model has the rank. `ranking` is as `rank_models` gives it; or a frame
+    with a row per model and rank: `model`, `rank`, `share` (0 to 1), `n` (cases), and `column` where there is more than
+    one data set. `width` is as in `box`.
 
     Returns:
         A frame with `column`, `model`, `rank`, `share`, `n`, and of a `Ranking` `low` and `high` of the rank.
@@ -201,7 +193,7 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
 
 def _shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[str], str]:
     if isinstance(ranking, pd.DataFrame):
-        _check(ranking, ("model", "rank", "share", "n"))
+        UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "rank", "share", "n")
         frame = ranking if "column" in ranking.columns else ranking.assign(column="")
         mean = (frame["rank"] * frame["share"]).groupby(frame["model"]).mean().sort_values(kind="stable")
         order = [str(name) for name in mean.index]

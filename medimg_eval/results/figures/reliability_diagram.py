@@ -43,7 +43,6 @@ class Bins(NamedTuple):
     """The diagram of one model; arrays are (bin,).
 
     Attributes:
-        piece: The model.
         low: The smallest value of each bin.
         high: The largest.
         said: The mean value.
@@ -68,14 +67,10 @@ class Bins(NamedTuple):
 
 
 def equal_mass(values: Floats, bins: int) -> Ints:
-    """Returns the bin of each value, from 0, of bins that hold as equal numbers as equal values allow.
+    """Bin of each value, from 0: equal numbers, as far as equal values allow.
 
     They are the bins of `ece_mass`: values that are equal belong to the bin of the middle of their ranks. Bins without
-    a value are left out, so that there may be fewer.
-
-    Args:
-        values: (value,), without NaN.
-        bins: At least 1.
+    a value are left out, so that there may be fewer than `bins`. `values` is (value,), without NaN.
 
     >>> equal_mass(np.array([0.1, 0.4, 0.2, 0.9, 0.9, 0.9]), 3).tolist()
     [0, 1, 0, 2, 2, 2]
@@ -94,20 +89,12 @@ def reliability(
     width: Width = "single",
     settings: Settings = PLAIN,
 ) -> Drawn:
-    """Returns a reliability diagram, with the counts of values below.
+    """Reliability diagram, with the counts of values below.
 
     From rows of "confidence" (`status` "right" or "wrong"); without any, from those of "probability" ("present" or
-    "absent"), all classes together. Values are put into bins of equal numbers (see `equal_mass`); a mark stands at the
-    mean value of a bin and the share of it that is true, with the interval that a table
-    prints of such a share, the bins staying as they are.
-
-    Args:
-        source: Runs of one task, or a frame of scores; see `given.Source`.
-        by: "label" or an attribute: a panel for each label or group; "" for none.
-        label: The only label to draw; "" for all.
-        bins: How many.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-        settings: How bounds are computed; at most 1,000 resamples.
+    "absent"), all classes together. Values are put into `bins` of equal numbers (see `equal_mass`); a mark stands at
+    the mean value of a bin and the share of it that is true, with the interval that a table prints of such a share, the
+    bins staying as they are. `by`, `label` and `width` are as in `box`.
 
     Returns:
         A frame with rows of `what` "bin" (`from`, `to`, `said`, `found`, `low`, `high`, `values`) and "count" (`from`,

@@ -90,14 +90,10 @@ def lay_rows(pieces: Pieces, *, roomy: bool = False) -> Rows:
 def row_axes(
     rows: Rows, width: float, title: str, handle: Callable[[Piece], Artist], notes: Sequence[str] = ()
 ) -> tuple[Figure, Axes]:
-    """Returns a figure whose vertical axis is in mm from the top, its rows named.
+    """Figure whose vertical axis is in mm from the top, its rows named.
 
-    Args:
-        rows: As `lay_rows` gives them.
-        width: mm.
-        title: Of the horizontal axis.
-        handle: Makes what stands for a model in the legend.
-        notes: What stands at the right of each row; nothing where there are none.
+    `title` is that of the horizontal axis, `handle` makes what stands for a model in the legend, and `notes` stand at
+    the right of each row.
     """
     legend = legend_height(rows.legend, width)[1] if rows.models else 0.0
     figure = canvas(width, max(rows.height, _LEAST) + _BELOW + legend + 2)

@@ -26,18 +26,11 @@ _LETTER = 1.5
 
 
 def significance_map(comparison: Comparison, *, width: Width = "single") -> Drawn:
-    """Returns a map per task or label: dark with a dot where the model of the row is significantly better.
+    """Significance map per task or label: dark where the row's model is better.
 
-    Args:
-        comparison: As `compare` gives it without a baseline; it holds the maps, their tests and their corrections.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-
-    Returns:
-        A frame with a row per square: `map`, `model`, `other`, `better`, `tested`, and `p` and `corrected_p` of the
-        test with the `n` cases that it rests on.
-
-    Raises:
-        UsageError: The comparison has no maps, being one with a baseline or of groups.
+    The frame has a row per square: `map`, `model`, `other`, `better`, `tested`, and `p` and `corrected_p` of the test
+    with the `n` cases that it rests on. `comparison` is as `compare` gives it without a baseline, `width` as in `box`;
+    UsageError where it has no maps, being one with a baseline or of groups.
 
     Source: Touchstone (Bassi et al., NeurIPS 2024).
     """

@@ -89,10 +89,9 @@ class Look(NamedTuple):
 
 @contextmanager
 def styled(salt: str = "") -> Iterator[None]:
-    """Sets how figures look for the block below; what is set outside it comes back at its end.
+    """Look of figures for the block below; what is set outside comes back at its end.
 
-    Args:
-        salt: What ids within an SVG are made from.
+    `salt` is what ids within an SVG are made from.
     """
     import matplotlib as mpl
 
@@ -110,14 +109,7 @@ def look(place: int, *, baseline: bool = False) -> Look:
 
 
 def millimetres(width: Width) -> float:
-    """Returns a width in mm.
-
-    Args:
-        width: "single", "double", or mm.
-
-    Raises:
-        UsageError: It is none of these.
-    """
+    """Width in mm, from "single", "double" or mm; UsageError for anything else."""
     if isinstance(width, str) and width in WIDTHS:
         return WIDTHS[width]
     try:

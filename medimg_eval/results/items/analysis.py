@@ -97,7 +97,7 @@ def analyse_items(
         tasks.append(analysed)
         items.append(rows)
         models.append(_models(grid, analysed.fitted))
-    unfinished = sorted({f"{run.model} on {run.task_title}" for run in runs if not run.finished})
+    unfinished = sorted({f"{run.name} on {run.task_title}" for run in runs if not run.finished})
     notes = [*left_out, *(f"{name}: its run is not finished, and is left out." for name in unfinished)]
     made = ItemAnalysis(
         f"Items by {make_column(grids[0].task, '', metric, next(iter(grids[0].runs.values()))).title}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.runs import BLIND, attributes
+from medimg_eval.results.runs import attributes
 from medimg_eval.results.statistics import (
     Bootstrap,
     Interval,
@@ -85,11 +85,10 @@ def _mean(values: npt.NDArray[np.float64], unit: npt.NDArray[np.generic], how: B
 
 def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
     for run in grid.blind.values():
-        seeing = {name: one for name, one in grid.runs.items() if one.model == run.model.removesuffix(BLIND)}
+        seeing: dict[str, RunScores | None] = {n: one for n, one in grid.runs.items() if one.model == run.model}
         alone = _values(grid, run, metric).dropna()
         chance = grid.chance if grid.better > 0 or not grid.graded else 1 - grid.chance
-        pairs: list[tuple[str, RunScores | None]] = [*seeing.items()] or [(run.model.removesuffix(BLIND), None)]
-        for name, other in pairs:
+        for name, other in (seeing or {run.model: None}).items():
             with_images = alone if other is None else _values(grid, other, metric).dropna()
             both = alone.index.intersection(with_images.index)
             if not len(both):
@@ -98,14 +97,12 @@ def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
             unit = units(run, cases)
             without = _mean(np.asarray(alone[both], dtype=np.float64), unit, how, share=is_share(metric, run))
             record: Record = {"task": grid.title, "model": name, "n": len(both), "chance": chance}
-            record |= _ends("blind", without)
+            record |= _ends("blind", without) | dict.fromkeys(("seeing", "gain", "gain_low", "gain_high"), math.nan)
             if other is not None:
                 record["seeing"] = float(with_images[both].mean())
                 turned = (with_images[both] - alone[both]) * (1 if grid.graded else grid.better)
                 gap = np.asarray(turned, dtype=np.float64)
                 record |= _ends("gain", _mean(gap, unit, how, share=False))
-            else:
-                record |= {"seeing": math.nan} | dict.fromkeys(["gain", "gain_low", "gain_high"], math.nan)
             yield record | {"hint": _blind_hint(record, graded=grid.graded)}
 
 

@@ -10,8 +10,9 @@ import pandas as pd
 from scipy.special import ndtri
 
 from medimg_eval import metrics
+from medimg_eval.case import NO_IMAGE
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs import BLIND, is_evidence, is_known, is_set, is_summary, listed
+from medimg_eval.results.runs import is_evidence, is_known, is_set, is_summary, listed
 from medimg_eval.results.statistics import case_values
 from medimg_eval.results.table import CHANCE, named_runs
 
@@ -100,11 +101,6 @@ def make_grids(runs: Sequence[RunScores], metric: str) -> tuple[list[Grid], list
     return grids, reasons
 
 
-def is_blind(run: RunScores) -> bool:
-    """Whether a run is of a model that was shown no images."""
-    return run.model.endswith(BLIND)
-
-
 def _direction(finished: Sequence[RunScores], metric: str) -> int:
     if is_summary(metric) or is_set(metric) or is_evidence(metric):
         raise UsageError(f"{metric} has no value of its own for each case; items need one that has, such as accuracy")
@@ -125,11 +121,11 @@ def _direction(finished: Sequence[RunScores], metric: str) -> int:
 def _grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -> Grid | str:
     """Returns the grid of a task, or why there is none."""
     title = next(iter(found.values())).task_title
-    blind = {name: run for name, run in found.items() if is_blind(run)}
+    blind = {name: run for name, run in found.items() if run.condition == NO_IMAGE}
     columns = {
         name: case_values(run.scores.loc[run.scores["metric"] == metric])["value"]
         for name, run in found.items()
-        if not run.baseline and name not in blind and run.model != CHANCE
+        if not run.baseline and run.model != CHANCE
     }
     columns = {name: column for name, column in columns.items() if column.notna().any()}
     if len(columns) < 2:

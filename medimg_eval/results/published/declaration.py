@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +77,7 @@ def declared(name: str) -> Benchmark:
     Raises:
         UsageError: There is no such benchmark, or its YAML has a key that numbers lack.
     """
-    if name not in declared_names():
-        raise UsageError(f"there are no published numbers of {name!r}{nearest(name, declared_names())}")
+    UsageError.refuse_unknown("there are no published numbers of", declared_names(), name)
     return from_mapping(name, yaml.safe_load((_folder() / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
@@ -92,9 +91,7 @@ def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
     numbers = []
     for entry in stated["numbers"]:
         both = {**stated.get("each", {}), **entry}
-        for key in both:
-            if key not in known:
-                raise UsageError(f"published/{name}: there is no {key!r}{nearest(key, known)}")
+        UsageError.refuse_unknown(f"published/{name}: there is no", known, *both)
         if not isinstance(both.get("published"), str):
             raise UsageError(f"published/{name}: put published in quotes, got {both.get('published')!r}")
         numbers.append(Number(**both))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.errors import UserError
 from medimg_eval.published_numbers import half_digit
 from medimg_eval.results.published.readers import READERS, Reading
 from medimg_eval.results.runs import RunScores
@@ -109,10 +109,7 @@ def _reproduced(benchmark: Benchmark, number: Number, clone: Path, settings: Set
     path = clone / number.path
     if not path.is_file():
         return Reproduced(benchmark, number, math.nan, math.nan, math.nan, "absent", why=f"{number.path} is not there")
-    if number.reader not in READERS:
-        raise UserError(
-            f"published/{benchmark.name}: there is no reader {number.reader!r}{nearest(number.reader, READERS)}"
-        )
+    UserError.refuse_unknown(f"published/{benchmark.name}: there is no reader", READERS, number.reader)
     try:
         read = READERS[number.reader](path, number.metric, number.options)
     except (ValueError, KeyError, TypeError, StopIteration) as error:
@@ -126,7 +123,10 @@ def _reproduced(benchmark: Benchmark, number: Number, clone: Path, settings: Set
     value, low, high = (number.scale * one for one in (cell.mean, cell.low, cell.high))
     authors = number.scale * sum(read.authors.values()) / len(read.authors) if read.authors else math.nan
     kind = classify(number, value, authors)
-    ids = _differing(read, number.metric) if kind == "extraction" else ()
+    ids: tuple[str, ...] = ()
+    if kind == "extraction":  # cases in whose value ours and the authors' differ by more than their rounding
+        ours = case_values(read.scores[read.scores["metric"] == number.metric])["value"]
+        ids = tuple(case for case, said in read.authors.items() if abs(float(ours[case]) - said) > EQUAL)
     why = f"{len(ids)} of {len(read.authors)} replies are read differently" if ids else ""
     return Reproduced(
         benchmark, number, value, low, high, kind, cell.n, ids, number.deviation if kind == "definition" else why
@@ -142,12 +142,6 @@ def _chosen(read: Reading, number: Number) -> Reading:
     scores = read.scores[kept].reset_index(drop=True)
     cases = set(scores["case"])
     return Reading(scores, {case: value for case, value in read.authors.items() if case in cases})
-
-
-def _differing(read: Reading, metric: str) -> tuple[str, ...]:
-    """Cases in whose value ours and the authors' differ by more than their rounding."""
-    ours = case_values(read.scores[read.scores["metric"] == metric])["value"]
-    return tuple(case for case, value in read.authors.items() if abs(float(ours[case]) - value) > EQUAL)
 
 
 def _as_run(benchmark: Benchmark, number: Number, scores: pd.DataFrame, path: Path) -> RunScores:

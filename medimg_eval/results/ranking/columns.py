@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
 from medimg_eval.results.comparison import Field, Pair, Together, every_pair, make_fields
 from medimg_eval.results.ranking.orders import rank
@@ -113,10 +114,11 @@ def make_rank_columns(
             "scores=FILE: 'direction={my_metric: higher}')"
         )
     tasks = list(dict.fromkeys(column.task for column in columns))
-    fields: dict[tuple[str, str], list[Field]] = {}
-    for metric in dict.fromkeys(column.metric for column in columns):
-        for field in _fields(runs, metric, by_label=by_label):
-            fields.setdefault((field.task, metric), []).append(field)
+    fields = grouped(
+        ((field.task, metric), field)
+        for metric in dict.fromkeys(column.metric for column in columns)
+        for field in _fields(runs, metric, by_label=by_label)
+    )
     wanted = [field for column in columns for field in fields.get((column.task, column.metric), [])]
     names = _titles(wanted)
     several = {name: field for field, name in zip(wanted, names, strict=True) if len(field.models or field.runs) > 1}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.comparison import LEVEL, CompareSettings, significance_map, write_sheets
 from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
@@ -340,9 +341,7 @@ def column_weights(columns: Sequence[RankColumn], weights: Mapping[str, float] |
     """
     if weights is None:
         return np.ones(len(columns))
-    held: dict[tuple[str, str], set[str]] = {}
-    for column in columns:
-        held.setdefault((column.field.task, column.field.label), set()).add(column.column.metric)
+    held = grouped(((column.field.task, column.field.label), column.column.metric) for column in columns)
     for (task, label), found in held.items():
         if lacking := [metric for metric in weights if metric not in found]:
             where = f"{task}, {label}" if label else task
@@ -370,10 +369,10 @@ def pool(runs: Sequence[RunScores]) -> list[RunScores]:
         return finished
     models: dict[str, dict[str, RunScores]] = {}
     for run in finished:
-        own = models.setdefault(run.model, {})
+        own = models.setdefault(run.name, {})
         if run.task in own:
             raise UserError(
-                f"{run.model} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
+                f"{run.name} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
             )
         own[run.task] = run
     return [_pooled([own[task] for task in tasks if task in own], tasks) for own in models.values()]

@@ -70,12 +70,10 @@ class Report:
         self.folder = folder
         if folder.is_dir() and not _is_ours(folder / MARK) and any(folder.iterdir()):
             raise UserError(f"{folder} holds files that are no report; name a new folder with out=")
-        try:
+        with UserError.about(folder, "cannot be written to", OSError, mend="name another folder with out="):
             folder.mkdir(parents=True, exist_ok=True)
             with whole(folder / MARK) as partial:
                 partial.write_text(json.dumps({"made_by": f"{MAKER} {medimg_eval.__version__}"}) + "\n")
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written to ({error}); name another folder with out=") from error
         self._entries: list[dict[str, Any]] = []
         self._kept: set[str] = set()
 

@@ -1,7 +1,6 @@
 from .csv_cells import frame_to_csv as frame_to_csv
 from .external import load_scores as load_scores
 from .loading import (
-    BLIND as BLIND,
     MANIFEST as MANIFEST,
     RunScores as RunScores,
     SCHEMA as SCHEMA,

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.loading import BLIND, SCORE_COLUMNS, RunScores
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores, model_and_condition
 from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.trust import unguarded
 
@@ -65,16 +65,18 @@ def load_scores(
         line = _line(rows.index[rows["patient"] == ""][0])
         raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
     runs = []
-    for (task, model), found in rows.groupby(["task", "model"], sort=False):
+    for (task, name), found in rows.groupby(["task", "model"], sort=False):
+        model, condition = model_and_condition(str(name))
         scores = found.reset_index(drop=True)[list(SCORE_COLUMNS)]
         cases = rows.loc[rows["task"] == task, "case"]
         runs.append(
             RunScores(
                 folder=file,
-                run=f"{file.stem}-{hashlib.blake2b(f'{task}/{model}'.encode(), digest_size=4).hexdigest()}",
+                run=f"{file.stem}-{hashlib.blake2b(f'{task}/{name}'.encode(), digest_size=4).hexdigest()}",
                 task=str(task),
                 task_title=str(task),
-                model=str(model),
+                model=model,
+                condition=condition,
                 cases=int(cases.nunique()),
                 predicted=int(scores["case"].nunique()),
                 failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
@@ -82,7 +84,7 @@ def load_scores(
                 started=datetime.fromtimestamp(file.stat().st_mtime, UTC),
                 scores=scores,
                 metrics=tuple(rows.loc[rows["task"] == task, "metric"].unique()),
-                baseline=str(model).endswith(BLIND),
+                baseline=bool(condition),
                 directions=directions,
                 proportions=yes_or_no,
             )
@@ -92,16 +94,12 @@ def load_scores(
 
 def _read(file: Path) -> pd.DataFrame:
     """Returns checked rows with the columns of scores; the index is that of the file."""
-    try:
+    with UserError.about(file, "cannot be read as CSV", OSError, ValueError):
         rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read as CSV ({error})") from error
     rows = rows.map(unguarded).rename(columns=unguarded)
     _refuse_shifted(rows, file)
-    lost = [name for name in NEEDED if name not in rows.columns]
-    if lost:
-        hint = nearest(lost[0], rows.columns)
-        raise UserError(f"{file}: has no column {lost[0]!r}{hint}; scores need the columns {', '.join(NEEDED)}")
+    end = f"; scores need the columns {', '.join(NEEDED)}"
+    UserError.refuse_unknown(f"{file}: has no column", rows.columns, *NEEDED, end=end)
     if rows.empty:
         raise UserError(f"{file}: holds no scores below its header")
     for name in ("case", "model", "metric"):
@@ -213,8 +211,7 @@ def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
 def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
     held = set(rows["metric"])
     for name, said in direction.items():
-        if name not in held:
-            raise UsageError(f"direction names {name!r}, of which there are no scores{nearest(name, held)}")
+        UsageError.refuse_unknown("direction names", held, name, then=", of which there are no scores")
         if said not in ("higher", "lower"):
             raise UsageError(f"direction.{name} is {said!r}, expected higher or lower")
     return {name: said == "higher" for name, said in direction.items()}
@@ -223,8 +220,7 @@ def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, b
 def _proportions(proportions: Iterable[str], rows: pd.DataFrame) -> frozenset[str]:
     names, held = frozenset(proportions), set(rows["metric"])
     for name in sorted(names):
-        if name not in held:
-            raise UsageError(f"proportions names {name!r}, of which there are no scores{nearest(name, held)}")
+        UsageError.refuse_unknown("proportions names", held, name, then=", of which there are no scores")
         if is_known(name):
             raise UsageError(f"proportions names {name!r}, a metric of ours that says itself what it is; take it out")
         odd = rows.loc[(rows["metric"] == name) & ~rows["value"].isin([0, 1]) & rows["value"].notna(), "value"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from medimg_eval.case import NO_IMAGE
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import present_name
 from medimg_eval.patients import salt_of
@@ -43,8 +44,8 @@ VARIED = ("repeat", "condition")
 """Columns that tell apart the rows of a case; older files lack them, and mean repeat 0 and no condition."""
 STATUSES = ("running", "finished", "failed", "interrupted")
 RESAMPLED = ("patients", "cases")
-BLIND = " (blind)"
-"""How the name of a model ends that was shown no images."""
+_NO_IMAGE_ROW = " (blind)"
+"""What follows a model's name in the row of its scores without images; former runs and CSV files have it there."""
 
 FORMER_WORDS = {
     "QuestionTask": ("questions", "text, from which answers are extracted"),
@@ -69,6 +70,8 @@ class RunScores:
     task: str
     task_title: str
     model: str
+    condition: str = ""
+    """Key of the condition that its scores are of; "" for the cases as published."""
     settings: str = ""
     """Hash of the model's settings: runs of one model name that differ in it are different models."""
     status: str = "finished"
@@ -124,9 +127,9 @@ class RunScores:
     """Older runs of the same task, model and settings that the search found and left out, without scores."""
 
     @property
-    def older_left_out(self) -> int:
-        """How many older runs were left out."""
-        return len(self.left_out)
+    def name(self) -> str:
+        """What tables call its row: the model, and whether it was shown no images."""
+        return self.model + _NO_IMAGE_ROW * (self.condition == NO_IMAGE)
 
     @cached_property
     def repeats(self) -> int:
@@ -174,7 +177,8 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
         paths: Run folders, or folders that contain run folders at any depth.
 
     Returns:
-        The named runs in the order given, then the runs found, sorted by task, model and folder.
+        The named runs in the order given, then the runs found, sorted by task, model and folder; after each what it
+        scored without images, if it was asked so, as a baseline.
 
     Raises:
         UserError: If there is no `test` run, or a manifest or score file cannot be used.
@@ -198,14 +202,33 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
         places = ", ".join(str(path) for path in paths) or "an empty list of folders"
         raise UserError(f"No `test` run in {places}; run `python -m medimg_eval test` first, or name another folder")
     # Scores are read last, so that a run which is left out costs nothing and cannot stop the table.
-    return [_with_scores(run) for run in runs]
+    return [line for run in runs for line in _lines(_with_scores(run))]
+
+
+def _lines(run: RunScores) -> list[RunScores]:
+    """Returns a run, and its scores without images as a baseline beside it."""
+    if run.baseline or NO_IMAGE not in run.conditions:
+        return [run]
+    blind = run.under(NO_IMAGE)
+    failed = int(blind.scores.loc[blind.scores["status"] == "failed", "case"].nunique())
+    blind = replace(blind, run=f"{run.run}~{NO_IMAGE}", condition=NO_IMAGE, baseline=True, failed_cases=failed)
+    asked, every = blind.scores["case"].nunique(), run.scores["case"].nunique()
+    if asked < every:  # of a first look that went on without baselines
+        blind = replace(blind, cases=asked, partial=f"{asked:,} of {every:,} {run.noun} asked without images")
+    return [run, replace(blind, timing={}, usage={}, left_out=())]
+
+
+def model_and_condition(name: str) -> tuple[str, str]:
+    """Returns the model of a row's name, as in "Ours (blind)", and the key of the condition that it tells of."""
+    model = name.removesuffix(_NO_IMAGE_ROW)
+    return model, NO_IMAGE if model != name else ""
 
 
 def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
     """Returns the newest run of each (task, model, settings, runs shown), each with the older ones left out."""
     groups: dict[tuple[str, str, str, tuple[str, ...]], list[RunScores]] = {}
     for run in found.values():
-        groups.setdefault((run.task, run.model, run.settings, runs_shown(run.task_config)), []).append(run)
+        groups.setdefault((run.task, run.name, run.settings, runs_shown(run.task_config)), []).append(run)
     newest = []
     for _, group in sorted(groups.items()):
         # The folder decides between runs started at the same instant, so that the choice is always the same.
@@ -251,13 +274,15 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     status = _one_of(entry("status", str), STATUSES, key="status", file=file)
     resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
     noun, output = _words(manifest)
+    model, condition = model_and_condition(entry("model", str))
     ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
     return RunScores(
         folder=folder,
         run=entry("run", str),
         task=entry("task", str),
         task_title=entry("task_title", str),
-        model=entry("model", str),
+        model=model,
+        condition=condition,
         settings=entry("settings", str),
         status=status,
         cases=entry("cases", int),
@@ -271,9 +296,12 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+        directions={
+            name: better for name, better in _mapping(manifest, "directions").items() if isinstance(better, bool)
+        },
         metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
-        baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
+        baseline=manifest.get("baseline") is True or bool(condition),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
         definitions={

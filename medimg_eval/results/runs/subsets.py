@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs.metric_kinds import WHOLE, judged_labels, needed_rows
@@ -210,8 +210,7 @@ def strata_of(run: RunScores, asked: str) -> pd.Series[str] | None:
     if not name or run.scores.empty:
         return None
     codes, values = attributes(run.scores)
-    if name not in values:
-        raise UsageError(f"No case of {run.task_title} has an attribute {name!r} for strata{nearest(name, values)}")
+    UsageError.refuse_unknown(f"No case of {run.task_title} has an attribute", values, name, then=" for strata")
     strata = pd.Series(values[name][codes], index=run.scores["case"].astype(str).to_numpy())
     first = ~strata.index.duplicated()
     strata = strata[first]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval import metrics
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.runs import is_evidence, is_known, is_summary, needed_rows
 from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
@@ -37,9 +38,7 @@ def make_columns(
     """
     if isinstance(asked, Mapping):
         return _by_task(runs, asked), []
-    by_task: dict[str, list[RunScores]] = {}
-    for run in runs:
-        by_task.setdefault(run.task, []).append(run)
+    by_task = grouped((run.task, run) for run in runs)
     scored = {task: _scored(members) for task, members in by_task.items()}
     everything = {metric for names in scored.values() for metric in names}
     for metric in asked or ():

@@ -113,7 +113,7 @@ def write_footnotes(
         if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
-    if older := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+    if older := sum(len(entry.run.left_out) for group in groups for entry in group.entries):
         notes.append(
             f"{_count(older, 'older run')} of the same task and model name left out; "
             "name a run folder to show it beside the newest."
@@ -255,14 +255,11 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
     if any(cell.unscored and cell.matched for cell in cells):
         yield f"{NO_RUN}: the model was not scored by this metric."
     if by:
-        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
+        few = any(cell.remark.endswith("*") for cell in cells)
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if few else ".")
     if any(row.group == GAP for row in rows):
         without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
         yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
-
-
-def _few(cells: Sequence[Cell]) -> bool:
-    return any(cell.remark.endswith("*") for cell in cells)
 
 
 def _basis(group: _Group) -> Iterator[str]:
@@ -299,7 +296,8 @@ def _warnings(group: _Group) -> Iterator[str]:
             mend = "test without limit= and only= goes on to all"
             yield f"Warning: {group.title}, {entry.name}: a partial run, {entry.run.partial}; {mend}."
     yield from _scored_differently(group)
-    if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
+    fingerprints = _names_by(group.finished, lambda run: run.data_fingerprint)
+    if len(fingerprints) > 1 and not _own_cases(group):
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
     if len(salts := _names_by([one for one in group.finished if salt_names(one.run)], salt_names)) > 1:
@@ -338,13 +336,19 @@ def _in_words(names: Mapping[str, str]) -> list[str]:
 def _different_cases(group: _Group) -> Iterator[str]:
     """Yields that the rows of one task rest on different cases, if they do."""
     case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
-    if len(case_sets) > 1:
+    if len(case_sets) > 1 and not _own_cases(group):
         sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
         shared = len(frozenset.intersection(*case_sets))
         yield (
             f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
             f"{sizes}; {shared} in common."
         )
+
+
+def _own_cases(group: _Group) -> bool:
+    """Returns whether each model has cases of its own, as of folders of generated pictures: real ones are shared."""
+    layouts = [entry.run.task_config.get("layout") or {} for entry in group.entries]
+    return all(str(layout.get("_target_")).endswith(".PictureSets") for layout in layouts)
 
 
 def _of_sets(group: _Group) -> Iterator[str]:
@@ -385,7 +389,10 @@ def _facts(entry: _Entry) -> Iterator[str]:
     yield from _spreads(entry)
     yield from _not_shown(entry)
     yield from _remarks(entry)
-    yield from _used_facts(entry)
+    # Numbers that summaries may have used beside scores.
+    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
+    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
+        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
@@ -449,13 +456,6 @@ def _remarks(entry: _Entry) -> Iterator[str]:
             rows = rows_of(Part.whole(entry.run), Part.whole(entry.run).needed(column.metric))
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
-
-
-def _used_facts(entry: _Entry) -> Iterator[str]:
-    """Yields the numbers that summaries may have used beside scores."""
-    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
-    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
-        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _failures(entry: _Entry) -> Iterator[str]:

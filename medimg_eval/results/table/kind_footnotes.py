@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
+from medimg_eval.arguments import grouped
 from medimg_eval.metrics.fidelity import tracks_n
 from medimg_eval.metrics.generation import GROUPS
 from medimg_eval.results.runs import WHOLE, is_known, listed, set_rows
@@ -105,10 +106,7 @@ def set_notes(title: str, cells: Mapping[str, Iterable[tuple[Column, Cell]]]) ->
         title: Of the task.
         cells: The cells of each model.
     """
-    told: dict[str, list[str]] = {}
-    for name, of_model in cells.items():
-        for fact in _facts(of_model):
-            told.setdefault(fact, []).append(name)
+    told = grouped((fact, name) for name, of_model in cells.items() for fact in _facts(of_model))
     for fact, names in told.items():
         yield f"{title}: {fact}." if len(names) == len(cells) else f"{title}, {', '.join(names)}: {fact}."
 
@@ -155,9 +153,7 @@ def _basis(one: SetValue) -> str:
 
 def _together(found: Sequence[Found], text: Callable[[SetValue], str]) -> Iterator[str]:
     """Yields a text of each value, once of all that it is true of."""
-    titles: dict[str, list[Column]] = {}
-    for column, one in found:
-        titles.setdefault(text(one), []).append(column)
+    titles = grouped((text(one), column) for column, one in found)
     yield from (f"{_titles(columns)}: {said}" for said, columns in titles.items())
 
 

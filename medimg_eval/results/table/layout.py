@@ -6,7 +6,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.results.runs import LABEL, listed
 from medimg_eval.results.table.cells import NO_RUN, Cell
 from medimg_eval.results.table.columns import AUTO, MOST_DECIMALS
@@ -218,8 +218,7 @@ class Look(NamedTuple):
     def check(self) -> None:
         """Raises UsageError for what cannot be meant."""
         for key, value, known in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
-            if value not in known:
-                raise UsageError(f"{key} must be one of {', '.join(known)}, got {value!r}{nearest(str(value), known)}")
+            UsageError.refuse_unknown(f"{key} must be one of {', '.join(known)}, got", known, value)
         if not isinstance(self.percent, bool):
             raise UsageError(f"percent must be true or false, got {self.percent!r}")
         decimals = self.precision

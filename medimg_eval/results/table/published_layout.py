@@ -236,8 +236,7 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     place = f"task {field.task!r}, column {number} of `table`"
     if not isinstance(entry, dict):
         raise UsageError(f"{place}: expected keys such as `title` and `where`, got {entry!r}")
-    if strange := [key for key in entry if key not in _KEYS]:
-        raise UsageError(f"{place}: there is no key {strange[0]!r}{nearest(str(strange[0]), _KEYS)}")
+    UsageError.refuse_unknown(f"{place}: there is no key", _KEYS, *entry)
     run = field.newest
     metric = str(entry.get("metric") or next(iter(run.metrics or run.task_config.get("metrics", ())), NO_METRIC))
     if metric not in field.scored:

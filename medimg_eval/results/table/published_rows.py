@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from medimg_eval.results.runs import RunScores
-    from medimg_eval.results.table.cells import Cell, Column, Row
+    from medimg_eval.results.table.cells import Column, Row
 
 PUBLISHED = "published"
 """What follows the model's name, and the status of such a row in the frame."""
@@ -126,13 +126,9 @@ def _fits(number: PublishedNumber, column: Column, where: tuple[tuple[str, tuple
 def _cell(number: PublishedNumber | None, place: int, ours: Sequence[Row], *, compared: bool) -> PublishedCell:
     if number is None or not compared:
         return PublishedCell(number)
-    same = [row.cells[place] for row in ours if _same_model(row.cells[place], number.model)]
+    cells, wanted = [row.cells[place] for row in ours], _plain(number.model)  # "GPT-4o" and "gpt4o" are the same
+    same = [cell for cell in cells if cell.run is not None and _plain(cell.run.name) == wanted]
     return PublishedCell(number, tuple(number.within(cell.low, cell.high) for cell in same if not np.isnan(cell.low)))
-
-
-def _same_model(cell: Cell, model: str) -> bool:
-    """Returns whether a cell is of a model of this name; "GPT-4o" and "gpt4o" are the same."""
-    return cell.run is not None and _plain(cell.run.model) == _plain(model)
 
 
 def _plain(name: str) -> str:

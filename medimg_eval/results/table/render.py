@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from medimg_eval.results.table.layout import Heading, Layout, Printable, Span, Style
+    from medimg_eval.results.table.layout import Layout, Printable, Span, Style
 
 __all__ = [
     "escape_markdown",
@@ -92,7 +92,9 @@ def to_markdown(table: Printable) -> str:
     """Returns the table and its footnotes in GitHub's Markdown."""
     layout = table.layout()
     headings = [escape_markdown(stub) for stub in layout.stubs]
-    headings += [_markdown_heading(heading, layout) for heading in layout.headings]
+    for heading in layout.headings:
+        group = f"{heading.group}: " if layout.several_tasks else ""
+        headings.append(escape_markdown(group + heading.text))
     rows = [headings, [*["---"] * len(layout.stubs), *[":---:"] * len(layout.headings)]]
     rows += [
         [*map(escape_markdown, line.names), *(_markdown_cell(layout, cell) for cell in line.cells)]
@@ -163,11 +165,6 @@ def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
     for file, text in zip(files, texts.values(), strict=True):
         file.write_text(text, encoding="utf-8")
     return files
-
-
-def _markdown_heading(heading: Heading, layout: Layout) -> str:
-    text = heading.text
-    return escape_markdown(f"{heading.group}: {text}" if layout.several_tasks else text)
 
 
 def _markdown_cell(layout: Layout, spans: list[Span]) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from medimg_eval.case import NO_IMAGE
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.runs import CONDITION
 from medimg_eval.results.statistics import METHODS, Method
 from medimg_eval.results.table.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
 from medimg_eval.results.table.columns import make_columns, restyled
@@ -144,7 +146,7 @@ class Table:
         records = [
             {
                 "task": column.task,
-                "model": cell.run.model,
+                "model": cell.run.name,
                 "group": row.group,
                 "run": cell.run.run,
                 "column": column.title,
@@ -244,6 +246,8 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     check_interval(interval)
     if metrics is not None and not metrics:
         raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
+    if by == CONDITION:  # scores without images have a row of their run there
+        runs = [run for run in runs if not run.run.endswith(f"~{NO_IMAGE}")]
     columns, hidden = make_columns(runs, metrics)
     settings = Settings(resamples, level, seed, mean, interval, stratify_by or "")
     shown = {column.task for column in columns}
@@ -276,10 +280,10 @@ def check_interval(interval: object) -> None:
 
 def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     """Returns the runs by row name and task; two runs of one model on one task get a row each, by run id."""
-    times = Counter((run.task, run.model) for run in runs)
+    times = Counter((run.task, run.name) for run in runs)
     named: dict[str, dict[str, RunScores]] = {}
     for run in runs:
-        name = run.model if times[run.task, run.model] == 1 else f"{run.model} ({run.run})"
+        name = run.name if times[run.task, run.name] == 1 else f"{run.name} ({run.run})"
         by_task = named.setdefault(name, {})
         if run.task in by_task:
             raise UserError(f"{by_task[run.task].folder} and {run.folder} hold the same run ({run.run}); give only one")

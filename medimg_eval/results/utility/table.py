@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.arguments import grouped
+from medimg_eval.errors import UserError
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs import listed
 from medimg_eval.results.statistics import FEWEST, Estimate
@@ -62,10 +63,7 @@ class UtilityTable:
     @property
     def rows(self) -> list[list[Trained]]:
         """The models of each row."""
-        members: dict[tuple[str, float], list[Trained]] = {}
-        for one in self.study.trained:
-            members.setdefault((one.setting, one.fraction), []).append(one)
-        return list(members.values())
+        return list(grouped(((one.setting, one.fraction), one) for one in self.study.trained).values())
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""
@@ -267,8 +265,7 @@ def _sides(
 ) -> Iterator[tuple[Column, SetValue]]:
     """Yields the columns of a study and their values; `named` says what tells it from the others on the card."""
     known = {metric for run in study.runs for metric in run.metrics}
-    if study.metric not in known:
-        raise UserError(f"{study.folder}: has no scores of {study.metric!r}{nearest(study.metric, known)}")
+    UserError.refuse_unknown(f"{study.folder}: has no scores of", known, study.metric)
     column = make_column(study.task, "Utility", study.metric, study.runs[0])
     worths = find_worths(study, study.metric, resamples=resamples, level=level, seed=seed)
     largest = max(one.fraction for one in worths)

@@ -78,9 +78,7 @@ class Taxonomy:
     def __post_init__(self) -> None:
         """Refuses sets that name other labels."""
         for name, some in self.sets.items():
-            lost = next((label for label in some if label not in self.labels), None)
-            if lost is not None:
-                raise UsageError(f"set {name!r} of labels names {lost!r}{nearest(lost, self.labels)}")
+            UsageError.refuse_unknown(f"set {name!r} of labels names", self.labels, *some)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Taxonomy:
@@ -114,12 +112,10 @@ class Taxonomy:
         file: Any = Path(text) if text.endswith((".yaml", ".yml")) else shipped
         if not file.is_file():
             raise UserError(f"{file}: there is no such taxonomy of labels")
-        try:
+        with UserError.about(file, "cannot be read as YAML", yaml.YAMLError, UnicodeDecodeError):
             # The parser in C, where PyYAML was built with it.
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
             found = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - it is a safe one
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{file}: cannot be read as YAML ({error})") from error
         if not isinstance(found, Mapping):
             raise UserError(f"{file}: expected keys such as `labels`, got {type(found).__name__}")
         return cls.of(found)

@@ -152,8 +152,7 @@ def make_quantisation_options(quantisation: str | None) -> dict[str, Any]:
     """Options of `from_pretrained` for weights of 4 or 8 bits; raises UserError where bitsandbytes is missing."""
     if quantisation is None:
         return {}
-    if quantisation not in QUANTISATIONS:
-        raise UsageError(f"unknown model.quantisation {quantisation!r}{nearest(quantisation, QUANTISATIONS)}")
+    UsageError.refuse_unknown("unknown model.quantisation", QUANTISATIONS, quantisation)
     import_optional("bitsandbytes")
     transformers = import_optional("transformers")
     return {"quantization_config": transformers.BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}

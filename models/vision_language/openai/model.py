@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from medimg_eval.case import Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.metrics.answers import withheld
 from medimg_eval.models.base import VisionLanguageModel, is_here
 from medimg_eval.models.vision_language.openai.client import (
@@ -273,7 +273,6 @@ def _offered(answer: Any) -> str:
 def _check(concurrency: int, image_format: str, prices: Mapping[str, float] | None) -> None:
     if concurrency < 1:
         raise UsageError(f"expected model.concurrency to be at least 1, got {concurrency}")
-    if image_format not in get_args(ImageFormat):
-        raise UsageError(f"no image format {image_format!r}{nearest(image_format, get_args(ImageFormat))}")
+    UsageError.refuse_unknown("no image format", get_args(ImageFormat), image_format)
     if prices and prices.keys() != PRICED.keys():
         raise UsageError(f"expected model.price_per_million to hold {', '.join(PRICED)}, got {', '.join(prices)}")

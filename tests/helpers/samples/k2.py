@@ -3,7 +3,7 @@
 import json
 from math import exp
 
-from tests.helpers.catalogue import base64_png, png, sample, stored_picture, write_lines, write_parquet
+from tests.helpers.catalogue import base64_png, picture, png, sample, stored_picture, write_lines, write_parquet
 
 DIMENSIONS = ("accuracy", "relevance", "comprehensiveness", "creativity", "responsiveness", "overall")
 THINK = (
@@ -104,18 +104,20 @@ def medframeqa(root):
     best={"meteor_no_synonyms": 1 - (1 / 686 + 1 / 128 + 1 / 250) / 3},
 )
 def kvasir_vqa_x1(root):
-    """Complexities and classes, two questions about one image; they come in the order of seed 42."""
+    """Complexities and classes, two questions about one image, whose address the table says; in seed 42's order."""
     rows = [
         ("img1", 1, "How many polyps?", "There is one polyp in the image.", ["polyp_count"]),
         ("img1", 2, "Are there instruments?", "No instruments are visible.", ["instrument_presence", "text"]),
         ("img2", 3, "What procedure is this?", "The procedure is a colonoscopy.", ["procedure_type"]),
     ]
+    for number in (1, 2):
+        picture(root / "images" / f"img{number}.jpg", number)
     write_parquet(
         root / "data" / "test-00000-of-00001.parquet",
         [
             {
                 "img_id": image,
-                "image": stored_picture(int(image[3:]), f"{image}.jpg"),
+                "image": f"https://hub.example/resolve/main/images/{image}.jpg",
                 "complexity": complexity,
                 "question": question,
                 "answer": answer,

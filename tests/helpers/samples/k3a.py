@@ -364,14 +364,16 @@ def omnibrainbench(root):
             "source_file": "brats.json",
         }
 
+    modality = ("Imaging Modality Identification", "Anatomical and Imaging Assessment")
+    diagnosis = ("Disease Diagnosis Reasoning", "Diagnostic Synthesis and Causal Reasoning")
     sequences, tumours = ("T1", "T2", "FLAIR", "DWI", "SWI"), ("None", "Cyst", "Abscess", "Glioma", "Stroke")
     omnibrain(
         root,
         "closed-ended-qa_6823",
         [
-            record("Which sequence is it?", "FLAIR", ["a/1.png", "a/2.png"], "Sequence", "AIA", *sequences),
-            record("What is the diagnosis?", "D", "b/3.png", "Diagnosis", "DSCR", *tumours),
-            record("Which sequence is this?", "T1", ["a/4.png"], "Sequence", "AIA", *sequences),
+            record("Which sequence is it?", "FLAIR", ["a/1.png", "a/2.png"], *modality, *sequences),
+            record("What is the diagnosis?", "D", "b/3.png", *diagnosis, *tumours),
+            record("Which sequence is this?", "T1", ["a/4.png"], *modality, *sequences),
         ],
     )
 

@@ -303,8 +303,8 @@ def rexgradient(root):
             picture(root / path.removeprefix("../"), number)
         found[f"{patient}_{accession}"] = {
             "PatientID": patient, "AccessionNumber": accession, "StudyInstanceUid": f"1.2.{accession}",
-            "StudyDate": date, "PatientSex": "F", "Indication": indication, "Comparison": None, "Findings": findings,
-            "Impression": impression, "ImagePath": paths, "ImageViewPosition": views,
+            "StudyDate": int(date), "PatientSex": "F", "Indication": indication, "Comparison": None,
+            "Findings": findings, "Impression": impression, "ImagePath": paths, "ImageViewPosition": views,
         }  # fmt: skip
     (root / "metadata").mkdir(exist_ok=True)
     (root / "metadata/test_metadata_view_position.json").write_text(json.dumps(found))

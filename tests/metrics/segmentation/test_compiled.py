@@ -28,7 +28,8 @@ def check(monkeypatch, kernels, examples):
     for _ in range(examples):
         labels = int(random.choice([1, 2, 6]))
         shape, spacing = tuple(random.integers(1, 30, 2)), tuple(random.choice([0.31, 0.7, 1.0, 2.9], 2))
-        pair = [draw(random, labels, shape, random.choice([0.02, 0.3, 0.9])) for _ in range(2)]
+        kind = random.choice(["uint8", "int64"])
+        pair = [draw(random, labels, shape, random.choice([0.02, 0.3, 0.9])).astype(kind) for _ in range(2)]
         for surface in ("voxel", "surfel"):
             options = {"spacing": spacing, "labels": labels, "surface": surface}
             expected = scores(monkeypatch, None, *pair, **options)
@@ -41,7 +42,7 @@ def test_uncompiled_functions_give_the_same_scores(monkeypatch):
 
 def test_compiled_functions_give_the_same_scores(monkeypatch):
     pytest.importorskip("numba", reason="numba is not installed: pip install 'medimg-eval[fast]'")
-    check(monkeypatch, compiled.kernels(1), 60)
+    check(monkeypatch, compiled._compiled(), 60)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int16, np.int64])
@@ -52,6 +53,16 @@ def test_maps_of_any_kind_and_order_in_memory(monkeypatch, dtype):
         one, other = one.astype(np.uint8), other.astype(np.uint8)
     expected = scores(monkeypatch, None, one, other, spacing=(1.0, 0.5))
     np.testing.assert_allclose(scores(monkeypatch, PLAIN, one, other, spacing=(1.0, 0.5)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0, 1, 3, 255])
+def test_masks_beside_other_labels_of_a_picture_and_without(monkeypatch, value):
+    one, other = (draw(np.random.default_rng(seed), 1, (20, 33), 0.4).astype(np.uint8) for seed in (1, 2))
+    one[:3, :4] = value
+    for ignore in (None, 1, value):
+        options = {"spacing": (1.0, 0.5), "ignore": ignore}
+        expected = scores(monkeypatch, None, one, other, **options)
+        np.testing.assert_allclose(scores(monkeypatch, PLAIN, one, other, **options), expected, rtol=1e-12)
 
 
 def test_parts_far_off_are_added_up_without_a_table(monkeypatch):
@@ -79,6 +90,14 @@ def test_pictures_with_too_many_lines_and_places_without_numba_take_numpy(monkey
     assert compiled._compiled.__wrapped__() is None
 
 
+def test_tasks_leave_their_first_pictures_to_numpy(monkeypatch):
+    for name, value in (("SPARED", 2), ("_spared", iter(())), ("_compiled", lambda: PLAIN)):
+        monkeypatch.setattr(compiled, name, value)
+    assert compiled.kernels(1) == PLAIN
+    compiled.spare_loading.__wrapped__()
+    assert [compiled.kernels(1) for _ in range(3)] == [None, None, PLAIN]
+
+
 def test_where_no_cache_can_be_written_functions_are_compiled_without(monkeypatch):
     asked = []
 
@@ -88,6 +107,7 @@ def test_where_no_cache_can_be_written_functions_are_compiled_without(monkeypatc
             raise RuntimeError("cannot cache function: no locator available")
         return function
 
-    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit))
+    extending = types.SimpleNamespace(register_jitable=lambda function: function)
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit, extending=extending))
     assert compiled._compiled.__wrapped__() == PLAIN
     assert asked == [True, *[False] * len(PLAIN)]

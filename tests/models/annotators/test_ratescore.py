@@ -96,12 +96,13 @@ def score(read):
 
 
 def test_entities_are_runs_of_labels_with_their_names(model):
-    assert model.entities("No pleural fluid. The lungs base clear.") == [
-        Entity("pleural fluid", "disease"),
-        Entity("lungs base", "anatomy"),
-        Entity("clear", "non-abnormality"),
+    read = model._read(["No pleural fluid.", "The lungs base clear.", "no . the no"])
+    assert [entities for entities, _ in read.values()] == [
+        [],
+        [Entity("pleural fluid", "disease")],
+        [Entity("lungs base", "anatomy"), Entity("clear", "non-abnormality")],
     ]
-    assert model.entities("") == model.entities("no . the no") == model.entities("no") == []
+    assert compared(model, ("", "no"))[0]["entities"] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +184,9 @@ def test_folders_of_something_else_are_named(folders, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="holds no model that transformers can load as AutoModelForTokenClassification"):
-        RaTEScore(str(tmp_path), folders[1]).entities("Edema.")
+        RaTEScore(str(tmp_path), folders[1]).compare([TextPair("Edema.", "Edema.")], Corpus([]))
     with pytest.raises(UserError, match="lack .* tensors of"):
-        RaTEScore(folders[1], folders[1]).entities("Edema.")
+        RaTEScore(folders[1], folders[1]).compare([TextPair("Edema.", "Edema.")], Corpus([]))
 
 
 def test_a_model_of_other_entities_is_refused(folders, tmp_path):
@@ -196,4 +197,4 @@ def test_a_model_of_other_entities_is_refused(folders, tmp_path):
     network.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     with pytest.raises(UserError, match="its model labels 'B-DRUG', expected O, and B- and I- of abnormality"):
-        RaTEScore(str(tmp_path), folders[1]).entities("Edema.")
+        RaTEScore(str(tmp_path), folders[1]).compare([TextPair("Edema.", "Edema.")], Corpus([]))

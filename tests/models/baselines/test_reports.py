@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from medimg_eval.api import _baselines
+import medimg_eval as me
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import Embedder, VisionLanguageModel
 from medimg_eval.models.baselines.reports import NORMAL, MostFrequentReport, NearestReport, NormalReport
 from medimg_eval.question import Decoding, Key, Message, Question
@@ -133,6 +132,7 @@ def test_an_open_clip_model_is_an_embedder_and_must_have_weights():
         model.check_ready()
 
 
+@dataclass
 class Layout:
     """Two reports to fit on and two to test."""
 
@@ -148,23 +148,30 @@ class Writer(VisionLanguageModel):
 
 
 def test_reports_have_baselines_of_their_own_beside_the_model_blind(tmp_path):
-    config = {
-        "_target_": "medimg_eval.tasks.ReportTask",
-        "name": "r",
-        "layout": {"_target_": f"{__name__}.Layout"},
-        "template": {"user": "{question}"},
-        "metrics": ["rouge_l"],
-        "splits": {"fit": "fit", "test": "test"},
+    task = ReportTask(
+        name="r",
+        layout=Layout(),
+        template={"user": "{question}"},
+        metrics=["rouge_l"],
+        splits={"fit": "fit", "test": "test"},
+    )
+    trainer = {"accelerator": "cpu", "logger": False}
+    run = me.test(task, Writer(), runs=tmp_path, baselines=True, trainer=trainer, score_workers=0, num_workers=0)
+    assert run.manifest["conditions"] == {"no_image": {"name": "no_image", "severity": 0, "settings": {}}}
+    assert {trial.id: said["texts"] for trial, said in run.predictions.items()} == {
+        "a": ["1 images"],
+        "d": ["2 images"],
+        "a~no_image": ["0 images"],
+        "d~no_image": ["0 images"],
     }
-    settings = {
-        **{key: value for key, value in config.items() if key not in ("_target_", "layout")},
-        "layout": Layout(),
-    }
-    task = ReportTask(**settings, config={**config, "layout": Layout()})
-    run = Settings(runs=tmp_path / "runs", run=None, trainer=lambda **_: None, config={})
-    folders = [run.folder for _, run in _baselines([task], ModelSpec("Writer", Writer, {}, Writer), run, None)]
-    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
-    assert [one["model"] for one in manifests] == ["Most frequent report", "Normal report", "Writer (blind)"]
-    assert all(one["baseline"] for one in manifests)
-    answers = "".join(path.read_text() for path in folders[0].glob("predictions*.jsonl"))
+    assert [row.name for row in run.table.rows] == ["Writer", "Writer (blind)"]
+    assert len(run.summary) == 1
+    summary = json.loads((run.folder / "summary.json").read_text())
+    assert [one["model"] for one in summary["metrics"]] == ["Writer"]
+    assert [one.manifest["model"] for one in run.baselines] == ["Most frequent report", "Normal report"]
+    assert all(one.manifest["baseline"] for one in run.baselines)
+    answers = "".join(path.read_text() for path in run.baselines[0].folder.glob("predictions*.jsonl"))
     assert answers.count("Clear lungs.") == 2
+    reopened = me.load_run(run.folder)
+    assert [row.name for row in reopened.table.rows] == ["Writer", "Writer (blind)"]
+    assert reopened.usage == run.usage

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results import load_scores
+from medimg_eval.results import load_runs, load_scores
 from medimg_eval.results.items.analysis import analyse_items, write_items
 from medimg_eval.results.items.response_matrix import cronbach_alpha, item_correlations, negative_bound
 
@@ -212,6 +212,28 @@ def test_a_blind_model_at_chance_is_none(scores):
     (row,) = analysis.blind.to_dict("records")
     assert row["hint"] == ""
     assert row["gain_low"] > 0
+
+
+def test_condition_no_image_of_a_run_hints_as_a_run_of_its_own_does(write_run):
+    rows = {"ours": "1" * 28 + "0" * 12, "other": "0" * 12 + "1" * 28}
+    folders = []
+    for name, rights in rows.items():
+        asked = [("", rights), ("no_image", "1" * 26 + "0" * 14)] if name == "ours" else [("", rights)]
+        told = [
+            (f"q{item:02}", f"p{item}", "all", "accuracy", float(right), key)
+            for key, of_condition in asked
+            for item, right in enumerate(of_condition)
+        ]
+        folders.append(write_run(name, told, chance={"accuracy": 0.25}, metrics=["accuracy"], cases=40))
+        frame = pd.read_parquet(folders[-1] / "scores.parquet")
+        frame.assign(condition=frame["status"], repeat=0, status="present").to_parquet(folders[-1] / "scores.parquet")
+
+    analysis = analyse_items(load_runs(folders), resamples=500)
+
+    (row,) = analysis.blind.to_dict("records")
+    assert (row["model"], row["n"], row["seeing"], row["blind"], row["chance"]) == ("Ours", 40, 0.7, 0.65, 0.25)
+    assert row["hint"] == "above chance without images and images are not shown to help"
+    assert analysis.models["model"].tolist() == ["Other", "Ours"]
 
 
 def rotated(first, others, answers):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.case import Boxes, Image, Mask, Points
+from medimg_eval.case import NO_IMAGE, Boxes, Condition, Image, Mask, Points
 from medimg_eval.commands import report
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -56,8 +56,8 @@ def evaluated(tmp_path):
         pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
     )
 
-    def run(task, *models, **more):
-        settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
+    def run(task, *models, conditions=(), **more):
+        settings = Settings(runs=tmp_path / "runs", trainer=trainer, score_workers=0, conditions=conditions)
         for name, wrapper, arguments in models:
             evaluate(task, ModelSpec(name, wrapper, arguments, load=partial(wrapper, **arguments)), settings)
         runs = load_runs([tmp_path / "runs"])
@@ -246,6 +246,19 @@ def test_prompt_output_reference_and_what_was_taken_for_the_answer_are_shown(eva
     scene = shown.scene("q2", tmp_path)
     assert scene["marks"]["truth"][0]["place"].tolist() == [1, 2, 4, 5]
     assert scene["marks"]["models"][0][0]["kind"] == "box"
+
+
+class Describes(Says):
+    """Writes how many images it sees."""
+
+    def _reply(self, prompt):
+        return f"{len(prompt.images)} images"
+
+
+def test_what_a_model_said_without_images_stands_beside_what_it_said_of_them(evaluated, quiz):
+    cases, shown = evaluated(quiz, ("Says", Describes, {}), conditions=[Condition(NO_IMAGE)])
+    assert list(cases.runs) == ["Says", "Says (blind)"]
+    assert [answer["outputs"] for answer in shown.texts("q0")["answers"]] == [["1 images"], ["0 images"]]
 
 
 def test_a_question_that_failed_says_why(evaluated, quiz):

@@ -110,9 +110,10 @@ def test_a_model_that_was_shown_no_images_is_no_rival(tmp_path):
         (case, model, "Dice", str(at / 9), case, "x") for at, case in enumerate("abc") for model in ("M", "M (blind)")
     ]
 
-    assert [(run.model, run.baseline) for run in load_scores(write(tmp_path, rows))] == [
-        ("M", False),
-        ("M (blind)", True),
+    runs = load_scores(write(tmp_path, rows))
+    assert [(run.name, run.model, run.condition, run.baseline) for run in runs] == [
+        ("M", "M", "", False),
+        ("M (blind)", "M", "no_image", True),
     ]
 
 

@@ -30,7 +30,7 @@ def test_search_keeps_the_newest_of_each_task_and_model(write_run, tmp_path):
     write_run("other", model="VISTA")
     write_run("elsewhere", model="UNet", task="lesions")
     runs = load_runs([tmp_path])
-    assert [(run.run, run.older_left_out) for run in runs] == [
+    assert [(run.run, len(run.left_out)) for run in runs] == [
         ("elsewhere", 0),
         ("nested/new", 2),
         ("other", 0),
@@ -40,7 +40,7 @@ def test_search_keeps_the_newest_of_each_task_and_model(write_run, tmp_path):
 def test_runs_of_one_name_with_other_settings_are_other_models(write_run, tmp_path):
     write_run("flips", model="UNet", settings="a", started="2026-01-01T00:00:00+00:00")
     write_run("plain", model="UNet", settings="b")
-    assert [(run.run, run.older_left_out) for run in load_runs([tmp_path])] == [("flips", 0), ("plain", 0)]
+    assert [(run.run, len(run.left_out)) for run in load_runs([tmp_path])] == [("flips", 0), ("plain", 0)]
 
 
 def test_newest_wins_even_if_unfinished(write_run, tmp_path):
@@ -160,7 +160,7 @@ def test_judgements_of_two_reconstructions_are_both_kept(write_run, tmp_path):
         write_run(
             name, model="UNet", data_fingerprint=name, started=f"2026-01-{start}", task_config=layout(run=shown, echo=1)
         )
-    assert [(run.run, run.older_left_out) for run in load_runs([tmp_path])] == [("one", 0), ("again", 1)]
+    assert [(run.run, len(run.left_out)) for run in load_runs([tmp_path])] == [("one", 0), ("again", 1)]
 
 
 def test_a_table_says_in_what_older_runs_differ(write_run, tmp_path):

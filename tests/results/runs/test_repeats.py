@@ -6,6 +6,8 @@ import pytest
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.comparison.marks import BETTER, marked
+from medimg_eval.results.comparison.model_comparison import compare
 from medimg_eval.results.runs import Part
 from medimg_eval.results.statistics import Bootstrap, summarise
 
@@ -73,6 +75,59 @@ def test_conditions_stand_apart_until_they_are_asked_for(vary):
     assert [mean for (mean,) in found] == pytest.approx([0.9, 0.8, 0.4])
     _, found = cells(folder, ["dice", "drop@blur-10", "drop@blur:dice", "area_under_severity@blur"])
     assert found == [pytest.approx([0.9, 0.5, 0.3, (2 * 0.85 + 8 * 0.6) / 10])]
+
+
+def test_scores_without_images_are_a_baseline_as_in_the_run_of_its_own_that_they_were(vary, write_run):
+    values = {"": [1.0, 1.0, 0.0, 1.0], "no_image": [1.0, 0.0, 0.0, 0.0]}
+    of_each = {key: [(f"c{n}", 0, key, value) for n, value in enumerate(found)] for key, found in values.items()}
+    folder = vary(
+        [*of_each[""], *of_each["no_image"]], model="Net", noun="questions", usage={"tokens": 7}, notes=["said"]
+    )
+    former = [
+        vary([(case, 0, "", value) for case, _, _, value in found], name=name, model=model, noun="questions")
+        for (name, model), found in zip((("a", "Net"), ("b", "Net (blind)")), of_each.values(), strict=True)
+    ]
+    table, before = (build_table(load_runs(folders), resamples=200) for folders in ([folder], former))
+    columns = [column for column in table.frame() if column != "run"]
+    pd.testing.assert_frame_equal(table.frame()[columns], before.frame()[columns])
+    assert [(row.name, row.baseline, row.cells[0].mean) for row in table.rows] == [
+        ("Net", False, 0.75),
+        ("Net (blind)", True, 0.25),
+    ]
+    assert [note for note in table.footnotes if "7 tokens" in note] == ["Organs, Net: used 7 tokens."]
+    assert table.frame()["run"].tolist() == ["net", "net~no_image"]
+    divided, found = cells(folder, by="condition")
+    assert [(row.name, row.group) for row in divided.rows] == [("Net", "as published"), ("Net", "no_image")]
+    assert found == [[0.75], [0.25]]
+    rivals = vary([(f"c{n}", 0, "", 0.0) for n in range(4)], name="other")
+    assert compare(load_runs([folder, rivals]), "accuracy").maps[0].models == ("Net", "Other")
+    against = compare(load_runs([folder, rivals]), "accuracy", baseline="Net (blind)").frame()
+    assert set(zip(against["model"], against["other"], strict=True)) == {
+        ("Net", "Net (blind)"),
+        ("Other", "Net (blind)"),
+    }
+
+
+def test_models_are_tested_against_the_line_without_images_by_its_own_values(vary):
+    rows = [(f"c{n:02}", 0, key, value + n / 1000) for n in range(30) for key, value in (("", 0.9), ("no_image", 0.1))]
+    table = build_table(load_runs([vary(rows, metric="dice", name="net")]), resamples=200)
+    signs = {row.name: row.cells[0].sign for row in marked(table, "Net (blind)").rows}
+    assert signs == {"Net": BETTER, "Net (blind)": ""}
+
+
+def test_a_line_without_images_of_fewer_cases_says_so(vary):
+    rows = [(f"c{n}", 0, "", 1.0) for n in range(4)] + [("c0", 0, "no_image", 1.0), ("c0", 0, "blur-1", 0.5)]
+    table, found = cells(vary(rows, metric="dice"), ["dice", "drop@blur-1"])
+    assert [row.name for row in table.rows] == ["Net", "Net (blind)"]
+    assert found[0] == pytest.approx([1.0, 0.5])
+    assert found[1] == pytest.approx([1.0, np.nan], nan_ok=True)
+    (warning,) = (note for note in table.footnotes if "partial" in note)
+    assert warning.startswith("Warning: Organs, Net (blind): a partial run, 1 of 4 cases asked without images; ")
+
+
+def test_a_baseline_that_sees_no_image_has_no_line_without_images(vary):
+    folder = vary([("a", 0, "", 1.0), ("a", 0, "no_image", 1.0)], model="Chance", baseline=True)
+    assert [run.name for run in load_runs([folder])] == ["Chance"]
 
 
 def test_a_paired_difference_has_the_interval_of_the_differences(vary):

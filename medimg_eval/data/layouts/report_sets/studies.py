@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Geometry, Image, Reference
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.archives import ZipPicture
 from medimg_eval.data.questions.pictures import FilePicture
 from medimg_eval.data.questions.sources import Source, fingerprints
@@ -30,6 +30,7 @@ from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, wri
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.metrics.nlp import NAMES
 from medimg_eval.question import Key, Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 if TYPE_CHECKING:
@@ -189,8 +190,7 @@ class Studies(Layout):
     def _table(self, root: Path, split: str) -> pd.DataFrame:
         files = self.records
         if isinstance(files, Mapping):
-            if split not in files:
-                raise SplitError(f"{root}: task.layout.records names no split {split!r}{nearest(split, files)}")
+            SplitError.refuse_unknown(f"{root}: task.layout.records names no split", files, split)
             files = files[split]
         patterns = self._patterns(Texts(root, self.report).patterns)
         wanted = {name for some in patterns.values() for name in names_of(some)}

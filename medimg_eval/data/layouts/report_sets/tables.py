@@ -74,9 +74,7 @@ class ReportTable(Layout):
 
     def __post_init__(self) -> None:
         """Refuses columns that there are not."""
-        strange = next((name for name in self.columns if name not in (*COLUMNS, *OPTIONAL)), None)
-        if strange is not None:
-            raise UsageError(f"columns: there is nothing called {strange!r}{nearest(strange, (*COLUMNS, *OPTIONAL))}")
+        UsageError.refuse_unknown("columns: there is nothing called", (*COLUMNS, *OPTIONAL), *self.columns)
 
     def cases(self, split: str) -> Sequence[Case]:
         """The reports in the order of their ids; there is one split, `test`."""
@@ -131,9 +129,7 @@ class ReportTable(Layout):
                     f"{path}: has no column {called!r}{nearest(called, there)}; name that of the {name} with "
                     f"columns.{name}=COLUMN"
                 )
-        lost = next((name for name in self.attributes if name not in there), None)
-        if lost is not None:
-            raise UsageError(f"{path}: has no column {lost!r} to divide by{nearest(lost, there)}")
+        UsageError.refuse_unknown(f"{path}: has no column", there, *self.attributes, then=" to divide by")
         return named
 
     def _case(self, row: Row, named: Mapping[str, str]) -> tuple[Case, str]:

@@ -1,3 +1,4 @@
+from .folders import PictureFolder as PictureFolder, PictureSets as PictureSets
 from .generated import (
     Generated as Generated,
     PROMPT as PROMPT,

@@ -16,7 +16,7 @@ from medimg_eval.codecs import Pictures
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.records import Entry, Given, Row, Target
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import ImageFile
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks.base import Layout, split_source
@@ -220,8 +220,7 @@ class MixedDataset(Layout):
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
-        if self.setting not in SETTINGS:
-            raise UsageError(f"there is no setting {self.setting!r}{nearest(str(self.setting), SETTINGS)}")
+        UsageError.refuse_unknown("there is no setting", SETTINGS, self.setting)
         if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 < self.fraction <= 1:
             raise UsageError(f"fraction: expected a number above 0 and up to 1, got {self.fraction!r}")
         if self.synthetic is None and self.setting != "real":

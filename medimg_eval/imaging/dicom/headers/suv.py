@@ -109,7 +109,8 @@ def _start(dataset: pydicom.Dataset, half_life: float) -> datetime:
         return series
     if acquired is None:
         raise _error(dataset, "SeriesDate and SeriesTime are missing, and so are the acquisition's")
-    stated = _moment(_general_electric(dataset))
+    own = _private(dataset, 0x0009, 0x100D)  # General Electric's
+    stated = _moment(own.decode("ascii", "replace").strip(" \0") if isinstance(own, bytes) else str(own or "").strip())
     if stated is not None:
         return stated
     # The frame's reference time is counted from the start to the moment its mean activity is reached.
@@ -177,11 +178,6 @@ def _tracer(dataset: pydicom.Dataset) -> pydicom.Dataset:
 
 def _philips(dataset: pydicom.Dataset, element: int) -> float:
     return _float(_private(dataset, 0x7053, element))
-
-
-def _general_electric(dataset: pydicom.Dataset) -> str:
-    value = _private(dataset, 0x0009, 0x100D)
-    return value.decode("ascii", "replace").strip(" \0") if isinstance(value, bytes) else str(value or "").strip()
 
 
 def _private(dataset: pydicom.Dataset, group: int, element: int) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, facts, required_header
@@ -288,9 +289,7 @@ def _split(part: _Part) -> list[_Part]:
 
 
 def _by(part: _Part, name: str) -> list[_Part]:
-    pieces: dict[str, list[_Frame]] = {}
-    for frame in part.frames:
-        pieces.setdefault(frame.keys.get(name, ""), []).append(frame)
+    pieces = grouped((frame.keys.get(name, ""), frame) for frame in part.frames)
     label = f"{part.label}, " if part.label else ""
     return [_Part(tuple(frames), f"{label}{name} {value or 'not stated'}") for value, frames in pieces.items()]
 

@@ -89,8 +89,7 @@ def _check(header: Header) -> None:
 def _affine(steps: tuple[float, float], axes: int) -> Array:
     """A diagonal of the steps; the frames of a clip are one apart."""
     diagonal = [*steps, 1.0, 1.0] if axes == 2 else [1.0, *steps, 1.0]
-    affine: Array = np.diag(np.array(diagonal))
-    return affine
+    return np.diag(np.array(diagonal))
 
 
 # --- how large a pixel is -------------------------------------------------------------------------------------
@@ -197,8 +196,7 @@ def inverted(values: Array, span: tuple[float, float]) -> Array:
     """Turns black into white: the least possible value becomes the greatest; keeps the dtype."""
     # Whole differences wrap around within the dtype, and end where they should since the result fits.
     total = np.array(span[0] + span[1]).astype(np.int64 if values.dtype.kind in "iu" else np.float64)
-    flipped: Array = total.astype(values.dtype) - values
-    return flipped
+    return total.astype(values.dtype) - values
 
 
 def _doubts(dataset: pydicom.Dataset, notes: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Mask
-from medimg_eval.errors import CaseError, nearest
+from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.objects.frames import TO_RAS
 from medimg_eval.imaging.dicom.objects.seg import Segments, paint
 from medimg_eval.imaging.dicom.series.grouping import STRUCTURES
@@ -161,9 +161,7 @@ def _values(regions: Sequence[_Region], labels: Mapping[str, int] | None, path: 
     if labels is None:
         values = {region.number: region.number for region in regions}
     else:
-        unknown = next((name for name in labels if name not in names), None)
-        if unknown is not None:
-            raise CaseError(f"{path}: has no structure {unknown!r}{nearest(unknown, names)}")
+        CaseError.refuse_unknown(f"{path}: has no structure", names, *labels)
         values = {region.number: labels[region.name] for region in regions if region.name in labels}
     wrong = next((region.name for region in regions if values.get(region.number, 1) < 1), None)
     if wrong is not None:

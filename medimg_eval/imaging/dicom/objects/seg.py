@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Mask
-from medimg_eval.errors import CaseError, nearest
+from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.objects.frames import box, frames_of, placed
 from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS
 
@@ -127,9 +127,7 @@ def _values(names: Mapping[int, str], labels: Mapping[str, int] | None, path: Pa
     """Segment number -> integer in the mask, of the segments wanted."""
     if labels is None:
         return {number: number for number in names}
-    unknown = next((name for name in labels if name not in names.values()), None)
-    if unknown is not None:
-        raise CaseError(f"{path}: has no segment {unknown!r}{nearest(unknown, names.values())}")
+    CaseError.refuse_unknown(f"{path}: has no segment", names.values(), *labels)
     wrong = next((name for name, value in labels.items() if value < 1), None)
     if wrong is not None:
         raise CaseError(f"{path}: segment {wrong!r} was given label {labels[wrong]}; labels start at 1")

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header
 from medimg_eval.imaging.formats import named_as_dicom
@@ -334,9 +335,7 @@ def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
         return [("", stack)]
     varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
     for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
-        parts: dict[tuple[object, ...], list[Header]] = {}
-        for header in stack:
-            parts.setdefault(tuple(_SEPARATORS[name](header) for name in names), []).append(header)
+        parts = grouped((tuple(_SEPARATORS[name](header) for name in names), header) for header in stack)
         if _are_complete(list(parts.values())):
             return [
                 (" ".join(f"{name} {value}" for name, value in zip(names, values, strict=True)), part)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.arguments import grouped
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
 from medimg_eval.patients import patient_key, salt_name, salt_of
@@ -224,9 +225,7 @@ class Index:
         `Series` has no such field.
         """
         known = [one.name for one in fields(Series) if one.name not in ("paths", "damaged")]
-        for name in filters:
-            if name not in known:
-                raise UsageError(f"the index of {self.root} has no field {name!r}{nearest(name, known)}")
+        UsageError.refuse_unknown(f"the index of {self.root} has no field", known, *filters)
         filters |= {name: _keyed(name, filters[name]) for name in NAMING if name in filters}
         return [
             entry
@@ -471,10 +470,9 @@ def take_back(groups: list[Group]) -> None:
     As an image by itself it would be a case more; in its stack, reading names it. What faces another way stays, such
     as a scout.
     """
-    stacks: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
-    for group in groups:
-        if group.kind == "stack" and len(group.files) > 1:
-            stacks[_series_of(group.facts)].append(group)
+    stacks = grouped(
+        (_series_of(group.facts), group) for group in groups if group.kind == "stack" and len(group.files) > 1
+    )
     for group in [group for group in groups if len(group.files) == 1 and group.facts["frames"] == 1]:
         found = stacks.get(_series_of(group.facts), [])
         facing = group.facts["orientation"]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medimg_eval.case import Array, Image, Mask
-from medimg_eval.errors import UserError, import_optional, nearest
+from medimg_eval.errors import UserError, import_optional
 from medimg_eval.imaging.dicom.writing.modules import (
     SYNTAXES,
     WHOLE_BITS,
@@ -77,9 +77,9 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
         UserError: the image cannot be stored so; the message says why and how to mend it.
     """
     folder = Path(folder)
-    _known("modality", modality, ("CT", "MR", "PT"))
-    _known("transfer_syntax", transfer_syntax, SYNTAXES)
-    _known("names", names, ("sequential", "shuffled"))
+    UserError.refuse_unknown("modality: no such value", ("CT", "MR", "PT"), modality)
+    UserError.refuse_unknown("transfer_syntax: no such value", SYNTAXES, transfer_syntax)
+    UserError.refuse_unknown("names: no such value", ("sequential", "shuffled"), names)
     if image.array.ndim != 4 or image.array.shape[0] != 1:
         raise UserError(f"{folder}: a series holds one channel of a volume (1, i, j, k), got shape {image.array.shape}")
     orientation, spacing = _plane(image.affine, folder)
@@ -125,9 +125,9 @@ def write_picture(
     Raises UserError where the image cannot be stored so.
     """
     path = Path(path)
-    _known("modality", modality, ("DX", "CR"))
-    _known("transfer_syntax", transfer_syntax, SYNTAXES)
-    _known("photometric", photometric, ("MONOCHROME1", "MONOCHROME2"))
+    UserError.refuse_unknown("modality: no such value", ("DX", "CR"), modality)
+    UserError.refuse_unknown("transfer_syntax: no such value", SYNTAXES, transfer_syntax)
+    UserError.refuse_unknown("photometric: no such value", ("MONOCHROME1", "MONOCHROME2"), photometric)
     if image.array.ndim != 3 or image.array.shape[0] != 1:
         raise UserError(f"{path}: an X-ray holds one channel of a picture (1, row, column), got {image.array.shape}")
     values = image.array[0]
@@ -157,11 +157,6 @@ def write_picture(
     path.parent.mkdir(parents=True, exist_ok=True)
     save(path, dataset, transfer_syntax)
     return path
-
-
-def _known(option: str, value: str, values: Sequence[str] | Mapping[str, str]) -> None:
-    if value not in values:
-        raise UserError(f"{option}: no such value {value!r}{nearest(value, values)}")
 
 
 def _plane(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:

@@ -1,0 +1,96 @@
+"""`score answers=`: tables of answers to questions, beside what is right, without a YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from medimg_eval.commands.scoring.frame import Candidate, columns_of, listed, named_files
+from medimg_eval.data.records import Row
+from medimg_eval.data.tables import read_table
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build_task, changed
+from medimg_eval.models.precomputed import PrecomputedReports
+from medimg_eval.question import Kind
+from medimg_eval.tasks import Task
+
+KEY = {"id": True, "reference": True, "question": False, "options": False, "kind": False, "patient": False}
+ANSWER = {"id": True, "prediction": True}
+LETTER = re.compile(r"(?:(?:option|choice)[ _]?)?([A-Z])", re.IGNORECASE)
+"""A column that holds an option."""
+
+
+def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
+    """Tables of answers as models; what is right stands in a table of its own, or in each of them.
+
+    Raises:
+        UserError: a table lacks a column.
+    """
+    made = []
+    key = None if wanted["references"] is None else Path(str(wanted["references"])).expanduser()
+    task = None if key is None else _task(wanted, key)
+    for name, path in named_files("answers", wanted["answers"]).items():
+        columns = columns_of(path, ANSWER, wanted["columns"], KEY)
+        config: dict[str, Any] = {"file": str(path), **columns}
+        model = ModelSpec(name, PrecomputedReports, config, partial(PrecomputedReports, **config))
+        predicted = dict.fromkeys(row.text(columns["id"]) for row in read_table(path))
+        made.append(Candidate(task or _task(wanted, path), model, predicted))
+    return made
+
+
+def _task(wanted: Mapping[str, Any], path: Path) -> Task:
+    columns = columns_of(path, KEY, wanted["columns"], ANSWER)
+    layout: dict[str, Any] = {
+        "_target_": "AnswerTable",
+        "root": str(path.parent),
+        "records": {"test": path.name},
+        "id": columns["id"],
+        "question": columns.get("question") or {"text": "(the question is not in the table)"},
+        "min_images": 0,
+        **_kind(read_table(path), columns),
+    }
+    if "patient" in columns:
+        layout["patient"] = columns["patient"]
+    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
+        layout["attributes"] = {wanted["by"]: wanted["by"]}
+    task = build_task(
+        {
+            "_target_": "medimg_eval.tasks.QuestionTask",
+            "name": "answers",
+            "title": "Answers",
+            "layout": listed(layout, wanted),
+            "splits": {"test": "test"},
+            **{name: wanted[name] for name in ("metrics", "extraction") if wanted[name]},
+        }
+    )
+    return task if wanted["metrics"] else changed(task, metrics=_metrics(task))
+
+
+def _kind(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, Any]:
+    """What is chosen from, and what kind of answer that makes."""
+    right = columns["reference"]
+    letters = [name for name in rows[0].values if LETTER.fullmatch(name)]
+    options: dict[str, Any] = {}
+    if "options" in columns:
+        options = {"dict": columns["options"]}  # which takes lists with letters, too
+        first = next((row.value(columns["options"]) for row in rows if row.text(columns["options"])), "")
+        if isinstance(first, list) or str(first).lstrip().startswith("["):
+            options = {"list": columns["options"]}
+    elif len(letters) > 1:
+        options = {"columns": letters}
+    elif all(re.fullmatch("[A-J]", row.text(right)) for row in rows):
+        options = {"fixed": {letter: letter for letter in sorted({row.text(right) for row in rows} | {"A", "B"})}}
+    kind: Any = "choice" if options else "by_answer"
+    if "kind" in columns:
+        kind = {"column": columns["kind"], "kinds": {one: one for one in (*get_args(Kind), "by_answer")}}
+    return {"kind": kind, "options": options, "answer": {"either" if options else "value": right}}
+
+
+def _metrics(task: Task) -> list[str]:
+    """Whether answers are right, and of texts how near they come."""
+    kinds = {case.question.kind for case in task.cases("test") if case.question is not None}
+    closed, texts = kinds - {"open", "report"}, kinds & {"open", "report"}
+    return [*["accuracy"] * bool(closed), *["exact_match", "token_f1"] * bool(texts), "unanswered"]

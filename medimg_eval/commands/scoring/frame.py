@@ -1,0 +1,190 @@
+"""What all kinds of `score FILES=` share: models by name, pairs, runs, one table with tests and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import printer, show, show_sheets
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation import pipeline
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.readiness import missing, refuse
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evidence import JUDGE
+from medimg_eval.instantiate import Annotators, Extractors, build_candidate
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.comparison import compare
+from medimg_eval.results.ranking import rank_models
+from medimg_eval.settings import build_loggers
+from medimg_eval.tasks import Task
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Files of one model, and the task they are judged by.
+
+    Attributes:
+        task: its cases are those of the references.
+        model: answers with what the files hold.
+        predicted: ids of the cases that the files hold; None where others cannot be among them.
+        silence_answers: whether a case that they lack has an answer, too, such as no candidates.
+        repeats: how many answers to each case the files hold.
+    """
+
+    task: Task
+    model: ModelSpec
+    predicted: Collection[str] | None = None
+    silence_answers: bool = False
+    repeats: int = 1
+
+
+def named_files(key: str, value: Any) -> dict[str, Path]:
+    """Files or folders by what tables call them: names as given, or their own without endings.
+
+    Raises:
+        UsageError: two of them have the same name.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): Path(str(path)).expanduser() for name, path in value.items()}
+    paths = [Path(str(path)).expanduser() for path in as_list(value)]
+    named = {path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem: path for path in paths}
+    if len(named) < len(paths):
+        same = ", ".join(map(str, paths))
+        raise UsageError(f"{key}={same}: two have the same name; name them, as in {key}={{mine: a, other: b}}")
+    return named
+
+
+def columns_of(
+    path: Path, roles: Mapping[str, bool], called: Mapping[str, str], others: Collection[str] = ()
+) -> dict[str, str]:
+    """The column of each role that a table has.
+
+    Args:
+        path: the table.
+        roles: such as `case` -> whether it must be there.
+        called: role -> what the table calls it, of those that are not called by the role.
+        others: roles that other tables of the same command have.
+
+    Raises:
+        UsageError: there is no such role.
+        UserError: the table holds nothing, or lacks a column that it must have.
+    """
+    strange = next((role for role in called if role not in {*roles, *others}), None)
+    if strange is not None:
+        raise UsageError(f"columns: there is nothing called {strange!r}{nearest(strange, [*roles, *others])}")
+    rows = read_table(path)
+    if not rows:
+        raise UserError(f"{path}: holds no row")
+    header = list(dict.fromkeys(name for row in rows for name in row.values))
+    wanted = {role: str(called.get(role, role)) for role in roles}
+    lost = next((role for role, name in wanted.items() if name not in header and roles[role]), None)
+    if lost is not None:
+        told = f"{path}: has no column {wanted[lost]!r}{nearest(wanted[lost], header)}"
+        raise UserError(f"{told}; name that of the {lost} with columns.{lost}=NAME")
+    return {role: name for role, name in wanted.items() if name in header}
+
+
+def listed(layout: Mapping[str, Any], wanted: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """The config of a layout of ours, whose cases are those of the table `cases=` where there is one."""
+    own = {**layout, "_target_": f"medimg_eval.data.layouts.{layout['_target_']}"}
+    if wanted["cases"] is None:
+        return own
+    table = str(Path(str(wanted["cases"])).expanduser())
+    return {"_target_": "medimg_eval.data.layouts.Listed", "layout": own, "table": table, **settings}
+
+
+def table_layout(target: str, path: Path, columns: Mapping[str, str], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a layout `Table`, or of one like it, of rows without images that a case may have several of."""
+    config: dict[str, Any] = {"_target_": target, "root": str(path.parent), "table": path.name, "id": columns["case"]}
+    if "patient" in columns:
+        config["patient"] = columns["patient"]
+    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
+        config["attributes"] = [wanted["by"]]
+    return config
+
+
+def references_of(wanted: Mapping[str, Any], kind: str, what: str) -> Path:
+    """The file or folder of what is right; raises UsageError where it is not named."""
+    if wanted["references"] is None:
+        raise UsageError(f"{kind}= needs references=, {what}")
+    return Path(str(wanted["references"])).expanduser()
+
+
+def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[Candidate]) -> list[Run]:
+    """Scores candidates, one row of the printed table for each; several are compared and ranked.
+
+    Args:
+        wanted: the config of `score`.
+        kind: its key that named the files, such as `masks`.
+        candidates: one for each model.
+
+    Raises:
+        UserError: no case of a candidate is one of the references', or a metric lacks what it needs.
+    """
+    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
+    judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
+    for candidate in candidates:
+        providers = {**annotators, **extractors, **({JUDGE: judge} if judge else {})}
+        refuse(missing(candidate.task.requirements(), providers, candidate.task))
+        _tell_unpaired(candidate, kind)
+    settings = Settings(
+        runs=Path(wanted["runs"]),
+        config={key: value for key, value in wanted.items() if key != "runs"},
+        judge=judge,
+        annotators=annotators,
+        extractors=extractors,
+        loggers=build_loggers(wanted.get("logger") or {}),
+    )
+    runs = [pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats)) for one in candidates]
+    show_runs(runs, wanted["by"])
+    if len(runs) > 1 and kind != "pictures":  # of which each model has its own, that nothing pairs
+        _compare(runs)
+    for run in runs:
+        printer().print(f"scores of every case: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    return runs
+
+
+def _tell_unpaired(candidate: Candidate, kind: str) -> None:
+    """Says which predictions and references have no partner."""
+    if candidate.predicted is None:
+        return
+    name, predicted = candidate.model.name, candidate.predicted
+    cases = [case.id for case in candidate.task.cases("test")]
+    if not set(cases) & set(predicted):
+        raise UserError(
+            f"{kind} of {name}: no case is one of the references; there is {next(iter(predicted), 'nothing')!r}, "
+            f"among the references {cases[0]!r}; names must be equal, those of files but for their endings"
+        )
+    strays = [case for case in predicted if case not in set(cases)]
+    lost = [case for case in cases if case not in predicted and not candidate.silence_answers]
+    for lone, words in (
+        (strays, f"{kind} of {name} belong to no case and are left out"),
+        (lost, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
+    ):
+        if lone:
+            shown = ", ".join(lone[:5]) + (", ..." if len(lone) > 5 else "")
+            printer().print(f"{len(lone):,} {words}: {shown}", style="yellow", soft_wrap=True, markup=False)
+
+
+def show_runs(runs: Sequence[Any], by: str | None = None) -> None:
+    """Prints the table of runs; that of a single one is there, and its intervals take long to compute twice."""
+    table = runs[0].table if len(runs) == 1 and by is None else None
+    show(table or build_table(load_runs([run.folder for run in runs]), by=by))
+
+
+def _compare(runs: Sequence[Run]) -> None:
+    """Prints whether models differ, and their ranks."""
+    loaded = load_runs([run.folder for run in runs])
+    if len({run.data_fingerprint for run in loaded}) > 1:
+        printer().print("no comparison: the cases of the models differ", style="yellow")
+        return
+    try:
+        show_sheets([*compare(loaded, loaded[0].metrics[0]).sheets, *rank_models(loaded).sheets])
+    except UserError as error:  # such as of one that has no values
+        printer().print(f"no comparison: {error}", style="yellow", soft_wrap=True, markup=False)

@@ -1,0 +1,73 @@
+"""Folders of pictures, generated and real ones, without a table of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medimg_eval.case import Case, Text
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.layouts.folders import ENDINGS
+from medimg_eval.data.records import Entry, Given, Row, Target
+from medimg_eval.errors import MissingDataError, SplitError, nearest
+from medimg_eval.tasks.base import Layout
+
+
+@dataclass(kw_only=True)
+class PictureFolder(FolderLayout):
+    """Every picture below a folder as a case, called by its path without the ending.
+
+    Args:
+        shown: whether it is the case's image; that of a generated picture is what a model gives, and not shown to it.
+    """
+
+    shown: bool = True
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The pictures, sorted by path; raises MissingDataError where there is none."""
+        files = [path for path in sorted(root.rglob("*")) if path.suffix.lower() in ENDINGS]
+        files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+        if not files:
+            raise MissingDataError(f"{root}: holds no pictures; their names end in {', '.join(ENDINGS)}")
+        rows = [Row(root, "", {"file": path.relative_to(root).as_posix()}) for path in files]
+        return [
+            Entry(row.text("file").removesuffix(path.suffix), root, (row,), (self.image_file(path),) * self.shown)
+            for row, path in zip(rows, files, strict=True)
+        ]
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """Its name, for want of a prompt."""
+        return NameAsPrompt()
+
+
+class NameAsPrompt:
+    """What a picture is called, in the place of what it was made of."""
+
+    def reference(self, entry: Entry) -> Given[Text]:
+        """The name."""
+        return Given(Text(entry.id), (), entry.image)
+
+
+@dataclass(kw_only=True)
+class PictureSets(Layout):
+    """Pictures that were generated beside real ones; each part is a split of its own.
+
+    Args:
+        prompts: the pictures that were generated, which are the split `test`.
+        real: the split `reference`, of pictures that they should be like.
+        train: the split `train`, of pictures that the generator was trained on.
+    """
+
+    prompts: Layout
+    real: Layout
+    train: Layout | None = None
+
+    def cases(self, split: str) -> Sequence[Case]:
+        """The cases of one part; raises SplitError where there is none of that name."""
+        parts = {"test": self.prompts, "reference": self.real, "train": self.train}
+        if (part := parts.get(split)) is None:
+            raise SplitError(f"there are no pictures of {split!r}{nearest(split, parts)}")
+        cases = part.cases("test")
+        # Of two folders the same names are of other pictures, and of other patients where none are stated.
+        return [replace(case, id=f"{split}/{case.id}") for case in cases] if split == "train" else cases

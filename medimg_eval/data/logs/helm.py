@@ -1,0 +1,70 @@
+"""HELM's run folders: requests with their replies, and statistics of each instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.data.logs.records import LETTERS, Log, LogRecord
+from medimg_eval.data.tables import read_json
+
+STATE, STATS, SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
+
+
+def is_helm(folder: Path) -> bool:
+    """Whether a folder is a run of HELM's."""
+    return (folder / STATE).is_file()
+
+
+def read_helm(folder: Path) -> Log:
+    """Reads a run; perturbed copies of questions are left out, and counted."""
+    state = read_json(folder / STATE)
+    spec = read_json(folder / SPEC) if (folder / SPEC).is_file() else {}
+    scores = _scores(folder / STATS)
+    records: list[LogRecord] = []
+    repeats: dict[str, int] = {}
+    perturbed = 0
+    for request in state["request_states"]:
+        instance, result = request["instance"], request.get("result") or {}
+        if instance.get("perturbation"):
+            perturbed += 1
+            continue
+        case = str(instance["id"])
+        trial = int(request.get("train_trial_index", 0))
+        mapping: Mapping[str, str] = request.get("output_mapping") or {}
+        right = [one["output"]["text"] for one in instance["references"] if "correct" in one["tags"]]
+        reference = right[0] if right else ""
+        if mapping:
+            reference = next((letter for letter, text in mapping.items() if text in right), reference)
+        replies = [one["text"] for one in result.get("completions", [])]
+        repeat = repeats.setdefault(case, -1) + 1
+        repeats[case] = repeat
+        records.append(
+            LogRecord(
+                case,
+                replies[0] if replies else "",
+                reference,
+                instance["input"].get("text", ""),
+                {letter: mapping[letter] for letter in LETTERS if letter in mapping},
+                repeat,
+                scores.get((case, trial), {}),
+                failure="" if result.get("success", True) and replies else str(result.get("error") or "no completion"),
+            )
+        )
+    model = str((spec.get("adapter_spec") or {}).get("model") or folder.parent.name)
+    notes = [f"{perturbed} perturbed copies of questions are left out"] if perturbed else []
+    return Log(
+        "HELM", folder, model.replace("/", "_"), str(spec.get("name", folder.name)).split(":")[0], records, notes
+    )
+
+
+def _scores(file: Path) -> dict[tuple[str, int], dict[str, float]]:
+    if not file.is_file():
+        return {}
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for one in read_json(file):
+        if not one.get("perturbation"):
+            values: dict[str, Any] = {stat["name"]["name"]: stat["mean"] for stat in one["stats"] if stat.get("count")}
+            found.setdefault((str(one["instance_id"]), int(one.get("train_trial_index", 0))), {}).update(values)
+    return found

@@ -1,0 +1,94 @@
+"""Tells whose log a file is, by what it holds; nothing is unpickled."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.data.logs.answer_tables import (
+    is_medevalkit,
+    is_vlmevalkit,
+    read_medevalkit,
+    read_rows,
+    read_vlmevalkit,
+)
+from medimg_eval.data.logs.helm import is_helm, read_helm
+from medimg_eval.data.logs.inspect_logs import read_inspect
+from medimg_eval.data.logs.jsonl_samples import is_samples, read_samples
+from medimg_eval.data.logs.records import Log
+from medimg_eval.errors import UserError
+
+PROGRAMS = ("lm-eval", "lmms-eval", "VLMEvalKit", "MedEvalKit", "inspect", "HELM")
+SUFFIXES = (".jsonl", ".json", ".xlsx", ".tsv", ".csv", ".eval")
+
+
+def read_logs(path: Path) -> list[Log]:
+    """Reads a log, or all logs in a folder.
+
+    Raises:
+        UserError: it is none that is known, or cannot be read.
+    """
+    if path.is_dir():
+        logs = list(_in_folder(path))
+        if not logs:
+            raise UserError(f"{path}: holds no log of {', '.join(PROGRAMS)}")
+        return logs
+    if path.suffix == ".pkl":
+        raise UserError(f"{path}: is a pickle, which can run code when it is read; have the program write xlsx or json")
+    if not path.is_file():
+        raise UserError(f"{path}: no such log")
+    log = _read(path)
+    if log is None:
+        raise UserError(f"{path}: is no log of {', '.join(PROGRAMS)}; score answers=FILE reads any table of answers")
+    return [log]
+
+
+def _in_folder(folder: Path) -> Iterator[Log]:
+    inner = sorted({file.parent for file in folder.rglob("scenario_state.json")})
+    for one in inner:
+        yield read_helm(one)
+    files = sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.parent not in inner)
+    # A judge of VLMEvalKit's writes its verdicts beside the predictions, in a table that begins with their name.
+    stems = {(file.parent, file.stem) for file in files}
+    for file in files:
+        parts = file.stem.split("_")
+        if not any((file.parent, "_".join(parts[:end])) in stems for end in range(1, len(parts))):
+            log = _read(file)
+            if log is not None:
+                yield log
+
+
+def _read(path: Path) -> Log | None:
+    """The log in a file; None where it is none."""
+    if path.suffix == ".eval" or (path.suffix == ".json" and _is_inspect(path)):
+        return read_inspect(path)
+    if path.name == "scenario_state.json" and is_helm(path.parent):
+        return read_helm(path.parent)
+    first = _first_row(path)
+    if first is None:
+        return None
+    if is_samples(first):
+        return read_samples(path)
+    if is_vlmevalkit(first):
+        return read_vlmevalkit(path)
+    return read_medevalkit(path) if is_medevalkit(first) else None
+
+
+def _is_inspect(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return head.lstrip().startswith(b"{") and b'"status"' in head and b'"eval"' in head
+
+
+def _first_row(path: Path) -> Mapping[str, Any] | None:
+    try:
+        if path.suffix == ".jsonl":
+            with path.open(encoding="utf-8") as file:
+                first = json.loads(file.readline() or "null")
+            return first if isinstance(first, dict) else None
+        return next(iter(read_rows(path)), None) if path.suffix in SUFFIXES else None
+    except (UserError, ValueError, OSError, zipfile.BadZipFile):
+        return None
