@@ -3,7 +3,8 @@
     python benchmarks/starts.py [--before CHECKOUT] [--rows NAME ...] [--turns 7] [--out RESULTS.json]
 
 CPU seconds are those of all processes of a command, memory is that of the largest; `to the first` ends where a model is
-first called, and what comes after is the throughput. Made-up data (seeded). Ratios are medians over turns of what this checkout took to what the former took.
+first called, and what comes after is the throughput. Made-up data (seeded). Ratios are medians over turns of what
+this checkout took to what the former took.
 """
 
 import argparse
