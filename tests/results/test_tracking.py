@@ -104,7 +104,7 @@ def test_any_logger_of_lightning_is_told_the_values(folder, remembering):
 def test_a_run_of_test_and_its_score_report_too(tmp_path, remembering):
     quiz = QuestionTask(name="quiz", layout=Quiz(number=8), splits={"test": "test"})
     logger = {"mine": {"_target_": f"{__name__}.Remembering"}}
-    run = medimg_eval.test(quiz, Says(), runs=tmp_path, logger=logger, may_leave="yes")
+    run = medimg_eval.test(quiz, Says(), runs=tmp_path, logger=logger, may_leave="yes", num_workers=0)
     (_, values), remembering.told[:] = list(remembering.told), []
     assert values["accuracy"] == 0.25
     medimg_eval.score(run, logger=logger, may_leave="yes")
