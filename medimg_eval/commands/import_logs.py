@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from medimg_eval.arguments import grouped
 from medimg_eval.commands.console import fail_if_cases_failed, printer, say, show
-from medimg_eval.commands.scoring.answers import answer_candidates
-from medimg_eval.commands.scoring.frame import Candidate, score_candidates
+from medimg_eval.commands.scoring.answers import answer_task
+from medimg_eval.commands.scoring.frame import Candidate, answering, score_candidates
 from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.data.logs import Log, is_nnunet, matched, read_logs, write_disagreements, write_nnunet, write_records
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import slug
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import Run
 from medimg_eval.instantiate import build_task, changed
 from medimg_eval.models.precomputed import LoggedReplies
 from medimg_eval.results import build_table, load_scores
+from medimg_eval.run_results import RunResults
 from medimg_eval.tasks import Task
 
 RIGHT = ("accuracy", "accuracy_or_exact_match", "exact_match")
@@ -43,16 +43,16 @@ def run(config: DictConfig) -> None:
         return
     logs = [replace(log, model=str(wanted["name"] or log.model)) for log in read_logs(path)]
     task = build_task(wanted["task"]) if wanted.get("task") else None
+    keys = ("metrics", "extraction", "may_leave", "runs")
+    settings = plain(composed("score", [])) | {key: wanted[key] for key in keys} | {"judge": wanted.get("judge")}
     runs: list[Run] = []
-    for dataset in dict.fromkeys(log.dataset for log in logs):
-        runs += _score(dataset, [log for log in logs if log.dataset == dataset], task, out, wanted)
+    for dataset, of_dataset in grouped((log.dataset, log) for log in logs).items():
+        runs += _score(dataset, of_dataset, task, out, settings)
     fail_if_cases_failed([run.folder for run in runs])
 
 
-def _score(dataset: str, logs: Sequence[Log], task: Task | None, out: Path, wanted: Mapping[str, Any]) -> list[Run]:
+def _score(dataset: str, logs: Sequence[Log], task: Task | None, out: Path, settings: Mapping[str, Any]) -> list[Run]:
     """Scores logs of the same questions: one row of the table for each, then the differences to their program."""
-    keys = ("metrics", "extraction", "may_leave", "runs")
-    settings = plain(composed("score", [])) | {key: wanted[key] for key in keys} | {"judge": wanted.get("judge")}
     candidates = []
     known = logs if task is None else [matched(log, task.cases("test")) for log in logs]
     for log in known:
@@ -65,8 +65,7 @@ def _score(dataset: str, logs: Sequence[Log], task: Task | None, out: Path, want
         questions, replies = write_records(log, out / log.program / dataset)
         judged = task
         if judged is None:
-            asked = settings | {"answers": {log.model: str(replies)}, "references": str(questions)}
-            judged = changed(answer_candidates(asked)[0].task, name=slug(dataset), title=dataset)
+            judged = changed(answer_task(settings, questions), name=slug(dataset), title=dataset)
         candidates.append(_candidate(log, judged, replies))
         for note in notes:
             say(printer(), f"! {log.file}: {note}")
@@ -77,20 +76,15 @@ def _score(dataset: str, logs: Sequence[Log], task: Task | None, out: Path, want
 
 
 def _candidate(log: Log, task: Task, replies: Path) -> Candidate:
-    config: dict[str, Any] = {
-        "file": str(replies),
-        "first_seed": int((task.config.get("decoding") or {}).get("seed", 0)),
-    }
-    model = ModelSpec(log.model, LoggedReplies, config, partial(LoggedReplies, **config))
+    first_seed = int((task.config.get("decoding") or {}).get("seed", 0))
+    model = answering(log.model, LoggedReplies, {"file": str(replies), "first_seed": first_seed})
     repeats = 1 + max((record.repeat for record in log.records), default=0)
     return Candidate(task, model, dict.fromkeys(record.case for record in log.records), repeats=repeats)
 
 
 def _compare(log: Log, run: Run, folder: Path) -> None:
     """Says of each yes/no score of the program how often ours differs, and writes the replies that it differs on."""
-    import pandas as pd
-
-    scores = pd.read_parquet(run.folder / "scores.parquet")
+    scores = RunResults(run.folder).scores
     ours = next((metric for metric in RIGHT if (scores["metric"] == metric).any()), None)
     if ours is None:
         return

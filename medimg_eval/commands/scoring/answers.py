@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from medimg_eval.commands.scoring.frame import Candidate, columns_of, listed, named_files
+from medimg_eval.commands.scoring.frame import (
+    Candidate,
+    answering,
+    columns_of,
+    dividing_column,
+    listed,
+    named_files,
+    task_config,
+)
 from medimg_eval.data.records import Row
 from medimg_eval.data.tables import read_table
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import build_task, changed
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.question import Kind
@@ -31,17 +37,17 @@ def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """
     made = []
     key = None if wanted["references"] is None else Path(str(wanted["references"])).expanduser()
-    task = None if key is None else _task(wanted, key)
+    task = None if key is None else answer_task(wanted, key)
     for name, path in named_files("answers", wanted["answers"]).items():
         columns = columns_of(path, ANSWER, wanted["columns"], KEY)
-        config: dict[str, Any] = {"file": str(path), **columns}
-        model = ModelSpec(name, PrecomputedReports, config, partial(PrecomputedReports, **config))
+        model = answering(name, PrecomputedReports, {"file": str(path), **columns})
         predicted = dict.fromkeys(row.text(columns["id"]) for row in read_table(path))
-        made.append(Candidate(task or _task(wanted, path), model, predicted))
+        made.append(Candidate(task or answer_task(wanted, path), model, predicted))
     return made
 
 
-def _task(wanted: Mapping[str, Any], path: Path) -> Task:
+def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
+    """The task of the questions and right answers in a table; the config is as of `answer_candidates`."""
     columns = columns_of(path, KEY, wanted["columns"], ANSWER)
     layout: dict[str, Any] = {
         "_target_": "AnswerTable",
@@ -54,18 +60,10 @@ def _task(wanted: Mapping[str, Any], path: Path) -> Task:
     }
     if "patient" in columns:
         layout["patient"] = columns["patient"]
-    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
-        layout["attributes"] = {wanted["by"]: wanted["by"]}
-    task = build_task(
-        {
-            "_target_": "medimg_eval.tasks.QuestionTask",
-            "name": "answers",
-            "title": "Answers",
-            "layout": listed(layout, wanted),
-            "splits": {"test": "test"},
-            **{name: wanted[name] for name in ("metrics", "extraction") if wanted[name]},
-        }
-    )
+    if attributes := dividing_column(wanted):
+        layout["attributes"] = {name: name for name in attributes}
+    settings = {name: wanted[name] for name in ("metrics", "extraction") if wanted[name]}
+    task = build_task(task_config("QuestionTask", "answers", listed(layout, wanted), **settings))
     return task if wanted["metrics"] else changed(task, metrics=_metrics(task))
 
 

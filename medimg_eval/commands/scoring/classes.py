@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, columns_of, listed, named_files, table_layout
+from medimg_eval.commands.scoring.frame import (
+    Candidate,
+    answering,
+    columns_of,
+    listed,
+    named_files,
+    table_layout,
+    task_config,
+)
 from medimg_eval.data.records import Row
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import PrecomputedClasses
 
@@ -35,25 +41,18 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     tables = {path: read_table(path) for path in {references, *files.values()}}
     roles = {name: columns_of(path, ROLES, wanted["columns"]) for name, path in files.items()}
     others = {name: _others(tables[path], roles[name], wanted) for name, path in files.items()}
-    task = {
-        "_target_": "medimg_eval.tasks.ClassificationTask",
-        "name": "classes",
-        "title": "Classes",
-        "splits": {"test": "test"},
-        **_classes(
-            tables[references], right, others, any("probability" in held for held in roles.values()), references
-        ),
-    }
+    probability = any("probability" in held for held in roles.values())
+    task = _classes(tables[references], right, others, probability, references)
     models = {}
     for name, path in files.items():
         config: dict[str, Any] = {"root": str(path), "case": roles[name]["case"]}
         config |= _predicted(path, roles[name], others[name], task, same=path == references)
-        models[name] = ModelSpec(name, PrecomputedClasses, config, partial(PrecomputedClasses, **config))
+        models[name] = answering(name, PrecomputedClasses, config)
     named = any("label" in model.config for model in models.values())
     exclusive = ("top1_accuracy", "class_sensitivity@macro") if task["exclusive"] else ()
     task["metrics"] = wanted["metrics"] or list(NAMED if named else (*PROBABLE, *exclusive))
     layout = {**table_layout("Table", references, right, wanted), "target": task.pop("target")}
-    made = build_task({**task, "layout": listed(layout, wanted)})
+    made = build_task(task_config("ClassificationTask", "classes", listed(layout, wanted), **task))
     return [
         Candidate(made, models[name], dict.fromkeys(row.text(roles[name]["case"]) for row in tables[path]))
         for name, path in files.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evidence import JUDGE
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate
+from medimg_eval.models import Model
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison import compare
 from medimg_eval.results.ranking import rank_models
@@ -42,6 +43,23 @@ class Candidate:
     predicted: Collection[str] | None = None
     silence_answers: bool = False
     repeats: int = 1
+
+
+def answering(name: str, wrapper: type[Model], config: Mapping[str, Any]) -> ModelSpec:
+    """A model that answers with what files hold, made by a class of the arguments in `config`."""
+    return ModelSpec(name, wrapper, config, partial(wrapper, **config))
+
+
+def task_config(family: str, kind: str, layout: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """The config of a task of files of one kind, which is called by the kind and has one split."""
+    return {
+        "_target_": f"medimg_eval.tasks.{family}",
+        "name": kind,
+        "title": kind.capitalize(),
+        "layout": layout,
+        "splits": {"test": "test"},
+        **settings,
+    }
 
 
 def named_files(key: str, value: Any) -> dict[str, Path]:
@@ -75,9 +93,7 @@ def columns_of(
         UsageError: there is no such role.
         UserError: the table holds nothing, or lacks a column that it must have.
     """
-    strange = next((role for role in called if role not in {*roles, *others}), None)
-    if strange is not None:
-        raise UsageError(f"columns: there is nothing called {strange!r}{nearest(strange, [*roles, *others])}")
+    UsageError.refuse_unknown("columns: there is nothing called", [*roles, *others], *called)
     rows = read_table(path)
     if not rows:
         raise UserError(f"{path}: holds no row")
@@ -88,6 +104,11 @@ def columns_of(
         told = f"{path}: has no column {wanted[lost]!r}{nearest(wanted[lost], header)}"
         raise UserError(f"{told}; name that of the {lost} with columns.{lost}=NAME")
     return {role: name for role, name in wanted.items() if name in header}
+
+
+def dividing_column(wanted: Mapping[str, Any]) -> list[str]:
+    """The column of the references that tables are divided by; none where that is the label, or of `cases=`."""
+    return [] if wanted["by"] in (None, "label") or wanted["cases"] is not None else [wanted["by"]]
 
 
 def listed(layout: Mapping[str, Any], wanted: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
@@ -104,8 +125,8 @@ def table_layout(target: str, path: Path, columns: Mapping[str, str], wanted: Ma
     config: dict[str, Any] = {"_target_": target, "root": str(path.parent), "table": path.name, "id": columns["case"]}
     if "patient" in columns:
         config["patient"] = columns["patient"]
-    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
-        config["attributes"] = [wanted["by"]]
+    if attributes := dividing_column(wanted):
+        config["attributes"] = attributes
     return config
 
 
@@ -127,20 +148,17 @@ def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[
     Raises:
         UserError: no case of a candidate is one of the references', or a metric lacks what it needs.
     """
-    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
-    judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
-    for candidate in candidates:
-        providers = {**annotators, **extractors, **({JUDGE: judge} if judge else {})}
-        refuse(missing(candidate.task.requirements(), providers, candidate.task))
-        _tell_unpaired(candidate, kind)
     settings = Settings(
         runs=Path(wanted["runs"]),
         config={key: value for key, value in wanted.items() if key != "runs"},
-        judge=judge,
-        annotators=annotators,
-        extractors=extractors,
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=Annotators(wanted["annotators"] or {}),
+        extractors=Extractors(wanted["extractors"] or {}),
         loggers=build_loggers(wanted.get("logger") or {}),
     )
+    for candidate in candidates:
+        refuse(missing(candidate.task.requirements(), settings.providers, candidate.task))
+        _tell_unpaired(candidate, kind)
     runs = [pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats)) for one in candidates]
     show_runs(runs, wanted["by"])
     if len(runs) > 1 and kind != "pictures":  # of which each model has its own, that nothing pairs

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, named_files, references_of
+from medimg_eval.commands.scoring.frame import Candidate, answering, named_files, references_of, task_config
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging import PICTURES, MaskFile, distinct_values, find_label_maps
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import MaskFiles
@@ -35,8 +33,7 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
         grids = str(references) if wanted["resample"] or frames else None
         config: dict[str, Any] = {"root": str(folder), "grids": grids}
         config |= {} if wanted["resample"] or not frames else {"resampled": False}
-        model = ModelSpec(name, MaskFiles, config, partial(MaskFiles, **config))
-        made.append(Candidate(task, model, predicted[name]))
+        made.append(Candidate(task, answering(name, MaskFiles, config), predicted[name]))
     return made
 
 
@@ -47,18 +44,14 @@ def _task(wanted: Mapping[str, Any], references: Path, held: Mapping[str, Path])
         "root": str(references),
         "table": str(wanted["cases"] or ""),
     }
-    return build_task(
-        {
-            "_target_": "medimg_eval.tasks.SegmentationTask",
-            "name": "masks",
-            "title": "Masks, resampled to their references" if wanted["resample"] else "Masks",
-            "layout": layout,
-            "splits": {"test": "test"},
-            **_labels(wanted["labels"], references, held),
-            "units": "pixel" if pictures else "mm",
-            **{key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key]},
-        }
-    )
+    settings: dict[str, Any] = {
+        **_labels(wanted["labels"], references, held),
+        "units": "pixel" if pictures else "mm",
+        **{key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key]},
+    }
+    if wanted["resample"]:
+        settings["title"] = "Masks, resampled to their references"
+    return build_task(task_config("SegmentationTask", "masks", layout, **settings))
 
 
 def _labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str, Any]:

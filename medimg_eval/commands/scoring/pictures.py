@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.scoring.frame import Candidate, listed, named_files
+from medimg_eval.commands.scoring.frame import Candidate, answering, listed, named_files
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.readiness import of_provider
 from medimg_eval.instantiate import Extractors, build_task
 from medimg_eval.metrics.registry import Requirement
@@ -39,8 +37,7 @@ def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     metrics = list(dict.fromkeys([*(as_list(wanted["metrics"] or []) or _metrics(wanted)), "generation_failure_rate"]))
     made = []
     for name, folder in named_files("pictures", wanted["pictures"]).items():
-        config: dict[str, Any] = {"root": str(folder)}
-        model = ModelSpec(name, PrecomputedImages, config, partial(PrecomputedImages, **config))
+        model = answering(name, PrecomputedImages, {"root": str(folder)})
         made.append(Candidate(_task(wanted, folder, metrics), model))
     return made
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, columns_of, listed, named_files, references_of, table_layout
+from medimg_eval.commands.scoring.frame import (
+    Candidate,
+    answering,
+    columns_of,
+    dividing_column,
+    listed,
+    named_files,
+    references_of,
+    table_layout,
+    task_config,
+)
 from medimg_eval.data.tables import read_json, read_table
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import PrecomputedCoco, PrecomputedPlaces
 
@@ -37,25 +45,18 @@ def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
         "annotations": references.name,
         "images": "",
     }
-    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
-        layout["attributes"] = [wanted["by"]]
-    task = build_task(
-        {
-            "_target_": "medimg_eval.tasks.DetectionTask",
-            "name": "boxes",
-            "title": "Boxes",
-            "layout": listed(layout, wanted),
-            "splits": {"test": "test"},
-            "labels": [str(category["name"]) for category in categories],
-            "matching": "coco",
-            "metrics": wanted["metrics"] or list(COCO),
-        }
-    )
-    made = []
-    for name, path in named_files("boxes", wanted["boxes"]).items():
-        config = {"root": str(path), "annotations": str(references)}
-        made.append(Candidate(task, ModelSpec(name, PrecomputedCoco, config, partial(PrecomputedCoco, **config))))
-    return made
+    if attributes := dividing_column(wanted):
+        layout["attributes"] = attributes
+    settings = {
+        "labels": [str(category["name"]) for category in categories],
+        "matching": "coco",
+        "metrics": wanted["metrics"] or list(COCO),
+    }
+    task = build_task(task_config("DetectionTask", "boxes", listed(layout, wanted), **settings))
+    return [
+        Candidate(task, answering(name, PrecomputedCoco, {"root": str(path), "annotations": str(references)}))
+        for name, path in named_files("boxes", wanted["boxes"]).items()
+    ]
 
 
 def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
@@ -88,8 +89,7 @@ def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
             **{key: columns[key] for key in ("label", "score") if key in columns},
         }
         predicted = dict.fromkeys(row.text(columns["case"]) for row in read_table(path))
-        model = ModelSpec(name, PrecomputedPlaces, config, partial(PrecomputedPlaces, **config))
-        made.append(Candidate(task, model, predicted, silence_answers=scored))
+        made.append(Candidate(task, answering(name, PrecomputedPlaces, config), predicted, silence_answers=scored))
     return made
 
 
@@ -105,13 +105,7 @@ def _points(wanted: Mapping[str, Any], path: Path, columns: Mapping[str, str], *
     target |= {"value": columns["diameter"]} if scored else {}
     layout = {**table_layout("PointTable", path, columns, wanted), "columns": axes, "target": target}
     layout |= {} if wanted["spacing"] is None else {"spacing": float(wanted["spacing"])}
-    config: dict[str, Any] = {
-        "_target_": f"medimg_eval.tasks.{'DetectionTask' if scored else 'LandmarkTask'}",
-        "name": "points",
-        "title": "Points",
-        "layout": listed(layout, wanted),
-        "splits": {"test": "test"},
-    }
+    config = task_config("DetectionTask" if scored else "LandmarkTask", "points", listed(layout, wanted))
     if wanted["metrics"]:
         config["metrics"] = wanted["metrics"]
     if not scored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, named_files
+from medimg_eval.commands.scoring.frame import Candidate, named_files, task_config
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import build_task
 from medimg_eval.models.precomputed import PrecomputedReports
@@ -31,17 +31,9 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
     if wanted["by"] and wanted["by"] not in ("label", *wanted["attributes"]):
         layout["attributes"] = [*wanted["attributes"], wanted["by"]]
     metrics = wanted["metrics"] or ([*LABELLED, "unanswered"] if wanted["language"] == "en" else None)
-    return build_task(
-        {
-            "_target_": "medimg_eval.tasks.ReportTask",
-            "name": "reports",
-            "title": "Reports",
-            "layout": layout,
-            "splits": {"test": "test"},
-            **({"metrics": metrics} if metrics else {}),
-            **{key: wanted[key] for key in ("sections", "clean", "language") if wanted[key]},
-        }
-    )
+    settings = {key: wanted[key] for key in ("sections", "clean", "language") if wanted[key]}
+    settings |= {"metrics": metrics} if metrics else {}
+    return build_task(task_config("ReportTask", "reports", layout, **settings))
 
 
 def _predicted(name: str, file: str, layout: Any) -> ModelSpec:
