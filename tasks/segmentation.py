@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Pro
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.imaging import distinct_values
+from medimg_eval.imaging import unknown_values
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -294,7 +294,7 @@ class SegmentationTask(Task):
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
-        if unknown := _unknown_labels(mask.labels, {0, *self.labels}):
+        if unknown := unknown_values(mask.labels, {0, *self.labels}):
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
                 f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
@@ -540,13 +540,6 @@ def _without(metrics: Sequence[str]) -> str:
         f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
         "run test again with task.metrics that hold them"
     )
-
-
-def _unknown_labels(labels: Array, known: Set[int]) -> list[int]:
-    """The values that are no labels; where all between the lowest and the highest are, none needs to be looked for."""
-    if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
-        return []
-    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def _reference(case: Case) -> str:

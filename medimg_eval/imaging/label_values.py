@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,16 @@ def distinct_values(labels: Array) -> Array:
     """Returns the values of a label map, each once and ascending: those of runs, far fewer than voxels."""
     flat = labels.ravel(order="K")
     return np.unique(np.append(flat[:-1][flat[1:] != flat[:-1]], flat[-1:]))
+
+
+def unknown_values(labels: Array, known: Set[int]) -> list[int]:
+    """Returns the values of a label map that are not known, ascending.
+
+    Where all from the lowest to the highest are known, as in most, none has to be looked for.
+    """
+    if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
+        return []
+    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def from_values(

@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.records import Entry, OneFile, OnImage, Target, grid_of
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, distinct_values, read_mask
+from medimg_eval.imaging import ImageFile, MaskFile, read_mask, unknown_values
 
 
 @dataclass
@@ -62,7 +62,7 @@ class RecodedMask:
     def read(self) -> Mask:
         """Reads and recodes it; raises CaseError for a value that stands for nothing."""
         mask = self.file.read()
-        unknown = sorted(set(distinct_values(mask.labels).tolist()) - {0, *self.values})
+        unknown = unknown_values(mask.labels, {0, *self.values})
         if unknown and self.refuse:
             raise CaseError(
                 f"{self.files[0]}: holds the values {unknown[:5]}, which stand for no label; "
