@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import re
 import sysconfig
 import traceback
@@ -110,6 +111,19 @@ def users_frame(error: BaseException) -> traceback.FrameSummary | None:
         if not (ours or file.startswith(("<", *installed)) or {"site-packages", "dist-packages"} & {*Path(file).parts}):
             return traceback.FrameSummary(file, line, frame.f_code.co_name)
     return None
+
+
+class ToldCauses:
+    """Causes of failures that were told already: of many failures alike, one is worth a warning."""
+
+    def __init__(self) -> None:
+        self._causes: set[str] = set()
+
+    def level(self, message: str, case: str) -> int:
+        """The level to log a failure at: a warning for the first of its cause, else for debugging."""
+        again = (cause := cause_of(message, case)) in self._causes
+        self._causes.add(cause)
+        return logging.DEBUG if again else logging.WARNING
 
 
 def cause_of(message: str, case: str) -> str:

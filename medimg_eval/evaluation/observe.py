@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from medimg_eval.case import Case
-from medimg_eval.errors import CaseError, UserError, cause_of, error_in_words
+from medimg_eval.errors import CaseError, ToldCauses, UserError, error_in_words
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evidence import FACTS, Evidence, Kind, Observation, Place, Subject, one_each
@@ -134,7 +134,7 @@ class _Stage:
     shared: Any = None
     identity: str = field(init=False)
     words: dict[str, str] = field(default_factory=dict)
-    causes: set[str] = field(default_factory=set)
+    causes: ToldCauses = field(default_factory=ToldCauses)
 
     def __post_init__(self) -> None:
         self.identity = self.source.identity
@@ -288,9 +288,7 @@ class _Stage:
     def _told(self, owner: str, error: Exception) -> str:
         log.debug("%s", owner, exc_info=error)
         told = error_in_words(error)
-        again = (cause := cause_of(told, owner)) in self.causes
-        log.log(logging.DEBUG if again else logging.WARNING, "%s failed on %s (%s)", self.source.name, owner, told)
-        self.causes.add(cause)
+        log.log(self.causes.level(told, owner), "%s failed on %s (%s)", self.source.name, owner, told)
         return told
 
 

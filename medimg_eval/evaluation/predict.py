@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
-from medimg_eval.errors import CaseError, UserError, cause_of, error_in_words
+from medimg_eval.errors import CaseError, ToldCauses, UserError, error_in_words
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.observe import out_of_memory
@@ -154,7 +154,7 @@ class Predictor:
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
         self._early = keys.early() if uses_torch(model) else []  # what takes no time is not worth processes beside it
         self.model = model
-        self._causes: set[str] = set()
+        self._causes = ToldCauses()
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
@@ -184,10 +184,8 @@ class Predictor:
         self.run.append_predictions(results, notes, self.task.codec.form)
         for trial, result in results.items():
             if isinstance(result, Failure):
-                again = (cause := cause_of(result.message, trial.case)) in self._causes
-                level = logging.DEBUG if again else logging.WARNING  # of many alike, the end says how many
+                level = self._causes.level(result.message, trial.case)  # of many alike, the end says how many
                 log.log(level, "case %s failed (%s): %s", trial.id, result.stage, result.message)
-                self._causes.add(cause)
         for prepared in batch:
             prediction = results[trial := self._trial(prepared.case)]
             if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
