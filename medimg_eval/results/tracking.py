@@ -76,10 +76,9 @@ def write_tracked(table: Table, folder: Path) -> Path:
 
     write_all(table, folder)
     write_card(table, folder)
-    runs = list({cell.run.run: cell.run for row in table.rows for cell in row.cells if cell.run is not None}.values())
     for metric in dict.fromkeys(column.metric for column in table.columns):
         try:
-            drawn = forest(runs, metric)
+            drawn = forest(table.runs, metric)
         except UserError as error:  # such as a metric without any value
             log.debug("no figure of %s: %s", metric, error)
         else:

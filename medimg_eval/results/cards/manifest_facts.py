@@ -93,7 +93,7 @@ _MOST_VALUES = 12
 def gather(table: Table) -> Facts:
     """Returns all that is known of a table's runs; every run has its place under every fact."""
     found: Facts = {name: {} for section in SECTIONS.values() for name in section}
-    for run in _runs(table):
+    for run in table.runs:
         manifest = read_manifest(run.folder / MANIFEST) if (run.folder / MANIFEST).is_file() else {}
         for name, text in _of_task(run, manifest):
             _add(found[name], run.task_title, text)
@@ -111,11 +111,6 @@ def _add(facts: dict[str, str], subject: str, text: str) -> None:
     before = facts.setdefault(subject, "")
     if text not in before:
         facts[subject] = f"{before}; {text}" if before else text
-
-
-def _runs(table: Table) -> list[RunScores]:
-    runs = {id(cell.run): cell.run for row in table.rows for cell in row.cells if cell.run is not None}
-    return list(runs.values())
 
 
 def _of_task(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

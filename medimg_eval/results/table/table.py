@@ -66,6 +66,12 @@ class Table:
     published: tuple[PublishedRow, ...] = ()
     """Rows of published numbers, which stand below the others and are neither ranked nor tested."""
 
+    @property
+    def runs(self) -> list[RunScores]:
+        """The runs that its cells are of, each once."""
+        found = {id(cell.run): cell.run for row in self.rows for cell in row.cells if cell.run is not None}
+        return list(found.values())
+
     def looking(self, look: Look) -> Table:
         """Returns the table as it is to be printed; its numbers stay as they are.
 
