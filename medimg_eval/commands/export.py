@@ -16,18 +16,16 @@ from medimg_eval.errors import UsageError
 from medimg_eval.instantiate import build_task, stored_task
 from medimg_eval.trust import trusting
 
-FORMATS: Mapping[str, str] = {
-    "inspect": "replies",
-    "lm_eval": "replies",
-    "vlmevalkit": "replies",
-    "rexrank": "replies",
-    "nnunet": "masks",
-    "hugging_face": "aggregates",
-    "grand_challenge": "aggregates",
+FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "inspect": ("replies", ()),
+    "lm_eval": ("replies", ()),
+    "vlmevalkit": ("replies", ()),
+    "rexrank": ("replies", ()),
+    "nnunet": ("masks", ()),
+    "hugging_face": ("aggregates", ("dataset", "task_id", "publish", "may_leave")),
+    "grand_challenge": ("aggregates", ()),
 }
-"""What can be written -> the module that does, by its function `export_NAME`."""
-OWN_KEYS = ("dataset", "task_id", "publish")
-"""Keys that only Hugging Face's format reads."""
+"""What can be written -> the module that does, by its function `export_NAME`, and the keys that it takes."""
 
 
 def run(config: DictConfig) -> None:
@@ -40,13 +38,15 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     kind = str(wanted["to"])
     UsageError.refuse_unknown("there is no format", FORMATS, kind, end=f"; there are {', '.join(FORMATS)}")
-    for key in OWN_KEYS:
-        if wanted[key] and kind != "hugging_face":
-            raise UsageError(f"{key}= is for to=hugging_face; leave it out")
-    write = getattr(importlib.import_module(f"medimg_eval.commands.exporting.{FORMATS[kind]}"), f"export_{kind}")
+    module, takes = FORMATS[kind]
+    for form, (_, keys) in FORMATS.items():
+        for key in keys:
+            if wanted[key] and key not in (*takes, "may_leave"):
+                raise UsageError(f"{key}= is for to={form}; leave it out")
+    write = getattr(importlib.import_module(f"medimg_eval.commands.exporting.{module}"), f"export_{kind}")
     for folder in as_list(wanted["run"]):
         exported = load_run(str(folder))
         with trusting(wanted["trust"]):
             task = build_task(stored_task(exported.folder, wanted["root"]))
-        given = (wanted,) if kind == "hugging_face" else ()
-        say_written(write(exported, task, Path(str(wanted["out"])).expanduser(), *given))
+        settings = {key: wanted[key] for key in takes}
+        say_written(write(exported, task, Path(str(wanted["out"])).expanduser(), **settings))

@@ -19,7 +19,16 @@ from medimg_eval.tasks import Task
 HUB = "https://huggingface.co"
 
 
-def export_hugging_face(run: RunResults, task: Task, out: Path, wanted: Mapping[str, Any]) -> list[Path]:
+def export_hugging_face(
+    run: RunResults,
+    task: Task,
+    out: Path,
+    *,
+    dataset: str | None,
+    task_id: str | None,
+    publish: str | None,
+    may_leave: Any,
+) -> list[Path]:
     """Writes `.eval_results/TASK.yaml` and the metadata of a model card: means, intervals and n, and nothing else.
 
     With `publish=OWNER/NAME` they go to that model's repository as a pull request, where the task's card, or
@@ -33,11 +42,11 @@ def export_hugging_face(run: RunResults, task: Task, out: Path, wanted: Mapping[
     from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCardData
     from huggingface_hub import eval_result_entries_to_yaml as entries_to_yaml
 
-    if not wanted["dataset"]:
+    if not dataset:
         raise UsageError("to=hugging_face needs dataset=OWNER/NAME, the benchmark's data set on the hub")
     sent = SimpleNamespace(remote=True, base_url=HUB)
-    if wanted["publish"]:
-        permit(task, wanted["may_leave"], "hub", "Hugging Face", sent, ["scores"])
+    if publish:
+        permit(task, may_leave, "hub", "Hugging Face", sent, ["scores"])
     entries, results = [], []
     for row in run.summary.to_dict("records"):
         if math.isnan(row["value"]):
@@ -46,12 +55,12 @@ def export_hugging_face(run: RunResults, task: Task, out: Path, wanted: Mapping[
             f"{row['metric']}; {_interval(row)}n = {row['n']}, failed {row['failed']}; {run.manifest['signature']}; "
         )
         about += f"medimg_eval {__version__}, run {run.id}"
-        kind, dataset = str(wanted["task_id"] or run.manifest["task"]), str(wanted["dataset"])
-        entries.append(EvalResultEntry(dataset_id=dataset, task_id=kind, value=row["value"], notes=about))
+        kind = str(task_id or run.manifest["task"])
+        entries.append(EvalResultEntry(dataset_id=str(dataset), task_id=kind, value=row["value"], notes=about))
         results.append(
             EvalResult(
                 task_type=task.capability,
-                dataset_type=dataset,
+                dataset_type=str(dataset),
                 dataset_name=run.manifest["task_title"],
                 metric_type=row["metric"],
                 metric_value=row["value"],
@@ -65,11 +74,11 @@ def export_hugging_face(run: RunResults, task: Task, out: Path, wanted: Mapping[
     for file, text in written.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    if wanted["publish"]:
+    if publish:
         HfApi().upload_file(
             path_or_fileobj=held.encode(),
             path_in_repo=f".eval_results/{stem}",
-            repo_id=str(wanted["publish"]),
+            repo_id=str(publish),
             create_pr=True,
             commit_message=f"Results on {run.manifest['task_title']}",
         )

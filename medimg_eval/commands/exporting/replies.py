@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medimg_eval.case import Case, Trial
+from medimg_eval.data.logs import write_lines
 from medimg_eval.errors import UserError, import_optional
 from medimg_eval.run_results import RunResults
 from medimg_eval.system import whole
@@ -99,13 +100,9 @@ def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     results = {row["metric"]: row["value"] for row in run.summary.to_dict("records") if row["value"] == row["value"]}
     written = {"results": {manifest["task"]: results}, "model_name": manifest["model"], "n-samples": len(rows)}
-    return [
-        _write_text(folder / f"results_{day}.json", json.dumps(written, indent=1)),
-        _write_text(
-            folder / f"samples_{manifest['task']}_{day}.jsonl",
-            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
-        ),
-    ]
+    summary = folder / f"results_{day}.json"
+    summary.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    return [summary, write_lines(folder / f"samples_{manifest['task']}_{day}.jsonl", rows)]
 
 
 def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
@@ -194,8 +191,3 @@ def _right(case: Case) -> str:
 def _prepared(out: Path, run: RunResults, ending: str) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     return out / f"{run.manifest['task']}-{run.folder.name}{ending}"
-
-
-def _write_text(file: Path, text: str) -> Path:
-    file.write_text(text, encoding="utf-8")
-    return file

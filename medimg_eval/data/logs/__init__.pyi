@@ -5,5 +5,6 @@ from .records import (
     LogRecord as LogRecord,
     matched as matched,
     write_disagreements as write_disagreements,
+    write_lines as write_lines,
     write_records as write_records,
 )

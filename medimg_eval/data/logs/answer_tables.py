@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
-from medimg_eval.data.logs.records import LETTERS, Log, LogRecord, letter_of, lettered, numbers_of
+from medimg_eval.data.logs.records import Log, LogRecord, letter_of, lettered, numbers_of
 from medimg_eval.data.tables import read_json, read_table
 from medimg_eval.errors import UserError
 
@@ -44,16 +45,15 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return [dict(row.values) for row in read_table(file)]
 
 
-def read_vlmevalkit(file: Path) -> Log:
+def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     """Reads VLMEvalKit's predictions or what its judge added to them.
 
     Raises:
         UserError: a question stands there twice.
     """
-    rows = read_rows(file)
     records, notes = [], []
     for row in rows:
-        options = {letter: str(row[letter]) for letter in LETTERS if str(row.get(letter, "")).strip()}
+        options = {letter: str(row[letter]) for letter in ascii_uppercase if str(row.get(letter, "")).strip()}
         prediction = str(row["prediction"])
         failed = prediction if NO_REPLY in prediction else ""
         right = row.get("answer", "")
@@ -80,10 +80,10 @@ def read_vlmevalkit(file: Path) -> Log:
     return Log("VLMEvalKit", file, model, dataset, records, notes)
 
 
-def read_medevalkit(file: Path) -> Log:
+def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     """Reads MedEvalKit's `results.json`, whose questions have no ids: their places are those."""
     records = []
-    for place, row in enumerate(read_rows(file)):
+    for place, row in enumerate(rows):
         held = row.get("choices", row.get("options")) or []
         options = dict(held) if isinstance(held, Mapping) else lettered(held)
         scores: dict[str, Any] = {name: row[name] for name in ("correct", "score") if name in row}

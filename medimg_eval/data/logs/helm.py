@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
-from medimg_eval.data.logs.records import LETTERS, Log, LogRecord
+from medimg_eval.data.logs.records import Log, LogRecord
 from medimg_eval.data.tables import read_json
 
 STATE, STATS, SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
@@ -46,7 +47,7 @@ def read_helm(folder: Path) -> Log:
                 replies[0] if replies else "",
                 reference,
                 instance["input"].get("text", ""),
-                {letter: mapping[letter] for letter in LETTERS if letter in mapping},
+                {letter: mapping[letter] for letter in ascii_uppercase if letter in mapping},
                 repeat,
                 scores.get((case, trial), {}),
                 failure="" if result.get("success", True) and replies else str(result.get("error") or "no completion"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.logs.records import Log, LogRecord, letter_of, lettered, numbers_of
-from medimg_eval.data.tables import read_json, read_table
+from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UserError
 
 OWN = frozenset(("doc_id", "target", "resps", "filtered_resps", "doc_hash", "prompt_hash", "target_hash", "input"))
@@ -22,13 +22,12 @@ def is_samples(first: Mapping[str, Any]) -> bool:
     return "doc_id" in first and "filtered_resps" in first
 
 
-def read_samples(file: Path) -> Log:
+def read_samples(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     """Reads samples of one task; of several filters the first counts, for the replies are the same.
 
     Raises:
         UserError: a question has two different replies, as happens where a file was appended to.
     """
-    rows = [row.values for row in read_table(file)]
     program = "lm-eval" if "doc" in rows[0] or "arguments" in rows[0] else "lmms-eval"
     named = DATED.match(file.stem)
     task = next((name for name in named.groups() if name), file.stem) if named else file.stem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ from medimg_eval.data.logs.records import Log
 from medimg_eval.errors import UserError
 
 PROGRAMS = ("lm-eval", "lmms-eval", "VLMEvalKit", "MedEvalKit", "inspect", "HELM")
+READERS = (
+    (is_samples, read_samples),
+    (is_vlmevalkit, read_vlmevalkit),
+    (is_medevalkit, read_medevalkit),
+)
+"""Whether a row is one of a program's -> what makes a log of the file's rows."""
 SUFFIXES = (".jsonl", ".json", ".xlsx", ".tsv", ".csv", ".eval")
 
 
@@ -67,14 +73,14 @@ def _read(path: Path) -> Log | None:
         return read_inspect(path)
     if path.name == "scenario_state.json" and is_helm(path.parent):
         return read_helm(path.parent)
-    first = _first_row(path)
-    if first is None:
+    if path.suffix not in SUFFIXES:
         return None
-    if is_samples(first):
-        return read_samples(path)
-    if is_vlmevalkit(first):
-        return read_vlmevalkit(path)
-    return read_medevalkit(path) if is_medevalkit(first) else None
+    try:  # of JSON lines the first tells, so that whole data sets in the folder are not read
+        rows = _first_line(path) if path.suffix == ".jsonl" else read_rows(path)
+    except (UserError, ValueError, OSError, zipfile.BadZipFile):
+        return None
+    read = next((read for told, read in READERS if rows and told(rows[0])), None)
+    return None if read is None else read(path, read_rows(path) if path.suffix == ".jsonl" else rows)
 
 
 def _is_inspect(path: Path) -> bool:
@@ -83,12 +89,7 @@ def _is_inspect(path: Path) -> bool:
     return head.lstrip().startswith(b"{") and b'"status"' in head and b'"eval"' in head
 
 
-def _first_row(path: Path) -> Mapping[str, Any] | None:
-    try:
-        if path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as file:
-                first = json.loads(file.readline() or "null")
-            return first if isinstance(first, dict) else None
-        return next(iter(read_rows(path)), None) if path.suffix in SUFFIXES else None
-    except (UserError, ValueError, OSError, zipfile.BadZipFile):
-        return None
+def _first_line(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        first = json.loads(file.readline() or "null")
+    return [first] if isinstance(first, dict) else []

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LABEL = re.compile(r"^\s*\(?([A-Z])\s*[.:)]\s*")
 """The letter that some programs keep before an option."""
 
@@ -70,9 +70,9 @@ def lettered(texts: Sequence[Any]) -> dict[str, str]:
     """Options by letter; letters that the texts begin with, all in their order, are taken off."""
     found = [LABEL.match(str(text)) for text in texts]
     marked = [match.group(1) for match in found if match]
-    if marked == list(LETTERS[: len(texts)]):
+    if marked == list(ascii_uppercase[: len(texts)]):
         return {letter: LABEL.sub("", str(text)).strip() for letter, text in zip(marked, texts, strict=True)}
-    return dict(zip(LETTERS, (str(text).strip() for text in texts), strict=False))
+    return dict(zip(ascii_uppercase, (str(text).strip() for text in texts), strict=False))
 
 
 def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
@@ -114,8 +114,8 @@ def write_records(log: Log, folder: Path) -> tuple[Path, Path]:
     ]
     folder.mkdir(parents=True, exist_ok=True)
     return (
-        _write_lines(folder / f"{log.model}-questions.jsonl", list(questions.values())),
-        _write_lines(folder / f"{log.model}.jsonl", replies),
+        write_lines(folder / f"{log.model}-questions.jsonl", list(questions.values())),
+        write_lines(folder / f"{log.model}.jsonl", replies),
     )
 
 
@@ -135,7 +135,7 @@ def write_disagreements(
         }
         for record, value in differing
     ]
-    return _write_lines(folder / f"{log.model}-{theirs.replace('/', '-')}-differs.jsonl", rows)
+    return write_lines(folder / f"{log.model}-{theirs.replace('/', '-')}-differs.jsonl", rows)
 
 
 def matched(log: Log, cases: Sequence[Case]) -> Log:
@@ -173,6 +173,7 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Writes JSON lines; returns the file."""
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return file
