@@ -26,13 +26,6 @@ ROWS = (
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
-    return tmp_path
-
-
-@pytest.fixture
 def answers(folder):
     (folder / "mine.jsonl").write_text("".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in ROWS))
     assert start(["score", "answers=mine.jsonl"]) == 0

@@ -17,13 +17,6 @@ ORGANS = ("Liver", "Heart", "Lung", "Skin")
 ASKED = (("Which organ makes bile?", 0), ("Which organ pumps blood?", 1), ("Which organ is outermost?", 3))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def write_lines(file, rows):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

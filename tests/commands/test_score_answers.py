@@ -10,23 +10,12 @@ import pytest
 
 from medimg_eval.commands.cli import start
 from medimg_eval.results import load_runs
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+from tests.helpers.printed import said
 
 
 def write(name, header, *rows):
     with Path(name).open("w", newline="") as file:
         csv.writer(file).writerows([header.split(","), *rows])
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def scores(metric, model="mine"):

@@ -9,15 +9,10 @@ from sklearn.metrics import roc_auc_score
 
 from medimg_eval.commands.cli import start
 from medimg_eval.results import load_runs
+from tests.helpers.printed import said
 
 TRUTH = [1, 0, 1, 0, 1, 0, 0, 1]
 SAID = [0.9, 0.2, 0.6, 0.7, 0.4, 0.1, 0.3, 0.8]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write(name, header, *columns):
@@ -26,11 +21,6 @@ def write(name, header, *columns):
 
 
 CASES = [f"c{number}" for number in range(8)]
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def scores(metric):

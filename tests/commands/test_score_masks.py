@@ -16,14 +16,9 @@ from medimg_eval.commands.cli import start
 from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
 from medimg_eval.metrics import available, registry
 from medimg_eval.results import load_runs
+from tests.helpers.printed import said
 
 CASES = ("a", "b", "c", "d", "e", "f")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def volume(shift=0):
@@ -61,11 +56,6 @@ def scores(metric="dice", label=None):
         rows = rows if label is None else rows[rows["label"] == label]
         found[run.model] = dict(zip(rows["case"], rows["value"], strict=True))
     return found
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def test_two_folders_are_scored_in_one_line(folder, capsys):

@@ -13,15 +13,14 @@ from medimg_eval.commands.cli import start
 from medimg_eval.commands.scoring import pictures as scoring
 from medimg_eval.metrics.fidelity import kernel_distance
 from medimg_eval.results import load_runs
+from tests.helpers.printed import said
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+def folder(folder, monkeypatch):
     monkeypatch.setattr(scoring, "ENCODERS", ())  # whatever weights this machine has
     monkeypatch.setattr(scoring, "find_spec", lambda name: None)
-    return tmp_path
+    return folder
 
 
 def fill(name, seed, count=12, brighter=0):
@@ -41,11 +40,6 @@ def values():
         rows = run.scores[run.scores["label"] == "all"]
         found[run.model] = dict(zip(rows["metric"], rows["value"], strict=False))
     return found
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def test_a_folder_is_scored_beside_real_pictures(folder, capsys):

@@ -10,14 +10,9 @@ import pytest
 
 from medimg_eval.commands.cli import start
 from medimg_eval.results import load_runs
+from tests.helpers.printed import said
 
 IMAGES = ("a.png", "b.png", "c.png", "d.png", "e.png", "f.png")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write(name, *lines):
@@ -47,11 +42,6 @@ def scores(kind, metric):
         rows = run.scores[run.scores["metric"] == metric]
         found[run.model] = dict(zip(zip(rows["case"], rows["label"], strict=True), rows["value"], strict=True))
     return found
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def test_results_of_coco_are_judged_without_images(folder, capsys):

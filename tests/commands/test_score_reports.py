@@ -18,6 +18,7 @@ from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.models.precomputed.texts import PrecomputedReports
 from medimg_eval.question import Decoding
 from medimg_eval.results import load_runs
+from tests.helpers.printed import said
 
 HEADER = ("id", "reference", "prediction", "subject", "view")
 ROWS = [
@@ -25,13 +26,6 @@ ROWS = [
     ("b", "Mild edema.", "There is mild edema."),
     ("c", "A nodule of 3.5 cm.", "Clear lungs."),
 ]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
-    return tmp_path
 
 
 def write(path, rows=ROWS, header=("id", "reference", "prediction")):
@@ -44,11 +38,6 @@ def scores(folder, metric):
     (run,) = load_runs([one.parent for one in Path(folder).glob("runs/reports/*/manifest.json")])
     rows = run.scores[run.scores["metric"] == metric]
     return dict(zip(rows["case"], rows["value"], strict=True))
-
-
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join(found.out.split()), " ".join(found.err.split())
 
 
 def test_a_table_is_scored_in_one_line_with_intervals_and_what_decides_them(folder, capsys):
