@@ -8,7 +8,7 @@ import logging
 import re
 import sysconfig
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,6 +157,11 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
     others = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
     return f"{hint} ({others}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first five of many names, and that there are more."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def import_optional(name: str) -> Any:

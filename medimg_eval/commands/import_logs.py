@@ -16,7 +16,7 @@ from medimg_eval.commands.scoring.answers import answer_task
 from medimg_eval.commands.scoring.frame import Candidate, answering, score_candidates
 from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.data.logs import Log, is_nnunet, matched, read_logs, write_disagreements, write_nnunet, write_records
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, shortened
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.run import Run
 from medimg_eval.instantiate import build_task, changed
@@ -27,7 +27,6 @@ from medimg_eval.tasks import Task
 
 RIGHT = ("accuracy", "accuracy_or_exact_match", "exact_match")
 """Metrics that say whether an answer is right, the first one that a run has."""
-SHOWN = 5
 
 
 def run(config: DictConfig) -> None:
@@ -105,8 +104,7 @@ def _compare(log: Log, run: Run, folder: Path) -> None:
         say(printer(), f"{log.model}: {told}, of {len(pairs)} replies; {len(differing)} differ")
         if differing:
             file = write_disagreements(log, theirs, ours, differing, folder)
-            shown = ", ".join(record.case for record, _ in differing[:SHOWN])
-            say(printer(), f"  {shown}{', ...' if len(differing) > SHOWN else ''}: {file}")
+            say(printer(), f"  {shortened([record.case for record, _ in differing])}: {file}")
 
 
 def _show_nnunet(file: Path, out: Path, name: str | None) -> None:

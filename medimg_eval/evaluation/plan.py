@@ -16,7 +16,7 @@ from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, shortened
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
 from medimg_eval.evaluation.leaving import (
     Sent,
@@ -292,8 +292,8 @@ def _check_model(plan: Plan) -> list[Sent]:
     # `score` with `references=` has told them before.
     held: Sequence[str] = () if "references" in plan.settings.config else getattr(spec.model, "held_cases", list)()
     if strays := [name for name in held if name not in known]:
-        shown = ", ".join(strays[:NAMED]) + (", ..." if len(strays) > NAMED else "")
-        log.warning("%s: %d predictions belong to no case of task %s: %s", spec.name, len(strays), task.name, shown)
+        told = "%s: %d predictions belong to no case of task %s: %s"
+        log.warning(told, spec.name, len(strays), task.name, shortened(strays))
     return sent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, show, show_sheets
 from medimg_eval.data.tables import read_table
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError, nearest, shortened
 from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.readiness import missing, refuse
@@ -186,8 +186,7 @@ def _tell_unpaired(candidate: Candidate, kind: str) -> None:
         (lost, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
     ):
         if lone:
-            shown = ", ".join(lone[:5]) + (", ..." if len(lone) > 5 else "")
-            printer().print(f"{len(lone):,} {words}: {shown}", style="yellow", soft_wrap=True, markup=False)
+            printer().print(f"{len(lone):,} {words}: {shortened(lone)}", style="yellow", soft_wrap=True, markup=False)
 
 
 def show_runs(runs: Sequence[Any], by: str | None = None) -> None:

@@ -13,7 +13,7 @@ from medimg_eval.data.records import FIELD, Entry, Row, Target
 from medimg_eval.data.splits import SHOWN
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import ClassName, MaskTarget
-from medimg_eval.errors import MissingDataError, UsageError, UserError
+from medimg_eval.errors import MissingDataError, UsageError, UserError, shortened
 from medimg_eval.imaging import find_label_maps
 
 
@@ -158,11 +158,6 @@ class MaskFolder(FolderLayout):
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map."""
         return MaskTarget("mask")
-
-
-def shortened(names: Sequence[str]) -> str:
-    """The first of many names, and that there are more."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".dcm")

@@ -10,11 +10,10 @@ import numpy as np
 
 from medimg_eval.case import Case
 from medimg_eval.data.layouts.base import texts
-from medimg_eval.data.layouts.folders import shortened
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.records import Entry, StatedGrid
 from medimg_eval.data.tables import read_table
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, shortened
 from medimg_eval.tasks.base import Layout, answered_elsewhere, split_source
 
 
