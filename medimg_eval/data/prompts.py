@@ -31,6 +31,9 @@ TOGETHER = 8
 SHARE = 1 << 25
 """Bytes of files that are worth a further reading process: what is read in a second or so is not."""
 
+OPENING = 1 << 16
+"""Bytes that are read in the time in which a file is opened: no file counts for less."""
+
 AHEAD = 2
 """Parts that are read ahead for each reading process."""
 
@@ -41,7 +44,7 @@ def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> Abstra
 
 
 def _processes(cases: Sequence[Case], wanted: int) -> int:
-    """How many processes are worth their start: none for questions about nothing, one where the files are small."""
+    """How many processes are worth their start: none for questions about nothing, one for few and small files."""
     if not any(case.images or case.files for case in cases):
         return 0
     size = 0
@@ -53,8 +56,8 @@ def _processes(cases: Sequence[Case], wanted: int) -> int:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; a folder's are not counted, but taken for many."""
-    return path.stat().st_size if path.is_file() else SHARE
+    """Bytes that a file counts for; a folder's are not counted, but taken for many."""
+    return max(path.stat().st_size, OPENING) if path.is_file() else SHARE
 
 
 def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:

@@ -51,7 +51,7 @@ def picture(height=5, width=7, channels=3, seed=0):
 
 
 def asking(url, folder=False, **settings):
-    settings = {"timeout_s": 1, "backoff_s": 0.01, "api_key_env": None} | settings
+    settings = {"timeout_s": 30, "backoff_s": 0.01, "api_key_env": None} | settings
     return OpenAICompatible("tiny", url, cache=folder and str(folder), **settings)
 
 
