@@ -17,7 +17,7 @@ from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models.providers import Missing
 
 ALL = "all"
-JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"
+JUDGE = "there is no judge; add model@judge=NAME to test (docs/definitions/judges.md)"
 
 
 def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:

@@ -56,6 +56,12 @@ class Drawn:
         """Returns the frame as CSV."""
         return frame_to_csv(self.frame)
 
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """The figure for a notebook, as wide as it is on paper."""
+        with styled(), io.BytesIO() as stream:
+            self.figure.savefig(stream, format="png", dpi=200, metadata={"Software": None})
+            return stream.getvalue(), {"width": round(self.size[0] / _INCH * 96)}
+
 
 def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:
     """Files of a figure: .pdf (TrueType fonts), .png (300 dpi), .csv, and its caption as .txt.
