@@ -45,7 +45,8 @@ def programs(page):
 
 def told(page):
     """The dotted names of ours on a page, those of its imports among them."""
-    names = set(re.findall(r"medimg_eval(?:\.[A-Za-z_]\w*)+", prose(page)))
+    text = re.sub(r"\]\([^)]*\)", "]", prose(page))  # a link names a file
+    names = set(re.findall(r"medimg_eval(?:\.[A-Za-z_]\w*)+", text))
     for program in programs(page):
         for node in ast.walk(ast.parse(program)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("medimg_eval"):
