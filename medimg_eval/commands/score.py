@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.commands.scoring.frame import score_candidates, show_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
@@ -57,7 +57,7 @@ def run(config: DictConfig) -> None:
         _refuse_others(wanted, kind, takes)
         candidates = getattr(importlib.import_module(f"medimg_eval.commands.scoring.{module}"), function)(wanted)
         runs = score_candidates(wanted, kind, candidates)
-    fail_if_cases_failed([run.folder for run in runs])
+    finish_runs([run.folder for run in runs], wanted)
 
 
 def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:
