@@ -24,10 +24,10 @@ USUAL_BASELINE = 12
 PLAIN = Settings(resamples=10_000, level=0.95, seed=0)
 _DATE = re.compile(r"(\d{4})-?(\d{2})(?:-?\d{2})?(?:[T ].*)?")
 NAMES = {
-    "p": "p chart",
+    "p": "P chart",
     "laney": "Laney's p' chart",
     "xbar": "X-bar chart",
-    "individuals": "chart of individual values",
+    "individuals": "Chart of individual values",
     "ewma": "EWMA chart",
     "cusum": "CUSUM chart",
 }
@@ -62,6 +62,11 @@ class Monitoring:
     notes: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """What the chart is called."""
+        return NAMES[self.kind]
+
+    @property
     def violated(self) -> list[str]:
         """What is out of control, a sentence for each period."""
         rows = self.frame.loc[self.frame["violations"] != ""]
@@ -77,7 +82,7 @@ class Monitoring:
             cells = [found, [Span(f"{row.n:,}")], [Span(f"{row.plotted:.3f}")], [Span(limits)], [Span(said)]]
             lines.append(Line([row.period + " (baseline)" * bool(row.baseline)], cells))
         heads = [self.frame.attrs["column"], "n", "Plotted", "Limits", "Violated"]
-        title = f"{NAMES[self.kind][0].upper()}{NAMES[self.kind][1:]} of {self.title}"
+        title = f"{self.name} of {self.title}"
         return Sheet(Layout.of_block(title, heads, lines, self.notes, ["Period"]), self.frame)
 
     def draw(self, width: str | float = "double") -> Drawn:

@@ -11,11 +11,8 @@ from medimg_eval.commands.console import fail_if_cases_failed, printer, say, sho
 from medimg_eval.errors import AcceptanceError, DeviationError, UserError
 from medimg_eval.evaluation.run import write_json
 from medimg_eval.results import load_runs
-from medimg_eval.results.acceptance import Judgement, judge_runs
+from medimg_eval.results.acceptance import ACCEPTANCE, Judgement, judge_runs
 from medimg_eval.results.runs import MANIFEST, read_manifest
-
-FILE = "acceptance.json"
-"""In a run's folder: what it was judged by last, and the verdicts."""
 
 
 def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
@@ -51,7 +48,7 @@ def _told(judgement: Judgement) -> UserError | None:
     """Prints and keeps a judgement; returns what the command ends with."""
     run = judgement.run
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(run.folder / FILE, {"judged": now, **judgement.to_json()})
+    write_json(run.folder / ACCEPTANCE, {"judged": now, **judgement.to_json()})
     if judgement.refused:
         lines = "\n".join(f"  - {one}" for one in judgement.deviations)
         return DeviationError(f"{run.name} is not judged, for it is not as planned:\n{lines}")

@@ -18,4 +18,4 @@ from .planning import (
 )
 from .signatures import sign as sign, verify as verify
 from .verdicts import Verdict as Verdict, judge as judge, verdict_sheet as verdict_sheet
-from .judgements import Judgement as Judgement, judge_runs as judge_runs
+from .judgements import ACCEPTANCE as ACCEPTANCE, Judgement as Judgement, judge_runs as judge_runs

@@ -14,6 +14,9 @@ from medimg_eval.results.acceptance.verdicts import Verdict, judge, verdict_shee
 from medimg_eval.results.runs import RunScores
 from medimg_eval.results.table import Sheet
 
+ACCEPTANCE = "acceptance.json"
+"""In a run's folder: what it was judged by last, and the verdicts."""
+
 
 @dataclass(frozen=True, eq=False)
 class Judgement:

@@ -51,10 +51,8 @@ def control_chart_figure(found: Monitoring, width: str | float = "double") -> Dr
 
 
 def _caption(found: Monitoring) -> str:
-    from medimg_eval.results.monitoring import NAMES
-
     frame = found.frame
-    text = f"{NAMES[found.kind]} of {frame.attrs['column']} on {found.title}, {len(frame)} periods. "
+    text = f"{found.name} of {frame.attrs['column']} on {found.title}, {len(frame)} periods. "
     text += "Solid line: centre; dashed: limits; dotted: end of the baseline. "
     if found.kind not in ("ewma", "cusum"):
         text += "Vertical lines: intervals of the values. "
