@@ -22,6 +22,7 @@ KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "boxes": ("places", "box_candidates", ("references", "cases", "by")),
     "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
     "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
+    "measurements": ("measurements", "measurement_candidates", ("references", "columns", "cases", "by")),
     "answers": (
         "answers",
         "answer_candidates",
