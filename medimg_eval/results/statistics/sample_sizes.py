@@ -213,7 +213,7 @@ def cautious_sd(sd: float, number: int, confidence: float = 0.8) -> float:
         confidence: How often the true one is at most this.
 
     >>> round(cautious_sd(0.1, 20), 4)
-    0.1178
+    0.1177
     """
     from scipy.special import chdtri
 
