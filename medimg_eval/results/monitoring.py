@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -69,18 +69,18 @@ class Monitoring:
     @property
     def violated(self) -> list[str]:
         """What is out of control, a sentence for each period."""
-        rows = self.frame.loc[self.frame["violations"] != ""]
-        return [f"{row.period}: {row.direction}: {row.violations}" for row in rows.itertuples()]
+        rows = self.frame.loc[self.frame["violations"] != ""].to_dict("records")
+        return [f"{row['period']}: {row['direction']}: {row['violations']}" for row in rows]
 
     def sheet(self) -> Sheet:
         """The chart as a printable table."""
         lines = []
-        for row in self.frame.itertuples():
-            found = bounded(row.value, row.low, row.high, lambda number: f"{number:.3f}")
-            limits = f"{row.lower_limit:.3f} to {row.upper_limit:.3f}"
-            said = f"{row.direction}: {row.violations}" if row.violations else ""
-            cells = [found, [Span(f"{row.n:,}")], [Span(f"{row.plotted:.3f}")], [Span(limits)], [Span(said)]]
-            lines.append(Line([row.period + " (baseline)" * bool(row.baseline)], cells))
+        for row in self.frame.to_dict("records"):
+            found = bounded(row["value"], row["low"], row["high"], lambda number: f"{number:.3f}")
+            limits = f"{row['lower_limit']:.3f} to {row['upper_limit']:.3f}"
+            said = f"{row['direction']}: {row['violations']}" if row["violations"] else ""
+            cells = [found, [Span(f"{row['n']:,}")], [Span(f"{row['plotted']:.3f}")], [Span(limits)], [Span(said)]]
+            lines.append(Line([str(row["period"]) + " (baseline)" * bool(row["baseline"])], cells))
         heads = [self.frame.attrs["column"], "n", "Plotted", "Limits", "Violated"]
         title = f"{self.name} of {self.title}"
         return Sheet(Layout.of_block(title, heads, lines, self.notes, ["Period"]), self.frame)
@@ -192,7 +192,7 @@ def _joined(parts: Sequence[Part]) -> Part:
     return Part(parts[0].run, scores, clusters)
 
 
-def _row(period: Period, metric: str, settings: Settings, *, single: bool) -> dict[str, object]:
+def _row(period: Period, metric: str, settings: Settings, *, single: bool) -> dict[str, Any]:
     part = _joined(period.parts)
     cell = make_cell(part, metric, settings)
     deviation = math.nan

@@ -95,5 +95,11 @@ def test_the_command_prints_draws_and_ends_with_a_code_of_its_own(monthly, tmp_p
     assert "X-bar chart of Organs" in out
     assert "2026-07: worse: beyond a limit" in err
     assert {file.suffix for file in (tmp_path / "chart").iterdir()} == {".pdf", ".png", ".csv", ".txt"}
-    assert start([*words, "kind=individuals"]) == 0
+    lines = [
+        f"{month}-{n},M,dice,{0.8 + 0.1 * (k % 2) + 0.01 * n},{month}"
+        for k, month in enumerate(MONTHS)
+        for n in range(6)
+    ]
+    (tmp_path / "ok.csv").write_text("\n".join(["case,model,metric,value,month", *lines]) + "\n")
+    assert start(["monitor", "scores=ok.csv", "metric=dice", "by=month", "kind=individuals", "resamples=100"]) == 0
     assert "in control" in capsys.readouterr().out

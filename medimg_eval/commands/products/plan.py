@@ -52,7 +52,8 @@ def run(config: DictConfig) -> None:
     if wanted["file"] is not None:
         _show(wanted)
         return
-    analysis = Analysis(**{key: wanted[key] or "" if key == "stratify_by" else wanted[key] for key in ANALYSIS})
+    stated: dict[str, Any] = {key: wanted[key] for key in ANALYSIS}
+    analysis = Analysis(**{**stated, "stratify_by": str(wanted["stratify_by"] or "")})
     power = _power(wanted["power"])
     if wanted["value"] is not None:
         _show_alone(wanted, analysis, power)

@@ -228,7 +228,7 @@ def _need(
         design, number, cases, why = declared_design(said, level, kind_of(endpoint), name), 0, 1.0, "as stated"
     else:
         found, number, cases, why = shown
-        stated = {key: float(said[key]) for key in ("expected", "sd") if said.get(key) is not None}
+        stated: dict[str, Any] = {key: float(said[key]) for key in ("expected", "sd") if said.get(key) is not None}
         design = replace(found, level=level, **stated)
         why += f"; {', '.join(stated)} as stated" if stated else ""
         number = 0 if "sd" in stated else number

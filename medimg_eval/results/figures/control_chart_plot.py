@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,13 @@ def control_chart_figure(found: Monitoring, width: str | float = "double") -> Dr
         axes.plot(places, frame["plotted"], color=PALETTE[0], marker="o", ms=3, lw=0.8, zorder=3)
         out = (frame["violations"] != "").to_numpy()
         if out.any():
-            mark = {"marker": "s", "s": 26, "facecolors": "none", "edgecolors": PALETTE[1], "linewidths": 1.2}
+            mark: dict[str, Any] = {
+                "marker": "s",
+                "s": 26,
+                "facecolors": "none",
+                "edgecolors": PALETTE[1],
+                "linewidths": 1.2,
+            }
             axes.scatter(places[out], frame.loc[out, "plotted"], zorder=4, **mark)
         first_new = int(frame["baseline"].sum())
         if first_new < len(frame):
