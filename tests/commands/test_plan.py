@@ -9,7 +9,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+import medimg_eval
 from medimg_eval.commands.cli import start
+from medimg_eval.errors import UsageError
 from medimg_eval.instantiate import build_task
 from tests.helpers.printed import said
 
@@ -147,3 +149,8 @@ def test_a_task_may_state_what_it_accepts(tmp_path):
     task = build_task({**config, "layout": layout, "accept": {"dice": {"lower": 0.8}}})
     assert task.acceptance == {"dice": {"lower": 0.8}}
     assert task.config["acceptance"] == {"dice": {"lower": 0.8}}
+
+
+def test_from_python_a_run_is_judged_once_it_is_there():
+    with pytest.raises(UsageError, match=r"judge_runs\(load_runs"):
+        medimg_eval.test("brain_tissue", "gaussian_mixture", accept={"dice": {"lower": 0.5}})

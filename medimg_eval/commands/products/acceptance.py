@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import fail_if_cases_failed, printer, say, show_sheets
 from medimg_eval.errors import AcceptanceError, DeviationError, UserError
 from medimg_eval.evaluation.run import write_json
@@ -28,7 +29,8 @@ def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
         fail_if_cases_failed(folders)
     except UserError as error:
         ends.append(error)
-    asked = {key: wanted[name] for key, name in (("accept", "accept"), ("plan", "plan"), ("key", "plan_key"))}
+    keys = [] if wanted["plan_key"] is None else as_list(wanted["plan_key"])
+    asked: dict[str, Any] = {"accept": wanted["accept"], "plan": wanted["plan"], "keys": keys}
     if asked["accept"] or asked["plan"] or any(map(_states_acceptance, folders)):  # scores take long to read again
         try:
             ends += [end for one in judge_runs(load_runs(list(folders)), **asked) if (end := _told(one)) is not None]

@@ -31,7 +31,7 @@ from medimg_eval.results.acceptance import (
     read_plan,
     required_units,
     sign,
-    verify,
+    verify_all,
     write_plan,
 )
 from medimg_eval.results.table import Layout, Line, Sheet, Span
@@ -165,7 +165,7 @@ def _show(wanted: Mapping[str, Any]) -> None:
     """Shows a plan and checks its signatures; signs it once more where that is asked for."""
     file = Path(str(wanted["file"])).expanduser()
     plan = read_plan(file)
-    key = None if wanted["plan_key"] is None else Path(str(wanted["plan_key"])).expanduser()
+    keys = [] if wanted["plan_key"] is None else [Path(str(one)).expanduser() for one in as_list(wanted["plan_key"])]
     content, out = plan.content, printer()
     say(out, f"{content['title'] or file.name}: {content['task']}, made {content['made']} with {content['program']}")
     data = content["data"]
@@ -174,8 +174,8 @@ def _show(wanted: Mapping[str, Any]) -> None:
         say(out, f"{number}. {endpoint.name}: {endpoint.criterion}{' (secondary)' * endpoint.secondary}")
     say(out, f"analysis: {', '.join(f'{name}={value}' for name, value in content['analysis'].items())}")
     say(out, f"hash: {plan.hash}")
-    for signature in plan.signatures:
-        say(out, verify(plan.hash, signature, key))
+    for told in verify_all(plan.hash, plan.signatures, keys):
+        say(out, told)
     if wanted["sign"] is not None:
         _finish(wanted, plan, file)
 

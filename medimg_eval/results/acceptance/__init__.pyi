@@ -16,6 +16,6 @@ from .planning import (
     remarks as remarks,
     write_plan as write_plan,
 )
-from .signatures import sign as sign, verify as verify
+from .signatures import sign as sign, verify as verify, verify_all as verify_all
 from .verdicts import Verdict as Verdict, judge as judge, verdict_sheet as verdict_sheet
 from .judgements import ACCEPTANCE as ACCEPTANCE, Judgement as Judgement, judge_runs as judge_runs

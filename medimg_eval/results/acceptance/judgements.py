@@ -9,7 +9,7 @@ from typing import Any
 
 from medimg_eval.results.acceptance.criteria import Analysis, Endpoint, read_endpoints
 from medimg_eval.results.acceptance.planning import Plan, deviations, read_plan, remarks
-from medimg_eval.results.acceptance.signatures import verify
+from medimg_eval.results.acceptance.signatures import verify_all
 from medimg_eval.results.acceptance.verdicts import Verdict, judge, verdict_sheet
 from medimg_eval.results.runs import RunScores
 from medimg_eval.results.table import Sheet
@@ -63,7 +63,7 @@ class Judgement:
 
 
 def judge_runs(
-    runs: Sequence[RunScores], *, accept: Any = None, plan: str | Path | None = None, key: str | Path | None = None
+    runs: Sequence[RunScores], *, accept: Any = None, plan: str | Path | None = None, keys: Sequence[str | Path] = ()
 ) -> list[Judgement]:
     """Judges runs by the endpoints of a plan, of a command, or of their own task, in this order.
 
@@ -71,7 +71,7 @@ def judge_runs(
         runs: as `load_runs` returns them; baselines, and models that an endpoint is compared with, are not judged.
         accept: as `read_endpoints` takes it; None takes what the task of each run states.
         plan: file of a plan. A run that is not as planned is refused, and `accept` must say the same as the plan.
-        key: public key, or secret, by which the plan's signatures are checked.
+        keys: files of public keys, or secrets, by each of which the plan must be signed.
 
     Returns:
         One for each run that has endpoints; none where nothing is to be met.
@@ -84,9 +84,8 @@ def judge_runs(
     if plan is None:
         return [one for run in _rivals(runs, stated) if (one := _judged(run, stated, runs)) is not None]
     fixed = read_plan(Path(plan).expanduser())
-    path = None if key is None else Path(key).expanduser()
-    checked = [f"{verify(fixed.hash, one, path)}." for one in fixed.signatures]
-    notes = (*remarks(fixed), *(text[0].upper() + text[1:] for text in checked))
+    checked = verify_all(fixed.hash, fixed.signatures, [Path(key).expanduser() for key in keys])
+    notes = (*remarks(fixed), *(f"{text[0].upper()}{text[1:]}." for text in checked))
     endpoints = fixed.endpoints
     return [_as_planned(run, fixed, endpoints, stated, runs, notes) for run in _rivals(runs, endpoints)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,8 +169,10 @@ def _of_settings(plan: Plan, run: RunScores) -> Iterator[str]:
 def _of_analysis(plan: Plan, run: RunScores, stated: Sequence[Endpoint]) -> Iterator[str]:
     if stated and as_accept(stated) != as_accept(plan.endpoints):
         yield f"accept= asks for {as_accept(stated)}, planned was {as_accept(plan.endpoints)}"
-    dates = [plan.content["made"], *(one["signed"] for one in plan.signatures)]
-    latest = max(map(datetime.fromisoformat, dates))
+    latest = datetime.fromisoformat(plan.content["made"])
+    for signature in plan.signatures:
+        with suppress(ValueError, TypeError):  # of one that could not be checked, and whose date is none
+            latest = max(latest, datetime.fromisoformat(signature.get("signed", "")))
     if run.started < latest:
         yield f"the run began at {run.started.isoformat()}, before the plan was fixed at {latest.isoformat()}"
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,29 @@ def sign(content: str, key: Path, *, by: str, meaning: str = "author") -> dict[s
     return said | {"signature": _text(private.sign(_covered(content, said)))}
 
 
+def verify_all(content: str, signatures: Sequence[Mapping[str, str]], keys: Sequence[Path]) -> list[str]:
+    """Checks all signatures of a plan, each by the key that fits it; says of each what `verify` says.
+
+    Raises:
+        DeviationError: one does not fit, or the plan is not signed by each of the keys.
+    """
+    fitting = [next((key for key in keys if _fits(signature, key)), None) for signature in signatures]
+    lost = next((key for key in keys if key not in fitting), None)
+    told = [verify(content, signature, key) for signature, key in zip(signatures, fitting, strict=True)]
+    if lost is not None:
+        signers = ", ".join(str(one.get("by")) for one in signatures) or "nobody"
+        raise DeviationError(f"the plan was not signed by the key {lost}; it was signed by {signers}")
+    return told
+
+
+def _fits(signature: Mapping[str, str], key: Path) -> bool:
+    """Whether a signature says to be by a key."""
+    held = _read(key)
+    if held.startswith(b"-----BEGIN"):
+        return signature.get("public_key") == _text(_public(held, key))
+    return signature.get("kind") == HMAC and signature.get("key") == _fingerprint(_secret(held, key))
+
+
 def verify(content: str, signature: Mapping[str, str], key: Path | None = None) -> str:
     """Checks a signature, and says who signed when, and what that proves.
 
@@ -91,12 +114,13 @@ def verify(content: str, signature: Mapping[str, str], key: Path | None = None) 
         return f"{who}; checked with the secret {key}"
     if signature.get("kind") != ED25519:
         raise DeviationError(f"the plan's signature is of an unknown kind {signature.get('kind')!r}: {who}")
-    public = _public(held, key) if held is not None else base64.b64decode(signature.get("public_key", ""))
+    public = b"" if held is None else _public(held, key)
     kinds = import_optional("cryptography.hazmat.primitives.asymmetric.ed25519")
     invalid = import_optional("cryptography.exceptions").InvalidSignature
     if held is not None and _text(public) != signature.get("public_key"):
         raise DeviationError(f"the plan was not signed by the key {key}, but by {signature.get('key')}: {who}")
     try:
+        public = public or base64.b64decode(signature.get("public_key", ""))
         kinds.Ed25519PublicKey.from_public_bytes(public).verify(base64.b64decode(given), covered)
     except (invalid, ValueError) as error:
         raise DeviationError(

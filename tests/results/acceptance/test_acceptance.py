@@ -22,6 +22,7 @@ from medimg_eval.results.acceptance import (
     sign,
     verdict_sheet,
     verify,
+    verify_all,
     write_plan,
 )
 from medimg_eval.results.statistics import mean_interval
@@ -258,7 +259,7 @@ def keys(tmp_path):
 
 
 def test_an_ed25519_key_signs_and_every_change_shows(plan, keys, made):
-    (private, public), (_, stranger) = keys
+    (private, public), (other, stranger) = keys
     fixed = read_plan(plan)
     signature = sign(fixed.hash, private, by="Jane Doe")
     assert f"checked with {public}" in verify(fixed.hash, signature, public)
@@ -271,9 +272,17 @@ def test_an_ed25519_key_signs_and_every_change_shows(plan, keys, made):
     with pytest.raises(DeviationError, match="does not fit"):
         verify("sha256:0", signature, public)
     write_plan(fixed.signed(signature), plan)
-    (judgement,) = judge_runs([made()], plan=plan, key=public)
+    (judgement,) = judge_runs([made()], plan=plan, keys=[public])
     assert judgement.accepted
     assert any("Signed by Jane Doe" in note for note in judgement.notes)
+    # Keys must all have signed; a plan whose signatures were taken away is not signed by anyone's.
+    both = read_plan(plan).signed(sign(fixed.hash, other, by="Ed Itor", meaning="review"))
+    assert len(verify_all(both.hash, both.signatures, [public, stranger])) == 2
+    assert len(verify_all(both.hash, both.signatures, [public])) == 2
+    with pytest.raises(DeviationError, match="was not signed by the key .*; it was signed by Jane Doe"):
+        verify_all(fixed.hash, [signature], [public, stranger])
+    with pytest.raises(DeviationError, match="it was signed by nobody"):
+        verify_all(fixed.hash, [], [public])
     later = fixed.signed({**signature, "signed": "2999-01-01T00:00:00+00:00"})
     assert any("before the plan was fixed at 2999" in one for one in deviations(later, made("again")))
 
