@@ -3,7 +3,19 @@
 TYPE_CHECKING = False  # for type checkers, which know the name; the module that has it takes longer than all of this
 
 if TYPE_CHECKING:
-    from medimg_eval.api import compare, figure, fit, list_tasks, load_run, load_task, report, score, table, test
+    from medimg_eval.api import (
+        compare,
+        figure,
+        fit,
+        list_tasks,
+        load_run,
+        load_task,
+        report,
+        score,
+        table,
+        test,
+        test_checkpoints,
+    )
 
     __version__: str
 
@@ -19,6 +31,7 @@ __all__ = [
     "score",
     "table",
     "test",
+    "test_checkpoints",
 ]
 
 
