@@ -157,8 +157,8 @@ def _of_task(
     found: Sequence[Checkpoint],
     waiting: Sequence[Path],
 ) -> CheckpointScores:
-    from medimg_eval.evaluation import pipeline
     from medimg_eval.api.checkpoint_files import evaluate_new
+    from medimg_eval.evaluation import pipeline
     from medimg_eval.settings import build_loggers, build_settings, undisturbed
 
     def evaluate(checkpoint: Checkpoint) -> Path:

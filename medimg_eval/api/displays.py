@@ -16,6 +16,7 @@ from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
     from medimg_eval.results import Comparison, Table
+    from medimg_eval.results.comparison import Disagreement
     from medimg_eval.results.figures import Figures
 
 Runs = RunResults | RunScores | str | Path | Sequence[RunResults | RunScores | str | Path]
@@ -66,13 +67,45 @@ def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings
     return drawn
 
 
-def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> Path:
-    """Writes pages with tables, cases and images; returns their index. Settings are keys of the command `report`."""
+class ReportPages:
+    """A report on disk; a notebook shows it in a frame.
+
+    Attributes:
+        index: the page to open.
+        compared: of `compare=[A, B]`, the two models case by case, one for each task.
+    """
+
+    def __init__(self, index: Path, compared: Sequence[Disagreement]) -> None:
+        self.index, self.compared = index, compared
+
+    def __fspath__(self) -> str:
+        return str(self.index)
+
+    def __repr__(self) -> str:
+        return f"<report: {self.index}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        # A page from disk may be shown by a notebook's server only below the folder that it was started in.
+        resolved = self.index.resolve()
+        near = resolved.relative_to(Path.cwd()) if resolved.is_relative_to(Path.cwd()) else None
+        sheets = "".join(one._repr_html_() for one in self.compared)
+        link = f'<p>Report: <a href="{escape(resolved.as_uri())}" target="_blank">{escape(str(self.index))}</a></p>'
+        if near is None:
+            return sheets + link
+        frame = f'<iframe src="{escape(near.as_posix())}" title="report" width="100%" height="600"></iframe>'
+        return sheets + link + frame
+
+
+def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> ReportPages:
+    """Writes pages with tables, cases and images. Settings are keys of the command `report`, such as `compare`."""
     from medimg_eval.viewer import write_pages
 
     wanted = settings_of("report", {**settings, "out": str(out)})
     with trusting() if trust else nullcontext():
-        return write_pages(lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)))
+        written = write_pages(lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)))
+    return ReportPages(written.index, written.compared)
 
 
 def _scores_of(runs: Runs) -> list[RunScores]:

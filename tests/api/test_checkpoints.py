@@ -6,16 +6,17 @@ import json
 import shutil
 import struct
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 import medimg_eval as me
+from medimg_eval.api.checkpoint_files import find_checkpoints
 from medimg_eval.case import Mask
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.api.checkpoint_files import find_checkpoints
 from medimg_eval.models import Segmenter
 from medimg_eval.results import load_runs
 from medimg_eval.results.figures import learning_curve
@@ -28,7 +29,7 @@ QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0,
 class Trained(Segmenter):
     """A threshold that a checkpoint holds; every load is counted."""
 
-    loads: list[str] = []
+    loads: ClassVar[list[str]] = []
 
     def __init__(self, checkpoint=None):
         self.checkpoint = checkpoint
