@@ -5,6 +5,7 @@ TYPE_CHECKING = False  # for type checkers, which know the name; the module that
 if TYPE_CHECKING:
     from medimg_eval.api import (
         compare,
+        export,
         figure,
         fit,
         list_tasks,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "compare",
+    "export",
     "figure",
     "fit",
     "list_tasks",

@@ -5,6 +5,7 @@ from .checkpoints import (
     test_checkpoints as test_checkpoints,
 )
 from .displays import compare as compare, figure as figure, report as report, table as table
+from .exchange import export as export
 from .runs import (
     BELONGS as BELONGS,
     fit as fit,
