@@ -3,13 +3,27 @@
 TYPE_CHECKING = False  # for type checkers, which know the name; the module that has it takes longer than all of this
 
 if TYPE_CHECKING:
-    from medimg_eval.api import compare, figure, fit, list_tasks, load_run, load_task, report, score, table, test
+    from medimg_eval.api import (
+        compare,
+        export,
+        figure,
+        fit,
+        list_tasks,
+        load_run,
+        load_task,
+        report,
+        score,
+        table,
+        test,
+        test_checkpoints,
+    )
 
     __version__: str
 
 __all__ = [
     "__version__",
     "compare",
+    "export",
     "figure",
     "fit",
     "list_tasks",
@@ -19,6 +33,7 @@ __all__ = [
     "score",
     "table",
     "test",
+    "test_checkpoints",
 ]
 
 

@@ -31,3 +31,6 @@ MODULES = {"import": "import_logs", "monitor": "products.monitor", "plan": "prod
 
 POSITIONAL = {"published": "name", "list": "what"}
 """Commands that take one plain word -> the key that it stands for."""
+
+PAIRS = {"report": ("compare",)}
+"""Commands with keys that take a list, and may be written as KEY=A,B where nothing is swept."""

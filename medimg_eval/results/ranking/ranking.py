@@ -16,7 +16,7 @@ from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
 from medimg_eval.results.ranking.orders import Friedman, borda, cliques, friedman, kemeny
 from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
 from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, RunScores, frame_to_csv, refuse_other_salts
-from medimg_eval.results.table import check_numbers, write_texts
+from medimg_eval.results.table import check_numbers, notebook_html, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,6 +80,9 @@ class Ranking:
     def frame(self) -> pd.DataFrame:
         """Returns the numbers of the main table, one row per model."""
         return self.overall
+
+    def _repr_html_(self) -> str:
+        return notebook_html(*self.sheets)
 
 
 _KEYS = ["column", "task", "label", "metric"]

@@ -144,13 +144,16 @@ class Report:
             mark.write_text(key, encoding="ascii")
         return True
 
-    def write_index(self, table: Table, title: str, figures: Mapping[str, str] | None = None) -> Path:
+    def write_index(
+        self, table: Table, title: str, figures: Mapping[str, str] | None = None, sections: Sequence[str] = ()
+    ) -> Path:
         """Writes the page itself and returns it.
 
         Args:
             table: Of all tasks.
             title: Of the report.
             figures: By task, a figure as SVG.
+            sections: Further parts of the overview as HTML, below its tables.
         """
         own = files(__package__) / "static"
         for name in STATIC:
@@ -166,7 +169,7 @@ class Report:
         shown = page.substitute(
             version=html.escape(medimg_eval.__version__),
             title=html.escape(title),
-            overview=self._overview(table, title, set(figures or {})),
+            overview=self._overview(table, title, set(figures or {}), sections),
         )
         _write(self.folder / "index.html", shown)
         return self.folder / "index.html"
@@ -184,7 +187,7 @@ class Report:
     def _number(self, task: str) -> int:
         return [entry["task"] for entry in self._entries].index(task)
 
-    def _overview(self, table: Table, title: str, drawn: Collection[str]) -> str:
+    def _overview(self, table: Table, title: str, drawn: Collection[str], sections: Sequence[str]) -> str:
         """Returns the tables as HTML, task by task; unfinished tasks are among them."""
         known = {entry["task"]: entry for entry in self._entries}
         parts = [
@@ -215,7 +218,7 @@ class Report:
                     f'<img class="figure" src="figures/{entry["number"]}.svg" alt="Means with intervals, {name}">'
                 )
             parts.append("\n".join([*inner, "</section>"]))
-        parts.append("</div>")
+        parts += ["</div>", *sections]
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.footnotes)
         parts.append(
             f'<section class="card" aria-label="Notes"><h2>Notes</h2><ul class="footnotes">{notes}</ul></section>'
