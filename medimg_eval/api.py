@@ -406,11 +406,12 @@ def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings
 
 def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> Path:
     """Writes pages with tables, cases and images; returns their index. Settings are keys of the command `report`."""
+    from medimg_eval.catalogue import task_facts
     from medimg_eval.viewer import write_pages
 
     wanted = _settings("report", {**settings, "out": str(out)})
     with trusting() if trust else nullcontext():
-        return write_pages(lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)))
+        return write_pages(lambda: _scores_of(runs), wanted, lambda *at: build_task(stored_task(*at)), task_facts)
 
 
 class _Given(NamedTuple):
