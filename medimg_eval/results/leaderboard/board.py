@@ -164,7 +164,8 @@ def build_leaderboard(
         table = build_table(members, resamples=resamples, level=level, seed=seed)
         if table.columns:
             family, modalities = facts.get(task, ("", ()))
-            card = next((card for run in members if (card := run.task_config.get("card"))), {})
+            cards = (run.task_config.get("card") for run in members)
+            card: Mapping[str, Any] = next((one for one in cards if one), {})
             cases = max(run.cases for run in members)
             tasks.append(BoardTask(task, named[task], family, modalities, card, cases, table, ()))
     if not any(run.finished for one in tasks for run in one.table.runs):

@@ -94,7 +94,7 @@ def _joined(columns: Sequence[RankColumn]) -> list[list[RankColumn]]:
 def _standings(ranked: Sequence[RankColumn]) -> Standings:
     models = sorted({model for column in ranked for model in column.worth})
     point = np.stack([_placed(column.ranks("average"), models) for column in ranked])
-    complete = ~np.isnan(point).any(axis=1)
+    complete: npt.NDArray[np.bool_] = np.logical_not(np.isnan(point).any(axis=1))
     order: Order = "mean_rank" if complete.all() else "wins"
     means, wins = _mean_ranks(point, complete), _wins(point)
     places = _places(means if order == "mean_rank" else -wins)
@@ -115,9 +115,11 @@ def _standings(ranked: Sequence[RankColumn]) -> Standings:
         Standing(
             model,
             int(places[number]),
-            *place_bounds[:, number].tolist(),
+            float(place_bounds[0, number]),
+            float(place_bounds[1, number]),
             float(means[number]),
-            *mean_bounds[:, number].tolist(),
+            float(mean_bounds[0, number]),
+            float(mean_bounds[1, number]),
             float(wins[number]),
             sum(column.ranks("min").get(model) == 1 for column in ranked),
             int((~np.isnan(point[:, number])).sum()),

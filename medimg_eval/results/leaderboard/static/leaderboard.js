@@ -24,8 +24,7 @@
     render();
   }
 
-  const has = (text, wanted) => wanted.toLowerCase().split(",").map((one) => one.trim()).filter(Boolean)
-    .some((one) => one.split(/\s+/).every((word) => text.toLowerCase().includes(word)));
+  const has = (text, wanted) => wanted.toLowerCase().split(",").map((one) => one.trim()).filter(Boolean).some((one) => text.toLowerCase().includes(one));
   const left = (where) => new Set(where.without ? where.without.split(" ") : []);
   const tasksOf = (where) => board.tasks.filter((one) => (!where.family || one.family === where.family)
     && (!where.modality || one.modalities.includes(where.modality))

@@ -84,7 +84,7 @@ const report = (() => {
     const parts = parted[at];
     const alike = parted.filter((others) => bare(others[0]) === bare(parts[0]));
     if (alike.length < 2) return parts.join("");
-    const shared = (part) => alike.every((others) => others.some((other) => bare(other) === bare(part)));
+    const shared = (part) => alike.every((others) => others.includes(part));
     const kept = (from) => {
       let text = "";
       parts.forEach((part, place) => { if (place < from || !shared(part)) text += part; else if (!text.endsWith("…")) text = bare(text) + "…"; });
