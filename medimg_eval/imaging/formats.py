@@ -168,7 +168,12 @@ def family_of(paths: Sequence[Path]) -> tuple[str, list[str]]:
     found: dict[str, Path] = {}
     notes: list[str] = []
     for path in paths:
-        family, passed = survey(path) if path.is_dir() else (identify(path), [])
+        try:
+            family, passed = survey(path) if path.is_dir() else (identify(path), [])
+        except CaseError:
+            if not found:
+                raise
+            continue  # the reader of the family says what is wrong with it
         found.setdefault(family, path)
         notes += passed
     if len(found) > 1:
