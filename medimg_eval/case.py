@@ -75,8 +75,8 @@ class ChannelAxis:
 
     Attributes:
         kind: `time`, `diffusion`, `echo`, `inversion`, `flip angle`, or `phase` (of a heartbeat).
-        values: float64, (channel,): seconds after the first volume, b-values, echo times, inversion times, angles, times
-            after the trigger; NaN where the file does not say.
+        values: float64, (channel,): seconds after the first volume, b-values, echo times, inversion times, angles, or
+            times after the trigger; NaN where the file does not say.
         unit: of the values: `s`, `s/mm2`, `ms` or `degree`.
         directions: of diffusion, float64, (channel, 3): unit vectors in the patient, RAS+; zero where a volume has
             none. None for other kinds.

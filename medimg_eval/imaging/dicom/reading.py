@@ -25,7 +25,7 @@ __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
 
 OBJECTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "picture": ("projection", ("voi",)),
-    "frames": ("enhanced", ("stack", "gaps", "suv")),
+    "frames": ("enhanced", ("stack", "gaps", "suv", "beside")),
     "labels": ("seg", ()),
     "dose": ("rtdose", ()),
 }
@@ -176,6 +176,12 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
 
 def _arranged(group: Group, gaps: Gaps) -> Stack:
     """The slices of a group in order, volume after volume; raises CaseError where nothing puts them in order."""
+    head, count = group.headers[0], len(group.found.volumes)
+    if head.samples > 1 and (head.mosaic or count > 1):
+        what = "is a mosaic" if head.mosaic else f"is of {count} volumes"
+        raise CaseError(
+            f"{head.path}: {what} in colour, and channels are volumes or colours; read one with series=UID/1"
+        )
     try:
         return arrange_volumes(group.found.volumes, gaps)
     except CaseError as error:
@@ -191,6 +197,7 @@ def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any
     reader = importlib.import_module(f"medimg_eval.imaging.dicom.objects.{name}")
     head = group.headers[0]
     known = (head.path, head) if taken else (head.path,)
+    options["beside"] = group.headers[1:]
     result: Image | Geometry = getattr(reader, what)(*known, **{option: options[option] for option in taken})
     return result
 
@@ -215,8 +222,6 @@ def _require_grey(headers: Sequence[Header]) -> list[str]:
                 "or RGB, so read its files one by one, as pictures"
             )
     kinds = {header.photometric for header in headers} - {""}
-    if len(headers) > 1 and any(header.mosaic and header.samples > 1 for header in headers):
-        raise CaseError(f"{headers[0].path}: is a mosaic in colour, which no scanner measures; name its series instead")
     if len(kinds) > 1:
         raise CaseError(
             f"{headers[0].path}: is one of a stack of {' and '.join(sorted(kinds))} slices, whose values cannot be "

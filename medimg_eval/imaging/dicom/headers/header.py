@@ -21,13 +21,15 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.csa import csa_numbers
 from medimg_eval.imaging.dicom.headers.scanner import (
     ELEMENTS,
-    FACTS as VOLUME_FACTS,
     IMPLICIT,
     UNDEFINED,
     WINDOW,
     CutShortError,
     OddError,
     Scan,
+)
+from medimg_eval.imaging.dicom.headers.scanner import (
+    FACTS as VOLUME_FACTS,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ class Header:
         pixel_length: bytes of pixel data; None where they are encapsulated.
         has_pixels: whether the file has pixel data at all.
         mosaic: whether the one frame holds all slices of a volume side by side, as Siemens and United Imaging write.
-        facts: raw values of what sets slices at one position apart, by the names of `scanner.FACTS`; see `volume_facts`.
+        facts: raw values of what sets slices at one position apart, by the names of `scanner.FACTS`; `volume_facts`
+            reads them.
     """
 
     path: Path
@@ -199,8 +202,10 @@ def _bytes_of(element: Any) -> bytes:
     if value is None:
         return b""
     if isinstance(value, bytes):
-        little = getattr(element, "is_little_endian", True)
-        return value if little or element.VR not in ("US", "SS", "FD", "FL") else value[::-1]
+        size = {"US": 2, "SS": 2, "FL": 4, "FD": 8}.get(element.VR, 1)
+        if size == 1 or getattr(element, "is_little_endian", True):
+            return value
+        return b"".join(value[at : at + size][::-1] for at in range(0, len(value), size))
     if isinstance(value, int) and element.VR in ("US", "SS", "US or SS"):
         return (value & 0xFFFF).to_bytes(2, "little")
     if isinstance(value, float) and element.VR in ("FD", "FL"):
@@ -279,7 +284,10 @@ def _weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
     block = found.get("header_siemens")
     if block is None or ("b_value_siemens" in found and "direction_siemens" in found):
         return {}
-    facts = {"b_value_csa": csa_numbers(block, "B_value"), "direction_csa": csa_numbers(block, "DiffusionGradientDirection")}
+    facts = {
+        "b_value_csa": csa_numbers(block, "B_value"),
+        "direction_csa": csa_numbers(block, "DiffusionGradientDirection"),
+    }
     return {name: "\\".join(map(repr, values)).encode() for name, values in facts.items() if values}
 
 

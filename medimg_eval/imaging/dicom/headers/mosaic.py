@@ -132,8 +132,8 @@ def _count(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapp
                 notes.append(f"the count of slices is not stated; {found} tiles hold something, and are taken for them")
                 return found
     raise CaseError(
-        f"{header.path}: is a mosaic that does not say how many slices it holds: NumberOfImagesInMosaic (0019,100A), and "
-        f"Siemens' headers (0029,1010) and (0029,1020), are missing; {_CONVERT}"
+        f"{header.path}: is a mosaic that does not say how many slices it holds: NumberOfImagesInMosaic (0019,100A), "
+        f"and Siemens' headers (0029,1010) and (0029,1020), are missing; {_CONVERT}"
     )
 
 
@@ -156,8 +156,8 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
         turned = _whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1  # slices are counted from the other end
         return across * np.sign(way) * (-1 if turned else 1)
     raise CaseError(
-        f"{header.path}: is a mosaic that does not say in which order its slices lie: SliceNormalVector of Siemens' image "
-        f"header (0029,1010), and the protocol (0029,1020), are missing; {_CONVERT}"
+        f"{header.path}: is a mosaic that does not say in which order its slices lie: SliceNormalVector of Siemens' "
+        f"image header (0029,1010), and the protocol (0029,1020), are missing; {_CONVERT}"
     )
 
 
@@ -168,7 +168,8 @@ def _distance(header: Header, notes: list[str]) -> float:
         notes.append("SpacingBetweenSlices is missing, so the step between slices is taken from SliceThickness")
         return header.slice_thickness
     raise CaseError(
-        f"{header.path}: is a mosaic without SpacingBetweenSlices (0018,0088) and SliceThickness (0018,0050); {_CONVERT}"
+        f"{header.path}: is a mosaic without SpacingBetweenSlices (0018,0088) and SliceThickness (0018,0050); "
+        f"{_CONVERT}"
     )
 
 
@@ -245,4 +246,3 @@ def _places(path: Path) -> Array:
         return np.empty((0, 3))
     places = np.array(found, dtype=np.float64).reshape(-1, 3) if found else np.empty((0, 3))
     return places if np.isfinite(places).all() else np.empty((0, 3))
-

@@ -38,7 +38,6 @@ ELEMENTS = {
     "trigger_time": 0x00181060,
     "b_value": 0x00189087,
     "creator_19": 0x00190010,
-    "tiles_siemens": 0x0019100A,
     "b_value_siemens": 0x0019100C,
     "image_type_siemens": 0x00211175,
     "header_siemens": 0x00291010,
@@ -76,6 +75,7 @@ ELEMENTS = {
 """Name -> tag."""
 
 FACTS = {
+    "tiles_siemens": 0x0019100A,
     "sop_instance": 0x00080018,
     "acquisition_date": 0x00080022,
     "acquisition_moment": 0x0008002A,
@@ -109,7 +109,7 @@ FACTS = {
     "b_number_philips": 0x20051412,
     "direction_number_philips": 0x20051413,
 }
-"""Name -> tag of what tells slices at one position apart; kept as it is written, and read only where positions repeat."""
+"""Name -> tag of what tells slices at one position apart; kept as written, and read only where positions repeat."""
 
 _NAMES = {struct.pack("<HH", tag >> 16, tag & 0xFFFF): name for name, tag in (ELEMENTS | FACTS).items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import math
 import re
 import struct
@@ -74,8 +74,8 @@ def volume_facts(header: Header) -> VolumeFacts:
         echo_time=header.echo_time,
         inversion_time=header.inversion_time,
         flip_angle=_number(raw, "flip_angle"),
-        # GE states the moment of each slice within its volume there.
-        trigger_time=header.trigger_time if cardiac or not maker.startswith("GE") else None,
+        # GE states the moment of each slice within its volume there, Philips that of a dynamic scan.
+        trigger_time=header.trigger_time if cardiac or not maker.startswith(("GE", "PHILIPS")) else None,
         frame_time=header.frame_time,
         temporal=header.temporal_position or (_text(raw, "repetition_uih") if maker == "UIH" else ""),
         acquisition=header.acquisition_number,
@@ -91,7 +91,7 @@ def _repetition(raw: Mapping[str, bytes], maker: str) -> float | None:
     found = _number(raw, "repetition_time")
     if found is None or found <= 0 or _text(raw, "acquisition_type").upper() == "3D":
         return None
-    delay = _number(raw, "delay_ge") if maker.startswith("GE") else None
+    delay = _float(raw, "delay_ge") if maker.startswith("GE") else None
     return found / 1000 + (delay or 0.0)
 
 
@@ -109,7 +109,7 @@ def seconds(date: str, time: str) -> float | None:
     day = 0
     if re.fullmatch(r"\d{8}", date):
         try:
-            day = datetime.date(int(date[:4]), int(date[4:6]), int(date[6:])).toordinal()
+            day = dt.date(int(date[:4]), int(date[4:6]), int(date[6:])).toordinal()
         except ValueError:
             day = 0
     hours, minutes, rest = (float(part or 0) for part in found.groups())
@@ -117,26 +117,33 @@ def seconds(date: str, time: str) -> float | None:
 
 
 def _diffusion(header: Header, maker: str) -> tuple[float | None, tuple[float, ...] | None]:
-    raw, b_value = header.facts, header.b_value
-    public = _vector(raw, "direction")
+    """The b-value and the direction, LPS: by the public element, else by those of the vendor."""
+    public = _vector(header.facts, "direction")
     if public is not None:
-        return b_value, unit(public)
-    if maker.startswith("SIEMENS") or "direction_siemens" in raw:
-        b_value = _number(raw, "b_value_csa") if b_value is None else b_value
-        return b_value, unit(_vector(raw, "direction_siemens") or _vector(raw, "direction_csa"))
-    if maker.startswith("GE") or "direction_x_ge" in raw:
-        return _ge(header)
-    if "PHILIPS" in maker:
-        parts = [_float(raw, f"direction_{axis}_philips") for axis in "xyz"]
-        return b_value, unit(None if None in parts else tuple(parts))  # type: ignore[arg-type]
-    if maker == "UIH":
-        return _uih(header)
-    found = _COMMENT.match(raw.get("comments", b""))
-    if found and (maker.startswith(("TOSHIBA", "CANON")) or b_value is not None):
-        # Stated along the rows of the image, its columns and the normal, the first two exchanged.
-        down, across, through = (float(number) for number in found.groups()[1:])
-        return float(found[1]), _in_patient(header, (across, down, through))
-    return b_value, None
+        return header.b_value, unit(public)
+    read = next((read for name, read in _VENDORS.items() if name in maker), None)
+    if read is None:
+        marks = {"direction_siemens": _siemens, "direction_x_ge": _ge}
+        read = next((read for name, read in marks.items() if name in header.facts), _canon)
+    return read(header)
+
+
+def _siemens(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
+    b_value = _number(header.facts, "b_value_csa") if header.b_value is None else header.b_value
+    return b_value, unit(_vector(header.facts, "direction_siemens") or _vector(header.facts, "direction_csa"))
+
+
+def _philips(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
+    return header.b_value, unit([_float(header.facts, f"direction_{axis}_philips") or 0.0 for axis in "xyz"])
+
+
+def _canon(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
+    found = _COMMENT.match(header.facts.get("comments", b""))
+    if found is None:
+        return header.b_value, None
+    # Stated along the rows of the image, its columns and the normal, the first two exchanged.
+    down, across, through = (float(number) for number in found.groups()[1:])
+    return float(found[1]), _in_patient(header, (across, down, through))
 
 
 def _ge(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
@@ -158,6 +165,12 @@ def _uih(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
     b_value = _float(header.facts, "b_value_uih")
     vector = unit(_vector(header.facts, "direction_uih"))
     return (header.b_value if b_value is None else b_value), None if vector is None else _in_patient(header, vector)
+
+
+_VENDORS = {
+    "SIEMENS": _siemens, "GE ": _ge, "PHILIPS": _philips, "UIH": _uih, "CANON": _canon, "TOSHIBA": _canon,
+}  # fmt: skip
+"""Who says it how, by a part of the Manufacturer."""
 
 
 def _in_patient(header: Header, vector: tuple[float, ...]) -> tuple[float, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,6 +12,7 @@ import numpy as np
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, ChannelAxis
+from medimg_eval.errors import shortened
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.headers.volume_facts import VolumeFacts
 from medimg_eval.imaging.geometry import LPS_TO_RAS
@@ -96,30 +98,10 @@ def _split(slices: list[Slice], places: int, value: str) -> list[Volumes]:
     counts = np.bincount([one.place for one in slices], minlength=places)
     if np.ptp(counts):
         return [_troubled(slices, value, _uneven(slices, counts))]
-    volumes = _by_diffusion(slices, places)
-    if volumes is None:
-        for name, key in _CONTRASTS.items():
-            pieces = _pieces(slices, places, key)
-            if pieces and len(slices) > places * len(pieces):
-                named = [f"{name} {found:g}" for found in pieces]
-                return _each(pieces.values(), named, places, value)
-            if pieces:
-                volumes = [pieces[found] for found in sorted(pieces)]
-                break
-    if volumes is not None:
-        return [_volumes(volumes, value, ())]
-    by_index = _by_index(slices, places, value)
-    if by_index is not None:
-        return by_index
-    for key in _MOMENTS:
-        pieces = _pieces(slices, places, key)
-        if pieces and len(pieces) * places == len(slices):
-            return [_volumes([pieces[found] for found in sorted(pieces)], value, ())]
-    for name, rank in _RANKS.items():
-        volumes = _ranked(slices, places, rank)
-        if volumes is not None:
-            notes = ("the order of the volumes is that of the numbers of their files",) if name == "number" else ()
-            return [_volumes(volumes, value, notes)]
+    for attempt in (_by_diffusion, _by_contrast, _by_index, _by_moment, _by_rank):
+        found = attempt(slices, places, value)
+        if found is not None:
+            return found
     return [_troubled(slices, value, _missing(slices, places))]
 
 
@@ -190,13 +172,41 @@ def _ranked(slices: list[Slice], places: int, rank: Callable[[Slice], float | No
         return None
     order = sorted(range(len(slices)), key=lambda at: (slices[at].place, values[at]))
     count = len(slices) // places
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in itertools.pairwise(order):
         if slices[before].place == slices[after].place and values[before] == values[after]:
             return None
     return [[slices[at] for at in order[volume::count]] for volume in range(count)]
 
 
-def _by_diffusion(slices: list[Slice], places: int) -> list[list[Slice]] | None:
+def _by_contrast(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
+    """Volumes by what makes another contrast; where each contrast has several, they are images of their own."""
+    for name, key in _CONTRASTS.items():
+        pieces = _pieces(slices, places, key)
+        if pieces and len(slices) > places * len(pieces):
+            return _each(pieces.values(), [f"{name} {found:g}" for found in pieces], places, value)
+        if pieces:
+            return [_volumes([pieces[found] for found in sorted(pieces)], value, ())]
+    return None
+
+
+def _by_moment(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
+    for key in _MOMENTS:
+        pieces = _pieces(slices, places, key)
+        if pieces and len(pieces) * places == len(slices):
+            return [_volumes([pieces[found] for found in sorted(pieces)], value, ())]
+    return None
+
+
+def _by_rank(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
+    for name, rank in _RANKS.items():
+        volumes = _ranked(slices, places, rank)
+        if volumes is not None:
+            notes = ("the order of the volumes is that of the numbers of their files",) if name == "number" else ()
+            return [_volumes(volumes, value, notes)]
+    return None
+
+
+def _by_diffusion(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     """Volumes by b-value and direction, those alike by their order in time; None where it does not tell them apart."""
     keys = [_weighting(one.facts) for one in slices]
     if len(set(keys)) < 2:
@@ -211,7 +221,7 @@ def _by_diffusion(slices: list[Slice], places: int) -> list[list[Slice]] | None:
         if alike is None:
             return None
         volumes += alike
-    return sorted(volumes, key=_began)
+    return [_volumes(sorted(volumes, key=_began), value, ())]
 
 
 def _weighting(facts: VolumeFacts) -> tuple[float, ...]:
@@ -228,11 +238,13 @@ def _began(volume: Sequence[Slice]) -> tuple[float, float]:
     return min(times, default=0.0), float(min(numbers, default=0))
 
 
+def _index_at(at: int) -> Callable[[Slice], int | None]:
+    return lambda one: one.facts.index[at][1] if at < len(one.facts.index) else None
+
+
 def _by_index(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
-    """By the dimensions that enhanced files index their frames by: one makes volumes, of several the first parts them."""
-    names = [name for name, _ in slices[0].facts.index]
-    found = [(name, _pieces(slices, places, lambda one, at=at: one.facts.index[at][1] if len(one.facts.index) > at else None))  # type: ignore[misc]
-             for at, name in enumerate(names)]  # fmt: skip
+    """By the dimensions that enhanced files index frames by: one makes volumes, of several the first parts them."""
+    found = [(name, _pieces(slices, places, _index_at(at))) for at, (name, _) in enumerate(slices[0].facts.index)]
     varying = [(name, pieces) for name, pieces in found if pieces]
     for _, pieces in varying:
         if len(pieces) * places == len(slices):
@@ -240,7 +252,7 @@ def _by_index(slices: list[Slice], places: int, value: str) -> list[Volumes] | N
     if len(varying) > 1:
         name, pieces = varying[0]
         ordered = sorted(pieces)
-        return _each([pieces[number] for number in ordered], [f"index of {name} {one}" for one in ordered], places, value)
+        return _each([pieces[number] for number in ordered], [f"{name} {one}" for one in ordered], places, value)
     return None
 
 
@@ -249,6 +261,8 @@ def _by_index(slices: list[Slice], places: int, value: str) -> list[Volumes] | N
 
 def _volumes(volumes: list[list[Slice]], value: str, notes: tuple[str, ...]) -> Volumes:
     axis, more = _axis([[one.facts for one in volume] for volume in volumes])
+    if axis.kind == "time" and volumes[0][0].header.mosaic:
+        axis, more = _paced(volumes, axis, more)
     return Volumes(tuple(_headers(volume) for volume in volumes), axis, value, (*notes, *more))
 
 
@@ -260,8 +274,9 @@ def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
         weighted = [(facts.b_value or 0.0, facts.direction) for facts in heads]
         vectors = np.array([vector if vector and b_value >= LOW else (0, 0, 0) for b_value, vector in weighted])
         directions = vectors @ LPS_TO_RAS[:3, :3].T + 0.0
-        missing = sum(b_value >= LOW and vector is None for b_value, vector in weighted)
-        notes = (f"{missing} diffusion-weighted volumes state no direction",) if missing else ()
+        missing = [str(at) for at, (b_value, vector) in enumerate(weighted, 1) if b_value >= LOW and vector is None]
+        averaged = f"diffusion-weighted volumes without a direction, averages of several perhaps: {shortened(missing)}"
+        notes = (averaged,) if missing else ()
         return ChannelAxis("diffusion", np.array([b for b, _ in weighted]), "s/mm2", directions), notes
     for kind, unit, values in (
         ("echo", "ms", _told([[facts.echo_time for facts in volume] for volume in volumes])),
@@ -275,6 +290,21 @@ def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
         if (np.diff(values) > 0).all():
             return ChannelAxis("phase", values, "ms"), ()
     return _time(volumes)
+
+
+def _paced(
+    volumes: Sequence[Sequence[Slice]], axis: ChannelAxis, notes: tuple[str, ...]
+) -> tuple[ChannelAxis, tuple[str, ...]]:
+    """Times of mosaics by their RepetitionTime, where none is left out: what is calibrated between them counts not."""
+    facts = [volume[0].facts for volume in volumes]
+    counts, repetition = [_whole(one.acquisition) for one in facts], facts[0].repetition_time
+    planned = np.arange(len(facts)) * (repetition or 0.0)
+    if repetition is None or None in counts or (np.diff(np.array(counts, np.float64)) != 1).any():
+        return axis, notes
+    if np.array_equal(axis.values, planned):
+        return axis, notes
+    note = "the times of the volumes are those that RepetitionTime states; AcquisitionTime lies elsewhere"
+    return replace(axis, values=planned), (note,)
 
 
 def _told(volumes: Sequence[Sequence[float | None]]) -> Array | None:
@@ -306,7 +336,9 @@ def _time(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
     if planned is not None:
         return ChannelAxis("time", planned, "s"), ("the times of the volumes are those that RepetitionTime states",)
     nothing = np.full(len(volumes), np.nan)
-    return ChannelAxis("time", nothing, "s"), ("no AcquisitionTime tells the volumes apart, so their times are unknown",)
+    return ChannelAxis("time", nothing, "s"), (
+        "no AcquisitionTime tells the volumes apart, so their times are unknown",
+    )
 
 
 # --- what cannot be put in order ------------------------------------------------------------------------------
@@ -323,10 +355,10 @@ def _uneven(slices: Sequence[Slice], counts: Array) -> str:
     where = ", ".join(f"{float(part):.6g}" for part in some.header.position or ())
     files = "file" if int(counts[odd[0]]) == 1 else "files"
     return (
-        f"{len(slices)} slices at {len(counts)} positions are no whole volumes: most positions have {usual} slices, and "
-        f"ImagePositionPatient ({where}), that of {some.header.path.name}, has {int(counts[odd[0]])} {files}"
-        f"{f', and {len(odd) - 1} more differ' if len(odd) > 1 else ''}; copy what is missing, or move the volume that is "
-        "not whole out of the folder"
+        f"{len(slices)} slices at {len(counts)} positions are no whole volumes: most positions have {usual} slices, "
+        f"and ImagePositionPatient ({where}), that of {some.header.path.name}, has {int(counts[odd[0]])} {files}"
+        f"{f', and {len(odd) - 1} more differ' if len(odd) > 1 else ''}; copy what is missing, or move the volume "
+        "that is not whole out of the folder"
     )
 
 

@@ -75,7 +75,8 @@ class Group:
         head = self.headers[0]
         volumes, count = len(self.found.volumes), len(self.found.volumes[0])
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
-        what = "mosaic" if head.mosaic else what
+        what = f"{count} files, each {what}" if self.kind != "slices" and count > 1 else what
+        what = "a mosaic" if head.mosaic else what
         what = f"{volumes} volumes ({self.found.axis.kind}) of {what}" if self.found.axis is not None else what
         words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
@@ -168,7 +169,12 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
             continue
         kind = _kind(header)
         if kind != "slices":
-            singles.append((kind, [header]))
+            # Enhanced files of one series are its volumes, or parts of one.
+            joined = next((files for of, files in singles if of == kind == "frames" and _joins(header, files[0])), None)
+            if joined is None:
+                singles.append((kind, [header]))
+            else:
+                joined.append(header)
             continue
         stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
         if stack is None:
@@ -218,9 +224,12 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
 def _one_volume(group: Group, series: str) -> Group | None:
     """One volume of several, by the label of the group and its number: `UID/2`."""
     label, _, number = series.rpartition("/")
-    if label != group.label or not number.isdecimal() or not 0 < int(number) <= len(group.found.volumes):
+    volumes = group.found.volumes
+    if group.kind == "frames":
+        volumes = tuple((header,) for header in sorted(volumes[0], key=lambda header: header.instance_number or 0))
+    if label != group.label or not number.isdecimal() or not 0 < int(number) <= len(volumes):
         return None
-    return Group(series, group.kind, replace(group.found, volumes=(group.found.volumes[int(number) - 1],), axis=None))
+    return Group(series, group.kind, replace(group.found, volumes=(volumes[int(number) - 1],), axis=None))
 
 
 def _require_other(group: Group, meant: Group) -> None:
@@ -311,6 +320,16 @@ def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> b
         return some is others
     return some == others or all(
         abs(one - other) <= _SAME * max(1.0, abs(other)) for one, other in zip(some, others, strict=True)
+    )
+
+
+def _joins(header: Header, other: Header) -> bool:
+    alike = ("sop_class", "modality", "rows", "columns", "samples", "photometric", "bits_allocated", "image_type")
+    return (
+        header.sop_class in _FRAMED
+        and bool(header.series_uid)
+        and _series(header) == _series(other)
+        and all(getattr(header, name) == getattr(other, name) for name in alike)
     )
 
 

@@ -45,8 +45,8 @@ def load(
 ) -> tuple[Array, Array | None, list[str]]:
     """Reads the pixels of slices, in order and of one size, into one volume, or several that become channels.
 
-    Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Of mosaics, each file is a volume. Raises
-    CaseError, naming the file, where a slice is cut short, damaged, or of an unreadable codec.
+    Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Of mosaics, each file is a volume.
+    Raises CaseError, naming the file, where a slice is cut short, damaged, or of an unreadable codec.
 
     Returns:
         The volume, (channel, column, row, slice), a view of memory laid out slice by slice; what is not padding,
