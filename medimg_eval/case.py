@@ -70,6 +70,47 @@ class Geometry:
 
 
 @dataclass(frozen=True, eq=False)
+class ChannelAxis:
+    """What the channels of an image are, where they are volumes of one scan.
+
+    Attributes:
+        kind: `time`, `diffusion`, `echo`, `inversion`, `flip angle`, or `phase` (of a heartbeat).
+        values: float64, (channel,): seconds after the first volume, b-values, echo times, inversion times, angles, or
+            times after the trigger; NaN where the file does not say.
+        unit: of the values: `s`, `s/mm2`, `ms` or `degree`.
+        directions: of diffusion, float64, (channel, 3): unit vectors in the patient, RAS+; zero where a volume has
+            none. None for other kinds.
+    """
+
+    kind: str
+    values: Array
+    unit: str
+    directions: Array | None = None
+
+    @property
+    def step(self) -> float | None:
+        """What one channel lies after the one before, where that is always the same; else None."""
+        steps = np.diff(self.values)
+        if not len(steps) or not np.isfinite(steps).all() or np.ptp(steps) > 1e-3 * abs(float(steps.mean())):
+            return None
+        return float(steps.mean()) or None
+
+    def bvecs(self, affine: Array) -> Array:
+        """The directions along the axes of a volume as FSL counts them, float64, (channel, 3).
+
+        They are components along the volume's columns of the affine, the first of them negated where the affine's
+        determinant is positive: what a `.bvec` file holds, transposed. Raises ValueError where this is no diffusion.
+        """
+        if self.directions is None:
+            raise ValueError(f"an axis of {self.kind} has no directions")
+        turn = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+        found: Array = self.directions @ turn
+        if np.linalg.det(turn) > 0:
+            found[:, 0] *= -1
+        return found + 0.0  # no negative zeros
+
+
+@dataclass(frozen=True, eq=False)
 class Image:
     """Pixels with geometry.
 
@@ -86,6 +127,8 @@ class Image:
         attributes: what the file says of the acquisition (scanner, kernel, view, ...); nothing that
             identifies a patient.
         valid: bool, (*spatial), False where the scanner padded; None where it did not.
+        channels: what the channels are, of an image of several volumes in time, by diffusion weighting, ...; None of
+            others.
     """
 
     array: Array
@@ -95,6 +138,7 @@ class Image:
     notes: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     valid: Array | None = None
+    channels: ChannelAxis | None = None
 
     @property
     def geometry(self) -> Geometry:
