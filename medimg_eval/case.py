@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval import exchange
+from medimg_eval.errors import UsageError
 from medimg_eval.question import Message, Question
+
+if TYPE_CHECKING:
+    import nibabel as nib
+    import SimpleITK as sitk  # noqa: N813
+    from monai.data import MetaTensor
 
 Array = npt.NDArray[Any]
 Units = Literal["mm", "pixel"]
@@ -69,9 +76,41 @@ class Geometry:
         return f"another affine: grids are up to {apart:.3g} mm apart"
 
 
-@dataclass(frozen=True, eq=False)
-class Image:
+class _Voxels:
+    """What NumPy and a prompt see of an array with a place."""
+
+    def _values(self) -> Array:
+        raise NotImplementedError
+
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> Array:
+        """The array itself, axes and values as they are; a copy where `copy` says so or the dtype is another.
+
+        Raises ValueError where `copy` is False and another dtype is asked for.
+        """
+        values = self._values()
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise ValueError(f"Expected no copy and {np.dtype(dtype)}, got {values.dtype}, which a copy converts")
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __repr__(self) -> str:
+        """Such as `<Image CT, 1 x 512 x 512 x 90 int16, 0.7 x 0.7 x 2.5 mm, 2 notes>`."""
+        one: Any = self
+        values, grid = self._values(), one.geometry
+        size = " x ".join(f"{step:.4g}" for step in grid.spacing)
+        shape = f"{' x '.join(map(str, values.shape))} {values.dtype}"
+        notes = f"{len(one.notes)} note{'s' if len(one.notes) > 1 else ''}" if one.notes else ""
+        told = [getattr(one, "modality", ""), shape, f"{size} mm" if grid.units == "mm" else "no physical size", notes]
+        return f"<{type(self).__name__} {', '.join(filter(None, told))}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Image(_Voxels):
     """Pixels with geometry.
+
+    `np.asarray(image)` is `image.array`, without a copy. To and from other libraries go voxels, place, modality and
+    units; notes, attributes and `valid` stay behind.
 
     Attributes:
         array: (channel, *spatial), in the dtype it was stored with. Volumes are (channel, i, j, k), the
@@ -99,11 +138,111 @@ class Image:
     @property
     def geometry(self) -> Geometry:
         """The grid the pixels lie on."""
-        return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
+        return Geometry(self.shape[1:], self.affine, self.units)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the array: (channel, *spatial)."""
+        return tuple(self.array.shape)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance between pixel centres along each spatial axis, in mm; steps of 1 where no physical size is known."""
+        return self.geometry.spacing
+
+    def _values(self) -> Array:
+        return self.array
+
+    @classmethod
+    def from_array(
+        cls,
+        array: Any,
+        affine: Any = None,
+        *,
+        spacing: Sequence[float] | None = None,
+        channel_axis: int | None = None,
+        modality: str = "",
+    ) -> Self:
+        """Makes an image of an array.
+
+        Args:
+            array: of two or three spatial axes, and one of channels where `channel_axis` says which; a volume's axes
+                are those of the affine's columns, a picture's (row, column).
+            affine: (4, 4), voxel index to RAS+ mm.
+            spacing: in its place, mm along each spatial axis. Without either, units are `pixel`.
+            channel_axis: such as 0 or -1; None where there is none.
+            modality: DICOM code.
+
+        Raises:
+            UsageError: shape, affine or spacing are of another kind.
+        """
+        values = np.asarray(array)
+        values = values[None] if channel_axis is None else np.moveaxis(values, channel_axis, 0)
+        axes = values.ndim - 1
+        if not 2 <= axes <= 3:
+            given = f"an array of {np.shape(array)} with channel_axis={channel_axis}"
+            raise UsageError(f"expected two or three spatial axes, got {given}")
+        if affine is not None and spacing is not None:
+            raise UsageError("expected an affine or a spacing, got both")
+        placed = exchange.plain_affine(tuple(map(float, spacing or [1.0] * axes))) if affine is None else affine
+        placed = np.array(placed, np.float64)
+        if (spacing is not None and len(spacing) != axes) or placed.shape != (4, 4) or not np.isfinite(placed).all():
+            given = f"spacing {spacing}" if affine is None else f"an affine of shape {placed.shape}"
+            raise UsageError(f"expected a finite affine (4, 4), or a spacing for each of {axes} axes, got {given}")
+        return cls(values, placed, modality, "pixel" if affine is None and spacing is None else "mm")
+
+    def to_sitk(self) -> sitk.Image:
+        """Returns a SimpleITK image, LPS, with a copy of the voxels.
+
+        Volumes become 3-D images of (i, j, k); several channels a vector per voxel. A picture without a place becomes
+        a 2-D image whose x is the column, one with a place a volume of one slice.
+
+        Raises:
+            UsageError: SimpleITK cannot hold the dtype.
+        """
+        return exchange.to_sitk(self._parts)
+
+    @classmethod
+    def from_sitk(cls, image: sitk.Image) -> Self:
+        """Takes what `to_sitk` gives, or any image of SimpleITK; the fourth axis of a 4-D image becomes channels."""
+        return cls._of(exchange.from_sitk(image))
+
+    def to_nibabel(self) -> nib.Nifti1Image:
+        """Returns a NIfTI image in memory, RAS+, which shares the voxels; several channels are its fourth axis.
+
+        Raises:
+            UsageError: NIfTI cannot store the dtype.
+        """
+        return exchange.to_nibabel(self._parts)
+
+    @classmethod
+    def from_nibabel(cls, image: Any) -> Self:
+        """Takes what `to_nibabel` gives, or any spatial image of nibabel; volumes and colours become channels."""
+        return cls._of(exchange.from_nibabel(image))
+
+    def to_metatensor(self) -> MetaTensor:
+        """Returns a MONAI MetaTensor (channel, *spatial) in the dtype of the array, RAS+; it shares memory if it can.
+
+        A picture stays (channel, row, column), where MONAI's own readers give (channel, column, row).
+        """
+        return exchange.to_metatensor(self._parts)
+
+    @classmethod
+    def from_metatensor(cls, tensor: MetaTensor) -> Self:
+        """Takes a MetaTensor (channel, *spatial), of any device; shares memory where that is the CPU."""
+        return cls._of(exchange.from_metatensor(tensor))
+
+    @property
+    def _parts(self) -> exchange.Parts:
+        return exchange.Parts(self.array, self.affine, self.units, self.modality)
+
+    @classmethod
+    def _of(cls, parts: exchange.Parts) -> Self:
+        return cls(parts.array, parts.affine, parts.modality, parts.units)
 
 
-@dataclass(frozen=True, eq=False)
-class Mask:
+@dataclass(frozen=True, eq=False, repr=False)
+class Mask(_Voxels):
     """A label map: one integer per voxel, 0 is background.
 
     Attributes:
@@ -128,9 +267,12 @@ class Mask:
         """The grid the labels lie on."""
         return Geometry(tuple(self.labels.shape), self.affine, self.units)
 
+    def _values(self) -> Array:
+        return self.labels
 
-@dataclass(frozen=True, eq=False)
-class Probabilities:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Probabilities(_Voxels):
     """How probable each class is at every voxel; a voxel belongs to one class.
 
     Attributes:
@@ -151,6 +293,9 @@ class Probabilities:
     def geometry(self) -> Geometry:
         """The grid the voxels lie on."""
         return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
+
+    def _values(self) -> Array:
+        return self.array
 
     def most_probable(self) -> Mask:
         """The label of the most probable channel of each voxel, int32; of equally probable ones the first's."""
