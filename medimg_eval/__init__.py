@@ -3,7 +3,19 @@
 TYPE_CHECKING = False  # for type checkers, which know the name; the module that has it takes longer than all of this
 
 if TYPE_CHECKING:
-    from medimg_eval.api import compare, figure, fit, list_tasks, load_run, load_task, report, score, table, test
+    from medimg_eval.api import (
+        compare,
+        figure,
+        fit,
+        list_tasks,
+        load_run,
+        load_task,
+        predict,
+        report,
+        score,
+        table,
+        test,
+    )
 
     __version__: str
 
@@ -15,6 +27,7 @@ __all__ = [
     "list_tasks",
     "load_run",
     "load_task",
+    "predict",
     "report",
     "score",
     "table",
