@@ -137,8 +137,8 @@ def predict(  # noqa: PLR0913 - one argument for each choice
     asked = _Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
     several = [images] if isinstance(images, str | Path) else list(images)
     places = {"images": [str(one) for one in several], "out": None if out is None else str(out), "runs": str(runs)}
-    with _resolving(asked, settings) as given:
-        return run_predictions(given.config | places, given.words, given.model)[0]
+    with _resolving(asked, {**settings, **places}) as given:
+        return run_predictions(given.config, given.words, given.model)[0]
 
 
 def run_predictions(

@@ -20,7 +20,19 @@ from tests.conftest import LABELS, Program, ellipsoids, environment
 
 QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0, "num_workers": 0}
 HEAVY = ("torch", "lightning", "hydra", "pandas", "numpy", "importlib.metadata")
-NAMES = ["compare", "figure", "fit", "list_tasks", "load_run", "load_task", "report", "score", "table", "test"]
+NAMES = [
+    "compare",
+    "figure",
+    "fit",
+    "list_tasks",
+    "load_run",
+    "load_task",
+    "predict",
+    "report",
+    "score",
+    "table",
+    "test",
+]
 
 
 def in_a_process(code: str, cwd: Path, *paths: Path) -> str:

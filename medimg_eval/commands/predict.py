@@ -67,7 +67,10 @@ def _left_out(found: RunResults) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for path, why in _summary(found).get("left_out", {}).items():
         by_reason.setdefault(why, []).append(Path(path).name)
-    return [f"passed over, {len(names)} as {why}: such as {names[0]}" for why, names in by_reason.items()]
+    return [
+        f"passed over as {why}: {f'{len(names)}, such as ' if len(names) > 1 else ''}{names[0]}"
+        for why, names in by_reason.items()
+    ]
 
 
 def _used(found: RunResults) -> list[str]:

@@ -162,20 +162,18 @@ class FoundImages(Layout):
         """The series below a folder, in the order of their numbers."""
         every = list(index_tree(root).entries)
         images = [one for one in every if one.damaged or one.modality not in NO_IMAGES]
+        images.sort(key=lambda one: (natural_order(one.number), one.study, one.series, one.group))
         for one in every:
             if one not in images:
                 self._left_out[str(one.paths[0])] = f"no image but a DICOM {one.modality} object"
         if wanted := _several(self.series):
-            chosen = [one for name in map(str, wanted) for one in self._series_of(name, images, root)]
-            images = [one for one in images if one in chosen]
+            chosen = [id(one) for name in map(str, wanted) for one in self._series_of(name, images, root)]
+            images = [one for one in images if id(one) in chosen]
         else:
-            captures = [one for one in images if one.sop_class.startswith(CAPTURE)]
-            asides = [(one, "a localizer") for one in images if one.localizer]
-            asides += [(one, "a picture of a screen (secondary capture)") for one in captures if not one.localizer]
+            asides = {str(one.paths[0]): why for one in images if (why := _why_aside(one))}
             if len(asides) < len(images):
-                self._left_out |= {str(one.paths[0]): why for one, why in asides}
-                images = [one for one in images if not any(one is other for other, _ in asides)]
-        images.sort(key=lambda one: (natural_order(one.number), one.study, one.series, one.group))
+                self._left_out |= asides
+                images = [one for one in images if str(one.paths[0]) not in asides]
         return [Found(name, one.paths) for name, one in zip(_names_of(images, root), images, strict=True)]
 
     def _series_of(self, name: str, images: Sequence[Series], root: Path) -> list[Series]:
@@ -241,6 +239,13 @@ def _options(row: Row) -> dict[str, str]:
         return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
     letters = [letter for letter in string.ascii_uppercase if letter in row.values]
     return {letter: text for letter in letters if (text := row.text(letter))}
+
+
+def _why_aside(one: Series) -> str:
+    """Why a DICOM image is not meant where there are others; "" for one that is."""
+    if one.localizer:
+        return "a localizer"
+    return "a picture of a screen (secondary capture)" if one.sop_class.startswith(CAPTURE) else ""
 
 
 def _why_no_image(path: Path) -> str:

@@ -1,26 +1,20 @@
-"""What predictions become for people and other programs: DICOM-SEG on the source series, tables of what was said."""
+"""What there is of a run without a truth, written beside its predictions."""
 
 from __future__ import annotations
 
-import csv
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from medimg_eval.case import Boxes, Case, Mask, Points
+from medimg_eval.case import Case, Mask
 from medimg_eval.codecs import Stored
-from medimg_eval.data.logs import write_lines
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.products.tables import rows_of, write_tables
 from medimg_eval.results.runs import MANIFEST, read_manifest
-from medimg_eval.system import whole
-from medimg_eval.trust import guarded
 
 if TYPE_CHECKING:
     from medimg_eval.tasks import Task
@@ -29,11 +23,6 @@ log = logging.getLogger(__name__)
 
 SEGMENTATIONS = "dicom_seg"
 """Folder of DICOM-SEGs in a run's."""
-
-AXES = {2: ("y", "x"), 3: ("x", "y", "z")}
-"""What columns of places are called along an image's axes: of pictures (row, column), of volumes (i, j, k)."""
-
-Row = dict[str, Any]
 
 
 class Products(NamedTuple):
@@ -63,9 +52,9 @@ def write_products(folder: Path, task: Task, *, dicom_seg: bool | None = None) -
     if task.codec.form == "label map":
         products = _segmentations(folder, task, known, dicom_seg=dicom_seg)
         return products._replace(written={**files, **products.written})
-    rows = [row for case, one in known.values() for row in _rows(task, case, one)]
+    rows = [row for case, one in known.values() for row in rows_of(task, case, one)]
     name = _named(task, known)
-    return Products({**files, **(_tables(folder, name, rows) if name else {})}, {})
+    return Products({**files, **(write_tables(folder, name, rows) if name else {})}, {})
 
 
 def refuse_without_highdicom(dicom_seg: bool | None) -> None:
@@ -121,62 +110,3 @@ def _named(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
     if not task.codec.heavy:
         return "answers"
     return "places" if task.codec.form == "places" else ""
-
-
-def _rows(task: Task, case: Case, stored: Stored) -> list[Row]:
-    """Rows of a table, as `score classes=`, `answers=` and `points=` read them."""
-    if isinstance(stored, Mapping):
-        if "probabilities" in stored:
-            return [{"case": case.id, **stored["probabilities"]}]
-        return [_answer(case, stored)]
-    value = task.codec.read(stored) if task.codec.form == "places" else None
-    if isinstance(value, Points):
-        return _places(case.id, value.names, value.scores, _columns("", np.asarray(value.positions)))
-    if isinstance(value, Boxes):
-        corners = np.asarray(value.corners)
-        axes = corners.shape[1] // 2
-        ends = _columns("_min", corners[:, :axes]) | _columns("_max", corners[:, axes:])
-        return _places(case.id, value.names, value.scores, ends)
-    return []
-
-
-def _answer(case: Case, stored: Mapping[str, Any]) -> Row:
-    texts, weighed = stored.get("texts") or [], stored.get("preferences")
-    row: Row = {"id": case.id, "image": case.images[0].files[0].name if case.images else ""}
-    if case.question is not None and case.question.text:
-        row["question"] = case.question.text
-    if case.question is not None and case.question.options:
-        row["options"] = dict(case.question.options)
-    row["prediction"] = texts[-1] if texts else max(weighed, key=weighed.get) if weighed else ""
-    return row | ({"confidence": stored["confidence"]} if "confidence" in stored else {})
-
-
-def _columns(ending: str, numbers: Any) -> dict[str, Any]:
-    named = AXES[numbers.shape[1]]
-    return {f"{name}{ending}": numbers[:, place] for place, name in enumerate(named)}
-
-
-def _places(case: str, names: Sequence[str], scores: Any, columns: Mapping[str, Any]) -> list[Row]:
-    ordered = sorted(columns)
-    rows = []
-    for number, name in enumerate(names):
-        row: Row = {"case": case, "label": name, **{key: float(columns[key][number]) for key in ordered}}
-        rows.append(row | ({} if scores is None else {"score": float(scores[number])}))
-    return rows
-
-
-def _tables(folder: Path, name: str, rows: Sequence[Row]) -> dict[Path, int]:
-    """The same rows as JSON lines and as CSV, whose texts no spreadsheet takes for formulas."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines, table = folder / f"{name}.jsonl", folder / f"{name}.csv"
-    with whole(lines) as partial:
-        write_lines(partial, rows)
-    with whole(table) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, columns or ["case"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    return {lines: len(rows), table: len(rows)}
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else guarded(value)
