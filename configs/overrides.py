@@ -207,6 +207,8 @@ def forced(words: Words) -> list[str]:
     `model=a,b model.x=1` would be refused where the default model has no x.
     """
     open_to = {"accept", "annotators", "columns", "expect", "task"}
+    if words.command == "predict":  # no model stands there, in whose place one of the user's own could come
+        open_to.add("model")
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)

@@ -140,7 +140,8 @@ class ToldCauses:
 
 
 def cause_of(message: str, case: str) -> str:
-    """A failure's message without what differs from case to case: its name and numbers, but a server's codes stay."""
+    """A failure's message without what differs from case to case: file, name, numbers; but a server's codes stay."""
+    message = re.sub(r"^\S*[/\\]\S+(?=: )", "FILE", message)
     return re.sub(r"(?<!\d)(?![45]\d\d(?!\d))\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
 

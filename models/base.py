@@ -71,6 +71,10 @@ class Model:
     def check_ready(self) -> None:
         """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
 
+    def own_labels(self) -> Mapping[int, str]:
+        """What it finds by itself, integer -> name, for `predict`; empty where a task says what is to be found."""
+        return {}
+
     def usage(self) -> Mapping[str, Any]:
         """What answering has taken so far, such as tokens, requests and retries; noted with the run at its end."""
         return {}

@@ -99,6 +99,11 @@ def answered_elsewhere(layout: Any) -> bool:
     return bool(getattr(layout, "answered", False))
 
 
+def has_truth(layout: Any) -> bool:
+    """Whether a layout knows what is right of its cases, so that answers can be scored."""
+    return bool(getattr(layout, "has_truth", True))
+
+
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})
@@ -329,6 +334,11 @@ class Task(ABC):
     def partners(self) -> Mapping[str, Any]:
         """Models that the task itself asks beside the one it is put to, by their role."""
         return {}
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether its answers can be scored; without, they are kept."""
+        return has_truth(self.layout)
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked."""

@@ -27,6 +27,7 @@ NAMES = [
     "list_tasks",
     "load_run",
     "load_task",
+    "predict",
     "report",
     "score",
     "table",

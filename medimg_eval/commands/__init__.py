@@ -3,6 +3,7 @@
 COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
+    "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
     "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",

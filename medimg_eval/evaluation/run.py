@@ -426,9 +426,10 @@ class Run:
                 f"{path}: has schema {schema!r}, this version reads {SCHEMA}; name another folder by run=DIR"
             )
         if self.manifest["run"] != self.run:
+            key = "out" if self.manifest.get("command") == "predict" else "run"
             raise UserError(
                 f"{self.folder}: holds run {self.manifest['run']} of {self.manifest['model']!r}, and this would be run "
-                f"{self.run}: data, model or settings have changed; leave run= out, or name another folder"
+                f"{self.run}: data, model or settings have changed; leave {key}= out, or name another folder"
             )
 
 

@@ -12,7 +12,7 @@ from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
-from medimg_eval.evaluation.plan import in_words, judged
+from medimg_eval.evaluation.plan import in_words, judged, task_facts
 from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import worst_of
@@ -68,6 +68,36 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
             "metrics": json.loads(own.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
             "raised": [*written.raised, *written.raised_of_sets],
+            "read_with": run.read_with(),
+        },
+    )
+
+
+def conclude(plan: Plan) -> None:
+    """Writes the summary and the manifest of a run without a truth, which ends with its answers."""
+    run, predictions = plan.run, plan.run.predictions()
+    kept = {trial: predictions.get(trial.id) for trial in plan.trials}
+    lost = {
+        trial: one if isinstance(one, Failure) else Failure(trial.case, "answer", "no answer was recorded")
+        for trial, one in kept.items()
+        if not answered(one)
+    }
+    run.note(
+        **task_facts(plan.task),
+        notes=[],
+        status="finished",
+        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        cases=len(plan.cases),
+        predicted=len(plan.trials) - len(lost),
+        failed_cases=len(lost),
+        ended=now(),
+    )
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": [],
+            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in lost.items()],
+            "left_out": dict(left_out(plan.task.layout)),
             "read_with": run.read_with(),
         },
     )

@@ -316,7 +316,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         training=_mapping(manifest, "training"),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
-        usage=_usage(manifest.get("usage")),
+        usage=usage_in_all(manifest.get("usage")),
     )
 
 
@@ -338,7 +338,7 @@ def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _usage(said: object) -> Mapping[str, Any]:
+def usage_in_all(said: object) -> Mapping[str, Any]:
     """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
     starts = said if isinstance(said, list) else [said]
     together: dict[str, Any] = {}
