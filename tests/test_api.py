@@ -22,6 +22,7 @@ QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0,
 HEAVY = ("torch", "lightning", "hydra", "pandas", "numpy", "importlib.metadata")
 NAMES = [
     "compare",
+    "export",
     "figure",
     "fit",
     "list_tasks",

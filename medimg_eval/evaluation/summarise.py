@@ -82,8 +82,8 @@ def conclude(plan: Plan) -> None:
         for trial, one in kept.items()
         if not answered(one)
     }
+    run.note(**task_facts(plan.task))
     run.note(
-        **task_facts(plan.task),
         notes=[],
         status="finished",
         partial=in_words(plan.every, [case.id for case in plan.cases]),
