@@ -266,8 +266,7 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """One row of `scores.parquet`: everything printed comes from these.
 
     Attributes:
