@@ -88,6 +88,10 @@ def test(  # noqa: PLR0913 - one argument for each choice
     Raises:
         UserError: nothing can be done: a name does not exist, data are missing, the model lacks a method.
     """
+    if settings.get("accept") or settings.get("plan"):
+        raise UsageError(
+            "a run is judged once it is there: medimg_eval.results.acceptance.judge_runs(load_runs([folder]))"
+        )
     asked = _Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
     with _resolving(asked, settings) as given:
         first, *others = run_tests(
