@@ -82,8 +82,8 @@ def conclude(plan: Plan) -> None:
         for trial, one in kept.items()
         if not answered(one)
     }
-    run.note(
-        **task_facts(plan.task),
+    said = task_facts(plan.task)
+    said |= Manifest(
         notes=[],
         status="finished",
         partial=in_words(plan.every, [case.id for case in plan.cases]),
@@ -92,6 +92,7 @@ def conclude(plan: Plan) -> None:
         failed_cases=len(lost),
         ended=now(),
     )
+    run.note(**said)
     write_json(
         run.folder / "summary.json",
         {
