@@ -5,6 +5,7 @@ TYPE_CHECKING = False  # for type checkers, which know the name; the module that
 if TYPE_CHECKING:
     from medimg_eval.api import (
         compare,
+        export,
         figure,
         fit,
         list_tasks,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         score,
         table,
         test,
+        test_checkpoints,
     )
 
     __version__: str
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "compare",
+    "export",
     "figure",
     "fit",
     "list_tasks",
@@ -32,6 +35,7 @@ __all__ = [
     "score",
     "table",
     "test",
+    "test_checkpoints",
 ]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 EXTRAS = {
     "accelerate": "vlm",
+    "cryptography": "sign",
     "cv2": "copies",
     "diffusers": "synthesis",
     "highdicom": "dicom",
@@ -71,6 +72,18 @@ class UsageError(UserError):
     """A command line or config that asks for something that does not exist; exit code 2."""
 
     exit_code = 2
+
+
+class AcceptanceError(UserError):
+    """A run was judged and does not meet what was asked of it; exit code 3."""
+
+    exit_code = 3
+
+
+class DeviationError(UserError):
+    """A run is not judged, because it, or the plan, is not as it was fixed; exit code 4."""
+
+    exit_code = 4
 
 
 class LeaveError(UsageError):

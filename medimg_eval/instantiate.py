@@ -54,6 +54,8 @@ def build_task(config: Mapping[str, Any]) -> Task:
         UsageError: what the config names is not a Task, its card cannot be read, or it has no such protocol.
     """
     config = under_protocol(found_now(config))
+    if "accept" in config:  # which a task's method is called
+        config = {"acceptance" if key == "accept" else key: value for key, value in config.items()}
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")

@@ -214,6 +214,23 @@ class Embedder(Model, ABC):
         return [False] * len(texts)
 
 
+class RiskModel(Model, ABC):
+    """A model that says how soon an event will come."""
+
+    @abstractmethod
+    def estimate_risk(self, prompts: Prompts) -> Sequence[float | Mapping[str, float]]:
+        """Estimates risks.
+
+        Args:
+            prompts: each with `images`, and as `labels` (integer -> name) `risk` and the survival that is asked for,
+                named such as `S(365)`.
+
+        Returns:
+            For each prompt, in order, its risk, higher for an earlier event and of any scale; or name -> number with
+            `risk`, or with the probability of surviving each of the times, or with both.
+        """
+
+
 class Reconstructor(Model, ABC):
     """A model that makes an image of what a scanner measured."""
 

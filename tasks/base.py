@@ -125,6 +125,8 @@ class Task(ABC):
         title: what tables call it; the name when empty.
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split or by what it serves (`test`), compared with what is found.
+        acceptance: what a run is to reach, metric -> bounds of its interval, such as `{dice: {lower: 0.85}}`; a config
+            calls it `accept`.
         monitor: the metric that validation during `fit` follows.
         card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server;
             `published`: numbers that papers print.
@@ -140,6 +142,7 @@ class Task(ABC):
     title: str = field(default="", metadata=SCORES)
     splits: Mapping[str, str] = field(default_factory=lambda: {"fit": "fit", "validate": "validate", "test": "test"})
     expected: Mapping[str, int] = field(default_factory=dict, metadata=SCORES)
+    acceptance: Mapping[str, Any] | Sequence[Mapping[str, Any]] = field(default_factory=dict, metadata=SCORES)
     monitor: str = field(default="", metadata=SCORES)
     facts: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     drawn_within: str = field(default="", metadata=SCORES)

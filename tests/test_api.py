@@ -32,6 +32,7 @@ NAMES = [
     "score",
     "table",
     "test",
+    "test_checkpoints",
 ]
 
 
@@ -103,7 +104,7 @@ def test_figures_comparisons_and_reports_are_made_of_runs(tested, write_dataset,
     assert {"Thresholds", "Low"} <= set(str(compared.sheets[0].frame().to_dict()).replace("'", " ").split())
     (stem,) = me.figure("box", [tested, other], "dice", out=tmp_path / "figures")
     assert (tmp_path / "figures" / f"{stem}.png").is_file()
-    assert me.report([tested], tmp_path / "report", cases="none", resamples=100).is_file()
+    assert me.report([tested], tmp_path / "report", cases="none", resamples=100).index.is_file()
 
 
 def test_the_command_and_python_make_the_same_run(write_dataset, config_dir, program: Program, tmp_path):

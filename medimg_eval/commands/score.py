@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.commands.scoring.frame import score_candidates, show_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
@@ -22,6 +22,7 @@ KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "boxes": ("places", "box_candidates", ("references", "cases", "by")),
     "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
     "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
+    "measurements": ("measurements", "measurement_candidates", ("references", "columns", "cases", "by")),
     "answers": (
         "answers",
         "answer_candidates",
@@ -57,7 +58,7 @@ def run(config: DictConfig) -> None:
         _refuse_others(wanted, kind, takes)
         candidates = getattr(importlib.import_module(f"medimg_eval.commands.scoring.{module}"), function)(wanted)
         runs = score_candidates(wanted, kind, candidates)
-    fail_if_cases_failed([run.folder for run in runs])
+    finish_runs([run.folder for run in runs], wanted)
 
 
 def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:

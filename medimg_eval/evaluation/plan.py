@@ -400,6 +400,8 @@ def _described(plan: Plan) -> Manifest:
         )
     if not model.identified:
         said["unidentified"] = True
+    if model.training:
+        said["training"] = dict(model.training)
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import re
 from dataclasses import dataclass
@@ -54,6 +55,19 @@ class Drawn:
     def csv(self) -> str:
         """Returns the frame as CSV."""
         return frame_to_csv(self.frame)
+
+    def _repr_html_(self) -> str:
+        drawing = svg(self)
+        return (
+            f'<figure style="margin: 0">\n{drawing}\n<figcaption>{html.escape(self.caption)}</figcaption>\n</figure>\n'
+        )
+
+
+class Figures(dict[str, Drawn]):
+    """Figures by their names; a notebook shows them all."""
+
+    def _repr_html_(self) -> str:
+        return "\n".join(one._repr_html_() for one in self.values())
 
 
 def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:

@@ -121,6 +121,8 @@ class RunScores:
     """What the model gives, in words."""
     partial: str = ""
     """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
     """What decided its answers, by keys joined with dots; see `results.left_out`."""
     left_out: tuple[RunScores, ...] = ()
@@ -311,6 +313,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         noun=noun,
         output=output,
         partial=str(manifest.get("partial") or ""),
+        training=_mapping(manifest, "training"),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
         usage=usage_in_all(manifest.get("usage")),

@@ -25,6 +25,7 @@ __all__ = [
     "escape_markdown",
     "html_page",
     "html_table",
+    "notebook_html",
     "rich_table",
     "to_csv",
     "to_html",
@@ -149,6 +150,23 @@ def html_table(layout: Layout) -> str:
         "</ul>",
     ]
     return "\n".join(body)
+
+
+def notebook_html(*tables: Printable, before: str = "") -> str:
+    """Returns tables one below the other as a part of a notebook; its style holds for nothing else there.
+
+    Args:
+        tables: each with its caption where there are several.
+        before: HTML that stands before them.
+    """
+    style = (files(__package__) / "static" / "notebook.css").read_text(encoding="utf-8")
+    parts = []
+    for table in tables:
+        layout = table.layout()
+        alone = layout.caption if len(tables) > 1 else ""
+        parts.append((f"<h4>{html.escape(alone)}</h4>\n" if alone else "") + html_table(layout))
+    inner = "\n".join([before, *parts] if before else parts)
+    return f'<div class="medimg-eval">\n<style>\n{style}</style>\n{inner}\n</div>\n'
 
 
 def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list[Path]:

@@ -378,7 +378,7 @@ def _slices(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
         found[k] = header
     if sorted(found) != list(range(mask.labels.shape[2])):
         raise UserError(
-            f"{source[0].parent if source else 'source'}: expected one file for each of the mask's "
+            f"{Path(source[0]).parent if source else 'source'}: expected one file for each of the mask's "
             f"{mask.labels.shape[2]} slices, found {len(found)}; give the files of the whole series"
         )
     return [found[k] for k in sorted(found)]

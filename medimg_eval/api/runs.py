@@ -1,20 +1,18 @@
-"""The Python API: what `import medimg_eval as me` offers, and all that the commands of the same names do but print."""
+"""Runs: asked, scored, trained, opened again."""
 
 from __future__ import annotations
 
 import logging
 import pkgutil
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from medimg_eval.api.asking import Asked, Overrides, resolving, specified
 from medimg_eval.case import NO_IMAGE, Condition
-from medimg_eval.catalogue import configs_of, searching, usual_places
-from medimg_eval.configs.former_keys import present_settings
-from medimg_eval.configs.overrides import composed, plain, with_changes
+from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.instantiate import (
     Annotators,
@@ -23,34 +21,22 @@ from medimg_eval.instantiate import (
     build_task,
     changed,
     config_of_prediction,
-    spec_of,
     stored_task,
     with_config,
 )
 from medimg_eval.metrics import as_known, present_name
-from medimg_eval.results import RunScores, load_runs
 from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
 from medimg_eval.tasks import Task
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from medimg_eval.evaluation.model_spec import ModelSpec
     from medimg_eval.evaluation.run import Run
     from medimg_eval.evaluation.settings import Settings
     from medimg_eval.products import Products
-    from medimg_eval.results import Comparison, Table
-    from medimg_eval.results.figures import Drawn
 
 log = logging.getLogger(__name__)
-
-Runs = RunResults | RunScores | str | Path | Sequence[RunResults | RunScores | str | Path]
-"""A run or several: results of `test`, run folders, or folders that hold run folders."""
-
-Overrides = Sequence[str] | Mapping[str, Any]
-"""Changes to a config: words as on the command line (`task.metrics=[dice]`), or keys with values."""
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
 """Keys that only some tasks have -> which."""
@@ -90,8 +76,12 @@ def test(  # noqa: PLR0913 - one argument for each choice
     Raises:
         UserError: nothing can be done: a name does not exist, data are missing, the model lacks a method.
     """
-    asked = _Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
-    with _resolving(asked, settings) as given:
+    if settings.get("accept") or settings.get("plan"):
+        raise UsageError(
+            "a run is judged once it is there: medimg_eval.results.acceptance.judge_runs(load_runs([folder]))"
+        )
+    asked = Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
+    with resolving(asked, settings) as given:
         first, *others = run_tests(
             given.config | {"runs": str(runs)}, given.words, given.task, given.model, given.judge
         )
@@ -134,10 +124,10 @@ def predict(  # noqa: PLR0913 - one argument for each choice
     Raises:
         UserError: nothing can be done: there is no image, nothing says what is asked, the model lacks a method.
     """
-    asked = _Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
+    asked = Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
     several = [images] if isinstance(images, str | Path) else list(images)
     places = {"images": [str(one) for one in several], "out": None if out is None else str(out), "runs": str(runs)}
-    with _resolving(asked, {**settings, **places}) as given:
+    with resolving(asked, {**settings, **places}) as given:
         return run_predictions(given.config, given.words, given.model)[0]
 
 
@@ -279,7 +269,7 @@ def _judge(judge: Any) -> ModelSpec:
     """A judge that is named, or stated by its config, or there already."""
     if isinstance(judge, str):
         judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
-    return build_candidate(judge) if isinstance(judge, Mapping) else _spec(judge)
+    return build_candidate(judge) if isinstance(judge, Mapping) else specified(judge)
 
 
 def _loggers(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -335,8 +325,8 @@ def fit(
     That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
     be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
     """
-    asked = _Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
-    with _resolving(asked, settings) as given:
+    asked = Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
+    with resolving(asked, settings) as given:
         return train_one(given.config | {"runs": str(runs)}, given.words, given.task, given.model)
 
 
@@ -371,198 +361,3 @@ def load_run(folder: str | Path) -> RunResults:
     if run.manifest.get("command") not in ("test", "predict"):
         raise UserError(f"{folder}: holds a {run.manifest.get('command')} run; only test runs have scores")
     return run
-
-
-def load_task(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    overrides: Overrides = (),
-    config_dir: str | Path | None = None,
-    **settings: Any,
-) -> Task:
-    """Makes a task of the catalogue.
-
-    Args:
-        name: of its config, such as `slake`.
-        root: folder of its data, in place of the config's.
-        overrides: as for `test`.
-        config_dir: as for `test`.
-        settings: of the task, such as `metrics=["dice"]`.
-    """
-    folders = [] if config_dir is None else [str(config_dir)]
-    words = [] if isinstance(overrides, Mapping) else list(overrides)
-    config = composed("check", [f"task={name}", *words], folders)
-    placed = {} if root is None else {"task.layout.root": str(Path(root).expanduser())}
-    changes = overrides if isinstance(overrides, Mapping) else {}
-    changes = {**changes, **placed, **{f"task.{key}": value for key, value in settings.items()}}
-    with searching(usual_places(folders)):
-        return build_task(plain(with_changes(config, changes))["task"])
-
-
-def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.DataFrame:
-    """The tasks of the catalogue: a row for each, with `title`, `family`, `description`, `access` and `may_leave`.
-
-    Args:
-        tag: only those of a family (`vqa`, `segmentation`, `reports`, ...), or with this word in name or description.
-        config_dir: as for `test`.
-    """
-    import pandas as pd
-
-    from medimg_eval.catalogue import families
-
-    with searching(usual_places([] if config_dir is None else [config_dir])):
-        of_family, found = families("task"), configs_of("task")
-    rows = []
-    for name, config in sorted(found.items()):
-        card = config.get("card") or {}
-        told = str(card.get("description") or config["description"])
-        if tag and tag != of_family[name] and tag.lower() not in f"{name} {config.get('title', '')} {told}".lower():
-            continue
-        said = {key: str(card.get(key, "")) for key in ("access", "may_leave")}
-        rows.append(
-            {"task": name, "title": config.get("title", ""), "family": of_family[name], "description": told} | said
-        )
-    if not rows:
-        raise UsageError(f"there are no tasks of {tag!r}{nearest(tag, of_family.values())}")
-    return pd.DataFrame(rows).set_index("task")
-
-
-def table(runs: Runs = "runs", **settings: Any) -> Table:
-    """The paper table of runs, with intervals; `to_latex()`, `to_markdown()`, `to_html()`, `to_csv()` write it.
-
-    Args:
-        runs: which.
-        settings: keys of the command `table`, such as `metrics`, `by`, `mean`, `marks`, `percent`, `form`.
-
-    Raises:
-        UsageError: a setting does not exist, or the runs are of several tasks whose papers print a table each.
-    """
-    from medimg_eval.results.tables import tables_of
-
-    tables = tables_of(_scores_of(runs), _settings("table", settings))
-    if len(tables) > 1:
-        raise UsageError(f"table={settings['table']} makes {len(tables)} tables; give the runs of one task")
-    return next(iter(tables.values()))
-
-
-def compare(runs: Runs = "runs", metric: str = "", **settings: Any) -> Comparison:
-    """Whether models differ by more than chance: settings are keys of the command `compare`, such as `baseline`."""
-    from medimg_eval.results.tables import comparison_of
-
-    return comparison_of(_scores_of(runs), _settings("compare", {**settings, "metric": metric}))
-
-
-def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings: Any) -> dict[str, Drawn]:
-    """Figures for a paper by their names, one for each task where its kind asks for that.
-
-    Args:
-        kind: such as `forest`, `box` or `reliability`.
-        runs: which.
-        metric: whose values are drawn.
-        settings: keys of the command `figure`; with `out` the files are written.
-    """
-    from medimg_eval.results.figures import figures_of, write_figure
-
-    out = settings.pop("out", None)
-    wanted = _settings("figure", {**settings, "kind": kind, "metric": metric, "out": str(out)})
-    drawn = dict(figures_of(_scores_of(runs), wanted))
-    for stem, one in drawn.items() if out is not None else ():
-        write_figure(one, Path(out), stem)
-    return drawn
-
-
-def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> Path:
-    """Writes pages with tables, cases and images; returns their index. Settings are keys of the command `report`."""
-    from medimg_eval.viewer import write_pages
-
-    wanted = _settings("report", {**settings, "out": str(out)})
-    with trusting() if trust else nullcontext():
-        return write_pages(lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)))
-
-
-class _Given(NamedTuple):
-    """What a caller asked for: a resolved config, the words behind it, and the objects in place of its parts."""
-
-    config: dict[str, Any]
-    words: list[str]
-    task: Task | None
-    model: ModelSpec | None
-    judge: ModelSpec | None
-
-
-class _Asked(NamedTuple):
-    """What `test` and `fit` are called with alike."""
-
-    command: str
-    task: Any
-    model: Any
-    judge: Any
-    name: str | None
-    identity: str
-    overrides: Overrides
-    config_dir: str | Path | None
-    trust: bool
-
-
-@contextmanager
-def _resolving(asked: _Asked, settings: Mapping[str, Any]) -> Iterator[_Given]:
-    """Resolves what a caller asked for; names and configs of the caller's own are found as long as this lasts."""
-    from omegaconf import OmegaConf
-
-    folders = [] if asked.config_dir is None else [str(asked.config_dir)]
-    parts = {"task": asked.task, "model": asked.model, "judge": asked.judge}
-    named = {"model@judge" if key == "judge" else key: one for key, one in parts.items() if isinstance(one, str)}
-    named |= {key: one for key, one in settings.items() if key in ("trainer", "logger") and isinstance(one, str)}
-    written = isinstance(asked.overrides, Mapping)
-    words = [f"{key}={one}" for key, one in named.items()] + ([] if written else list(asked.overrides))
-    changes = {**asked.overrides} if isinstance(asked.overrides, Mapping) else {}
-    changes |= {key: one for key, one in settings.items() if key not in named}
-    changes = present_settings(asked.command, changes)
-    objects = {key: one for key, one in parts.items() if one is not None and not isinstance(one, str | Mapping)}
-    _refuse_changed(objects, [*words, *changes])
-    config = composed(asked.command, words, folders)
-    OmegaConf.set_struct(config, False)
-    for key, one in parts.items():
-        if key in objects or isinstance(one, Mapping):
-            config[key] = one if isinstance(one, Mapping) else None  # and nothing of what stands there by default
-    found = plain(with_changes(config, changes))
-    if asked.name is not None and "model" not in objects:
-        found["model"]["name"] = asked.name
-    task = with_config(objects["task"]) if "task" in objects else None
-    model = _spec(objects["model"], asked.name, asked.identity) if "model" in objects else None
-    judge = _spec(objects["judge"]) if "judge" in objects else None
-    if task is not None:
-        found["task"] = dict(task.config)
-    found |= {key: {"name": one.name, **one.config} for key, one in (("model", model), ("judge", judge)) if one}
-    with searching(usual_places(folders)), trusting() if asked.trust else nullcontext():
-        yield _Given(found, words, task, model, judge)
-
-
-def _refuse_changed(objects: Mapping[str, Any], words: Sequence[str]) -> None:
-    """Raises UsageError where keys are set within what is an object, and no config."""
-    for key in objects:
-        strange = next((word for word in words if re.match(rf"[+~]*(model@)?{key}\b", word)), None)
-        if strange is not None:
-            raise UsageError(f"{strange}: the {key} is an object; change it where it is made")
-
-
-def _spec(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:
-    from medimg_eval.evaluation.model_spec import ModelSpec
-
-    if isinstance(model, ModelSpec):
-        return model if name is None else replace(model, name=name)
-    return spec_of(model, name, identity)
-
-
-def _scores_of(runs: Runs) -> list[RunScores]:
-    """Runs as their tables read them, in the order given."""
-    given = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    read = [one for one in given if isinstance(one, RunScores)]
-    folders = [folder_of(one) for one in given if not isinstance(one, RunScores)]
-    return read + (load_runs(folders) if folders else [])
-
-
-def _settings(command: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a command, those that are not given at their defaults."""
-    return plain(with_changes(composed(command, ["runs=."]), present_settings(command, settings)))

@@ -101,7 +101,7 @@ def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]
     metrics = {"results": list(cases.values()), "aggregates": aggregates, "version": __version__}
     written = {"metrics.json": json.dumps(metrics, indent=1, allow_nan=False)}
     for name in ("Dockerfile", "evaluate.py"):
-        written[name] = (files("medimg_eval.commands") / "static" / f"grand_challenge_{name}.txt").read_text("utf-8")
+        written[name] = (files("medimg_eval.exports") / "static" / f"grand_challenge_{name}.txt").read_text("utf-8")
     for name, text in written.items():
         (out / name).write_text(text, encoding="utf-8")
     return [out / name for name in written]

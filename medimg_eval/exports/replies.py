@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from medimg_eval.case import Case, Trial
 from medimg_eval.data.logs import write_lines
 from medimg_eval.errors import UserError, import_optional
+from medimg_eval.metrics.nlp import sections
 from medimg_eval.run_results import RunResults
 from medimg_eval.system import whole
 from medimg_eval.tasks import Task
@@ -129,19 +130,43 @@ def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
 
 
 def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes reports as ReXrank's evaluation reads them: predictions and references, each by study."""
-    replies = list(_first_repeats(run, task))
-    files = []
-    for kind, texts in (
-        ("predicted", [reply.text for reply in replies]),
-        ("reference", [reply.reference for reply in replies]),
-    ):
+    """Writes reports as ReXrank's evaluation reads them, by study.
+
+    The JSON is what its `inference.py` is to write: of each study the sections of the reference, its images, and
+    `model_prediction`. The two tables are what its script then makes of it, and CXR-Report-Metric reads.
+
+    Source: ReXrank's submission guideline and evaluation script, rajpurkarlab/ReXrank, example_files.
+    """
+    studies: dict[str, dict[str, Any]] = {}
+    for reply in _first_repeats(run, task):
+        findings, impression = _findings_and_impression(reply.reference, getattr(task, "sections", ()))
+        images = [file.as_posix() for reference in reply.case.images for file in reference.files]
+        studies[reply.case.id] = {
+            "image_path": images,
+            "key_image_path": images[0] if images else None,
+            "section_findings": findings,
+            "section_impression": impression,
+            "report": f"Findings: {findings} Impression: {impression}",
+            "model_prediction": reply.text,
+        }
+    submission = _prepared(out, run, ".json")
+    submission.write_text(json.dumps(studies, indent=1, ensure_ascii=False), encoding="utf-8")
+    files = [submission]
+    for kind, key in (("predicted", "model_prediction"), ("reference", "report")):
         file = _prepared(out, run, f"-{kind}.csv")
         with file.open("w", newline="", encoding="utf-8") as opened:
-            rows = zip((reply.case.id for reply in replies), texts, strict=True)
-            csv.writer(opened).writerows([("study_id", "report"), *rows])
+            rows = [(study, held[key]) for study, held in studies.items()]
+            csv.writer(opened, lineterminator="\n").writerows([("study_id", "report"), *rows])
         files.append(file)
     return files
+
+
+def _findings_and_impression(text: str, asked: Sequence[str]) -> tuple[str | None, str | None]:
+    """The two sections of a reference; one without headings is what the task asks for, else findings."""
+    held = sections(text)
+    if not {"findings", "impression"} & held.keys():
+        return (None, text) if tuple(asked) == ("impression",) else (text, None)
+    return held.get("findings"), held.get("impression")
 
 
 def _first_repeats(run: RunResults, task: Task) -> Iterator[Reply]:
