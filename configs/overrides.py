@@ -212,7 +212,15 @@ def forced(words: Words) -> list[str]:
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)
-    return [f"++{word}" if _sets_in(word, open_to) else word for word in words.overrides]
+    return [f"++{word}" if _sets_in(word, open_to) else word for word in map(_quoted, words.overrides)]
+
+
+def _quoted(word: str) -> str:
+    """An override whose value holds a tilde, as `series=description~portal` does, which Hydra wants in quotes."""
+    key, equals, value = word.partition("=")
+    if "~" not in value or {"'", '"'} & set(value):
+        return word
+    return key + equals + re.sub(r"[^\[\],]*~[^\[\],]*", lambda one: f'"{one[0].strip()}"', value)
 
 
 def _sets_in(word: str, groups: Collection[str]) -> bool:

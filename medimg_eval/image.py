@@ -119,7 +119,7 @@ class _Voxels:
     def _values(self) -> Array:
         raise NotImplementedError
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The array itself, axes and values as they are; a copy where `copy` says so or the dtype is another.
 
         Raises ValueError where `copy` is False and another dtype is asked for.

@@ -51,7 +51,8 @@ def images(draw):
     array = draw(arrays(dtype, shape, elements=elements or None))
     units, modality = draw(st.sampled_from(["mm", "pixel"])), draw(st.sampled_from(["", "CT", "MR"]))
     flat = units == "pixel" or draw(st.booleans())
-    affine = np.diag([0.5, 0.75, 1.0 if axes == 2 else 2.0, 1.0]) if flat else draw(affines(axes))
+    sense = draw(st.sampled_from([1, -1]))
+    affine = np.diag([sense * 0.5, 0.75, 1.0 if axes == 2 else 2.0, 1.0]) if flat else draw(affines(axes))
     return Image(array, affine, modality, units)
 
 

@@ -43,8 +43,11 @@ def _summarise(found: RunResults, products: Products) -> None:
         say(console, f"  {path}{'/' if path.is_dir() else ''}: {count}")
     for text in (*_read_with(found), *_left_out(found), *products.notes, *_used(found)):
         say(console, f"  {text}")
-    failures = [dict(row) for row in found.failures.to_dict("records")]
-    failures += [{"case": case, "stage": "DICOM-SEG", "message": why} for case, why in products.failures.items()]
+    failures = _summary(found)["failures"]
+    failures = [
+        *failures,
+        *({"case": case, "stage": "DICOM-SEG", "message": why} for case, why in products.failures.items()),
+    ]
     if failures:
         lines = [f"{len(failures)} failures in {found.folder}:", *by_cause(failures, "stage")]
         lines.append(f"  {found.folder / 'summary.json'} has those of images; the same command tries them again")

@@ -24,7 +24,7 @@ def collate(batch: Sequence[Any]) -> Any:
     Raises:
         UsageError: images of one batch differ in shape or dtype.
     """
-    kinds = {**default_collate_fn_map, Image: _images, Mask: _masks}
+    kinds: dict[Any, Any] = {**default_collate_fn_map, Image: _images, Mask: _masks}
     return torch_collate(batch, collate_fn_map=kinds)
 
 

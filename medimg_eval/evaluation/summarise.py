@@ -93,6 +93,7 @@ def conclude(plan: Plan) -> None:
         failed_cases=len(lost),
         ended=now(),
     )
+    run.note(**said)
     write_json(
         run.folder / "summary.json",
         {

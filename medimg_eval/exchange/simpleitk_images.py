@@ -22,7 +22,8 @@ def to_sitk(parts: Parts) -> sitk.Image:
         what = f"{len(array)} channels of {array.dtype}" if array.dtype.kind == "c" else str(array.dtype)
         raise UsageError(f"SimpleITK cannot hold {what}; convert the array first, such as to uint8 or float32")
     affine = LPS @ parts.affine
-    flat = picture and np.array_equal(parts.affine, plain_affine(tuple(np.diag(parts.affine)[:2])))
+    steps = np.diag(parts.affine)[:2]
+    flat = picture and bool((steps > 0).all()) and np.array_equal(parts.affine, plain_affine(tuple(steps)))
     if picture:  # of a picture ITK's x is the column
         affine = affine[:, [1, 0, 2, 3]]
         array = array if flat else array[:, None]

@@ -138,6 +138,13 @@ def test_series_are_chosen_by_number_and_description(export, series, names):
     assert [trial.id for trial in run.predictions] == names
 
 
+@pytest.mark.parametrize("word", ["description~portal", "[3,description~portal ven]", "'description~portal'"])
+def test_a_tilde_needs_no_quotes_on_the_command_line(export, word, capsys):
+    words = ["predict", "model=gaussian_mixture", "images=export", "labels={1: liver}", f"series={word}", "out=out"]
+    assert start([*words, *WORDS]) == 0
+    assert "1 of 1 images answered" in said(capsys)[0]
+
+
 def test_a_series_that_is_not_there_is_refused_with_those_that_are(export):
     with pytest.raises(
         UserError, match="no series 7; it holds 2: CT, 5 files of 14 x 16; 3: CT, 5 .*; 99: CT, one file"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import grouped
@@ -17,7 +18,6 @@ from medimg_eval.results.table import escape_markdown, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from medimg_eval.results.table import Table
 
@@ -141,8 +141,8 @@ def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
     return Disclosure(layout.caption, gather(table), tuple(layout.footnotes), tuple(names))
 
 
-def write_card(table: Table, folder: Path, stem: str = "card", names: Sequence[str] = USUAL) -> list[Path]:
+def write_card(table: Table, folder: str | Path, stem: str = "card", names: Sequence[str] = USUAL) -> list[Path]:
     """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
     card = disclose(table, names)
     told = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
-    return write_texts(folder / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})
+    return write_texts(Path(folder) / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})

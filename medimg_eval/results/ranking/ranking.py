@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,6 @@ from medimg_eval.results.table import check_numbers, notebook_html, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -168,7 +168,7 @@ def rank_models(
     return make_sheets(together, columns, Printing(how, consensus.exact, resamples, tuple(lonely), weights))
 
 
-def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Path]:
+def write_ranking(ranking: Ranking, folder: str | Path, stem: str = "rank") -> list[Path]:
     """Writes a ranking as .md, .tex, .csv, .html and .svg into `folder`, made if needed.
 
     The CSV holds one row per model; `STEM_columns.csv`, `STEM_stability.csv` and `STEM_significance.csv` hold ranks on
@@ -177,6 +177,7 @@ def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Pa
     Returns:
         The files.
     """
+    folder = Path(folder)
     files = write_sheets(ranking.title, ranking.sheets, ranking.overall, ranking.maps, folder / stem)
     frames = {
         "columns": ranking.by_column,

@@ -240,7 +240,7 @@ def _names(depth: int, names: str, seed: int) -> list[str]:
 def write_segmentation(
     path: str | Path,
     mask: Mask,
-    source: Sequence[Path],
+    source: Sequence[str | Path],
     *,
     names: Mapping[int, str],
     kind: Literal["BINARY", "LABELMAP"] = "BINARY",
@@ -345,13 +345,13 @@ def _code_of(name: str) -> Any:
     return getattr(codes.SCT, "".join(word.capitalize() for word in re.split(r"[^A-Za-z]+", name)), None)
 
 
-def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
+def _slices(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
     """Headers of the series, one per slice of the mask, in its order."""
     from pydicom import dcmread
 
     found: dict[int, Any] = {}
     to_index = np.linalg.inv(mask.affine)
-    for path in source:
+    for path in map(Path, source):
         header = dcmread(path, stop_before_pixels=True)
         needed = ("SOPClassUID", "SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
         missing = next((keyword for keyword in needed if not header.get(keyword)), None)
@@ -378,7 +378,7 @@ def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
         found[k] = header
     if sorted(found) != list(range(mask.labels.shape[2])):
         raise UserError(
-            f"{source[0].parent if source else 'source'}: expected one file for each of the mask's "
+            f"{Path(source[0]).parent if source else 'source'}: expected one file for each of the mask's "
             f"{mask.labels.shape[2]} slices, found {len(found)}; give the files of the whole series"
         )
     return [found[k] for k in sorted(found)]
