@@ -93,7 +93,6 @@ def conclude(plan: Plan) -> None:
         failed_cases=len(lost),
         ended=now(),
     )
-    run.note(**said)
     write_json(
         run.folder / "summary.json",
         {
