@@ -5,7 +5,7 @@ COMMANDS = {
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
-    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",
+    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
     "report": "write a folder of pages that opens from disk: tables, cases, images with overlays, answers, differences",
