@@ -9,24 +9,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from medimg_eval.catalogue import configs_of, families, with_parents
+from medimg_eval.catalogue import MODALITIES, configs_of, families, with_parents
 from medimg_eval.metrics import available
 
 KINDS = ("tasks", "models", "metrics", "suites", "annotators", "extractors", "systems")
-MODALITIES = {
-    "ct": r"ct",
-    "mri": r"mri?",
-    "xray": r"x-?rays?|radiographs?|dx|cr",
-    "ultrasound": r"ultrasound|us",
-    "pet": r"pet|pt",
-    "pathology": r"(histo|patho)\w*|sm|slides?|microscopy",
-    "endoscopy": r"\w*endoscopy|colonoscopy|es",
-    "fundus": r"fundus|retina\w*",
-    "oct": r"oct|opt",
-    "dermoscopy": r"dermoscopy|dermatology|skin",
-    "text": r"text|none",
-}
-"""What may be said for a modality -> how cards, DICOM and descriptions call it."""
 ACCESS = ("credentialed", "gated", "on request", "registration", "fetch from source", "open")
 """Ways to get data: the first of these words counts, but for cards that begin with `open`."""
 

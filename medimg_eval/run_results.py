@@ -12,7 +12,7 @@ from medimg_eval.case import Failure, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
-from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest
+from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest, usage_in_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,8 +60,8 @@ class RunResults:
         manifest = self.manifest
         return f"<{manifest.get('status')} run of {manifest.get('model')!r} on {manifest.get('task')!r}: {self.folder}>"
 
-    def _repr_html_(self) -> str:
-        return self.table._repr_html_()
+    def _repr_html_(self) -> str | None:
+        return self.table._repr_html_() if self.manifest.get("command") == "test" else None
 
     @property
     def task(self) -> Task | None:
@@ -136,7 +136,7 @@ class RunResults:
     @property
     def usage(self) -> Mapping[str, Any]:
         """What answering took, over all starts: tokens, requests, retries, cost."""
-        return self._loaded[0].usage
+        return usage_in_all(self.manifest.get("usage"))
 
     @property
     def notes(self) -> Sequence[str]:
@@ -144,6 +144,8 @@ class RunResults:
         return self._loaded[0].notes
 
     def _refuse(self, what: str) -> NoReturn:
+        if self.manifest.get("command") == "predict":
+            raise UserError(f"{self.folder}: has no {what}: no truth is known of what was asked about")
         raise UserError(
             f"{self.folder}: has no {what} yet, for the run is {self.manifest.get('status')}; run test again"
         )

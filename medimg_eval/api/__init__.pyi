@@ -11,6 +11,8 @@ from .runs import (
     BELONGS as BELONGS,
     fit as fit,
     load_run as load_run,
+    predict as predict,
+    run_predictions as run_predictions,
     run_tests as run_tests,
     score as score,
     test as test,

@@ -100,12 +100,15 @@ class ReportPages:
 
 def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> ReportPages:
     """Writes pages with tables, cases and images. Settings are keys of the command `report`, such as `compare`."""
+    from medimg_eval.catalogue import task_facts
     from medimg_eval.viewer import write_pages
 
     wanted = settings_of("report", {**settings, "out": str(out)})
     with trusting() if trust else nullcontext():
-        written = write_pages(lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)))
-    return ReportPages(written.index, written.compared)
+        written = write_pages(
+            lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)), task_facts
+        )
+    return ReportPages(written.page, written.compared)
 
 
 def _scores_of(runs: Runs) -> list[RunScores]:

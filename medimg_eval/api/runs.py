@@ -21,6 +21,7 @@ from medimg_eval.instantiate import (
     build_candidate,
     build_task,
     changed,
+    config_of_prediction,
     stored_task,
     with_config,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
     from medimg_eval.evaluation.run import Run
     from medimg_eval.evaluation.settings import Settings
+    from medimg_eval.products import Products
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +80,10 @@ def test(  # noqa: PLR0913 - one argument for each choice
     Raises:
         UserError: nothing can be done: a name does not exist, data are missing, the model lacks a method.
     """
+    if settings.get("accept") or settings.get("plan"):
+        raise UsageError(
+            "a run is judged once it is there: medimg_eval.results.acceptance.judge_runs(load_runs([folder]))"
+        )
     asked = Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
     with resolving(asked, settings) as given:
         first, *others = run_tests(
@@ -85,6 +91,70 @@ def test(  # noqa: PLR0913 - one argument for each choice
         )
     first.baselines = others
     return first
+
+
+def predict(  # noqa: PLR0913 - one argument for each choice
+    model: Any,
+    images: str | Path | Sequence[str | Path],
+    *,
+    task: str | Mapping[str, Any] | Task | None = None,
+    out: str | Path | None = None,
+    runs: str | Path = "runs",
+    name: str | None = None,
+    identity: str = "",
+    overrides: Overrides = (),
+    config_dir: str | Path | None = None,
+    trust: bool = False,
+    **settings: Any,
+) -> RunResults:
+    """Asks a model about images of which no truth is known, and keeps its answers, as the command `predict` does.
+
+    Args:
+        model: as for `test`.
+        images: a folder that is searched for images, a file, or several of them.
+        task: a benchmark whose labels, classes or template are asked for; without it `labels=`, `prompt=` say what is.
+        out: folder of the run and of what is written: masks, DICOM-SEG, tables. Without it one below `runs`.
+        runs: folder that run folders are kept in.
+        name: what the model is called.
+        identity: as for `test`.
+        overrides: as for `test`.
+        config_dir: as for `test`.
+        trust: whether code that a folder brings may run.
+        settings: keys of the command `predict`, such as `series=3`, `labels={1: "liver"}`, `prompt="..."`.
+
+    Returns:
+        The run: its `predictions`, `failures` and `usage`; it has no scores.
+
+    Raises:
+        UserError: nothing can be done: there is no image, nothing says what is asked, the model lacks a method.
+    """
+    asked = Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
+    several = [images] if isinstance(images, str | Path) else list(images)
+    places = {"images": [str(one) for one in several], "out": None if out is None else str(out), "runs": str(runs)}
+    with resolving(asked, {**settings, **places}) as given:
+        return run_predictions(given.config, given.words, given.model)[0]
+
+
+def run_predictions(
+    wanted: Mapping[str, Any], overrides: Sequence[str] = (), model: ModelSpec | None = None
+) -> tuple[RunResults, Products]:
+    """Asks the model of a resolved config of `predict`, and writes what comes of it."""
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.plan import refuse_incapable
+    from medimg_eval.products import refuse_without_highdicom, write_products
+    from medimg_eval.settings import build_settings, undisturbed
+
+    if model is None and not wanted.get("model"):
+        raise UsageError("no model is named; add model=NAME (see python -m medimg_eval list models)")
+    refuse_without_highdicom(wanted["dicom_seg"])
+    spec = build_candidate(wanted["model"]) if model is None else model
+    task = build_task(config_of_prediction(wanted, spec))
+    refuse_incapable(task, spec)
+    with undisturbed():
+        settings = build_settings({**wanted, "run": wanted["out"]}, overrides)
+        run = pipeline.test(task, spec, settings)
+    found = RunResults(run.folder, task=task)
+    return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
 
 
 def run_tests(
@@ -105,6 +175,8 @@ def run_tests(
     spec = build_candidate(wanted["model"]) if model is None else model
     for one in tasks:
         refuse_incapable(one, spec)
+        if not one.has_truth:
+            raise UsageError(f"task {one.name!r} knows no truth, so nothing can be scored; use predict")
         if wanted["baselines"] and not one.baselines():
             raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
     with undisturbed():
@@ -313,9 +385,9 @@ def load_run(folder: str | Path) -> RunResults:
     """Opens a run folder; its scores are read when they are asked for.
 
     Raises:
-        UserError: it holds no run of `test`.
+        UserError: it holds no run of `test` or `predict`.
     """
     run = RunResults(Path(folder).expanduser())
-    if run.manifest.get("command") != "test":
+    if run.manifest.get("command") not in ("test", "predict"):
         raise UserError(f"{folder}: holds a {run.manifest.get('command')} run; only test runs have scores")
     return run

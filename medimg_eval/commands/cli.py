@@ -211,7 +211,7 @@ def _help(command: str) -> str:
             'Shell completion: eval "$(medimg-eval -sc install=bash)"\n'
         )
     parts = [f"medimg_eval {command}: {COMMANDS[command]}\n"]
-    shared = {"fit": "work", "test": "work", "utility": "work"} | dict.fromkeys(READERS, "reads")
+    shared = dict.fromkeys(("fit", "test", "predict", "utility"), "work") | dict.fromkeys(READERS, "reads")
     shown = [command, *([shared[command]] if command in shared else []), "base"]
     for name in shown:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")

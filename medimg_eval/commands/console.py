@@ -126,11 +126,11 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         judge = manifest.get("judge", {})
         if judge.get("failed"):
             lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
-            lines += _by_cause(judge["failures"], "question")
+            lines += by_cause(judge["failures"], "question")
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         for what, key, of in (("cases failed", "failures", "stage"), ("values are lost to errors", "raised", "metric")):
             if found := summary.get(key, []):
-                lines += [f"{len(found)} {what} in {folder}:", *_by_cause(found, of)]
+                lines += [f"{len(found)} {what} in {folder}:", *by_cause(found, of)]
                 lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
         for tracker, message in manifest.get("untracked", {}).items():
             mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
@@ -141,7 +141,7 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         raise UserError("\n".join(lines))
 
 
-def _by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
+def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     """A line for each cause, the most frequent first, with one case of it."""
     causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []

@@ -1,10 +1,11 @@
-"""`report`: a folder of pages to look at: tables, lists of cases, images with overlays, answers, differences."""
+"""`report`: a folder of pages to look at: tables, cases with images and answers; or a leaderboard of many tasks."""
 
 from __future__ import annotations
 
 from omegaconf import DictConfig
 from rich.console import Console
 
+from medimg_eval.catalogue import task_facts
 from medimg_eval.commands.console import runs_of, say, say_written, show_sheets
 from medimg_eval.configs.overrides import plain
 from medimg_eval.instantiate import build_task, stored_task
@@ -18,7 +19,8 @@ def run(config: DictConfig) -> None:
         lambda: runs_of(wanted),
         wanted,
         lambda folder, root: build_task(stored_task(folder, root)),
+        task_facts,
         lambda text: say(console, f"! {text}"),
     )
     show_sheets(one.sheet for one in written.compared)
-    say_written([written.index])
+    say_written([written.page])

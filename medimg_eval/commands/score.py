@@ -8,7 +8,8 @@ from omegaconf import DictConfig
 
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed, show, show_scored, warn_in_yellow
+from medimg_eval.commands.console import show, show_scored, warn_in_yellow
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
 from medimg_eval.file_scores import KINDS, score_files
@@ -29,8 +30,8 @@ def run(config: DictConfig) -> None:
         settings: dict[str, Any] = {key: wanted.get(key) for key in RUN}
         runs = [score(str(folder), **settings) for folder in as_list(wanted["run"])]
         show(runs[0].table if len(runs) == 1 else build_table(load_runs([run.folder for run in runs])))
-        fail_if_cases_failed([run.folder for run in runs])
+        finish_runs([run.folder for run in runs], wanted)
         return
     found = score_files(wanted, named[0], warn_in_yellow)
     show_scored(found)
-    fail_if_cases_failed([one.folder for one in found])
+    finish_runs([one.folder for one in found], wanted)

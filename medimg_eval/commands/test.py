@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from medimg_eval.api import run_checkpoints, run_tests
-from medimg_eval.commands.console import fail_if_cases_failed, say, say_written, show
+from medimg_eval.commands.console import say, say_written, show
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_table, load_runs
@@ -25,7 +26,8 @@ def run(config: DictConfig) -> None:
     """Runs one model on the named task or on every task of the suite.
 
     Raises:
-        UserError: a case or a checkpoint failed, after all others were scored and the table was printed.
+        UserError: a case or a checkpoint failed, or a run does not meet what was asked of it, after all others were
+            scored and the table was printed.
     """
     if config.checkpoints is not None:
         if OmegaConf.is_missing(config.model, "checkpoint"):
@@ -34,11 +36,12 @@ def run(config: DictConfig) -> None:
         return
     if config.watch:
         raise UsageError("watch=true looks for new checkpoints; name their folder by checkpoints=FOLDER")
-    done = run_tests(plain(config), HydraConfig.get().overrides.task)
+    wanted = plain(config)
+    done = run_tests(wanted, HydraConfig.get().overrides.task)
     if rank() == 0:
         folders = [one.folder for one in done]
         show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
-        fail_if_cases_failed(folders)
+        finish_runs(folders, wanted)
 
 
 def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
@@ -63,4 +66,4 @@ def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
     if failed:
         lines = [f"{len(failed)} checkpoints could not be evaluated; the same command tries them again:"]
         raise UserError("\n".join([*lines, *(f"  {path}: {error}" for path, error in failed.items())]))
-    fail_if_cases_failed([run.folder for one in done for run in one.runs])
+    finish_runs([run.folder for one in done for run in one.runs], wanted)

@@ -31,7 +31,7 @@ class Manifest(TypedDict, total=False):
     run: str
     """Id of the run: hash of everything that decides its predictions."""
     command: str
-    """What made it: `test` or `fit`."""
+    """What made it: `test`, `predict` or `fit`."""
     task: str
     """Name of the task."""
     task_title: str

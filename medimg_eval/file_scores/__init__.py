@@ -1,4 +1,4 @@
-"""Files that hold predictions, as models that answer so: masks, pictures, boxes, points, classes, answers, reports.
+"""Files that hold predictions, as models that answer so: masks, pictures, boxes, points, classes, numbers, texts.
 
 A module per kind of file, and one for logs of other programs; what they share is in `frame`.
 """
@@ -23,6 +23,7 @@ KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "boxes": ("places", "box_candidates", ("references", "cases", "by")),
     "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
     "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
+    "measurements": ("measurements", "measurement_candidates", ("references", "columns", "cases", "by")),
     "answers": (
         "answers",
         "answer_candidates",

@@ -15,9 +15,11 @@ from medimg_eval.file_scores.frame import (
     columns_of,
     listed,
     named_files,
+    numeric_columns,
     table_layout,
     task_config,
 )
+from medimg_eval.file_scores.structured_reports import with_tables
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import PrecomputedClasses
 
@@ -35,7 +37,7 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     Raises:
         UserError: a table lacks a column, or the classes of predictions are not those of the references.
     """
-    files = named_files("classes", wanted["classes"])
+    files = with_tables("classes", named_files("classes", wanted["classes"]), wanted)
     references = Path(str(wanted["references"] or next(iter(files.values())))).expanduser()
     right = columns_of(references, ROLES, wanted["columns"])
     tables = {path: read_table(path) for path in {references, *files.values()}}
@@ -61,16 +63,7 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 
 def _others(rows: Sequence[Row], roles: Mapping[str, str], wanted: Mapping[str, Any]) -> list[str]:
     """The columns of numbers that have no role: those of classes."""
-    taken = {*roles.values(), wanted["by"]}
-    return [name for name in rows[0].values if name not in taken and all(_is_number(row.text(name)) for row in rows)]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text or "nan")
-    except ValueError:
-        return False
-    return True
+    return numeric_columns(rows, {*roles.values(), wanted["by"]})
 
 
 def _classes(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
+from medimg_eval.data.records import Row
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, nearest, shortened
 from medimg_eval.evaluation import pipeline
@@ -100,6 +101,19 @@ def columns_of(
         told = f"{path}: has no column {wanted[lost]!r}{nearest(wanted[lost], header)}"
         raise UserError(f"{told}; name that of the {lost} with columns.{lost}=NAME")
     return {role: name for role, name in wanted.items() if name in header}
+
+
+def numeric_columns(rows: Sequence[Row], taken: Collection[str | None] = ()) -> list[str]:
+    """The columns of a table that hold numbers, or nothing, in every row, without those that are taken."""
+
+    def is_number(text: str) -> bool:
+        try:
+            float(text or "nan")
+        except ValueError:
+            return False
+        return True
+
+    return [name for name in rows[0].values if name not in taken and all(is_number(row.text(name)) for row in rows)]
 
 
 def dividing_column(wanted: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
         raise UsageError(f"resample must be nearest, or null to refuse other grids, got {wanted['resample']!r}")
     folders = named_files("masks", wanted["masks"])
     predicted = {name: find_label_maps(folder) for name, folder in folders.items()}
-    task = _task(wanted, references, find_label_maps(references))
+    task = mask_task(wanted, references)
     made = []
     for name, folder in folders.items():
         frames = any(path.suffix.lower() == ".dcm" for path in predicted[name].values())
@@ -37,7 +37,9 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     return made
 
 
-def _task(wanted: Mapping[str, Any], references: Path, held: Mapping[str, Path]) -> Task:
+def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
+    """The task of a folder of label maps that are right; the config is as of `mask_candidates`."""
+    held = find_label_maps(references)
     pictures = all(path.suffix.lower() in PICTURES for path in held.values())
     layout = {
         "_target_": "medimg_eval.data.layouts.MaskFolder",

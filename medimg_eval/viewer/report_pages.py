@@ -16,7 +16,10 @@ from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.results import CompareSettings, RunScores, build_table
 from medimg_eval.results.comparison import FIRST, SECOND, Disagreement, disagreements
+from medimg_eval.results.leaderboard import build_leaderboard, write_leaderboard
 from medimg_eval.results.report import (
+    CASES,
+    LEADERBOARD,
     MOST,
     Report,
     TaskCases,
@@ -26,7 +29,7 @@ from medimg_eval.results.report import (
     task_titles,
 )
 from medimg_eval.results.runs import frame_to_csv, is_set
-from medimg_eval.results.table import Settings, named_runs
+from medimg_eval.results.table import Settings, check_numbers, named_runs
 from medimg_eval.system import whole
 from medimg_eval.tasks import Task
 from medimg_eval.viewer.examples import draw_examples
@@ -39,18 +42,23 @@ log = logging.getLogger(__name__)
 class Written:
     """A report: its page, and what two models differ in where that was asked for, one for each task."""
 
-    index: Path
+    page: Path
     compared: Sequence[Disagreement]
 
 
 MakeTask = Callable[[Path, str | None], Task]
 """Makes the task of a run folder, whose data lie at another root now where one is given."""
+TaskFacts = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, tuple[str, tuple[str, ...]]]]
+"""Says of which family and modalities tasks are, by their names and stored configs."""
+OF_CASES = {"cases": "worst:50", "root": None, "voxels": 2_000_000, "examples": 0, "compare": None, "metric": None}
+"""Keys about pictures of cases, which a leaderboard has none of, and what they are unless they are set."""
 
 
 def write_pages(
     read_runs: Callable[[], Sequence[RunScores]],
     wanted: Mapping[str, Any],
     make_task: MakeTask,
+    task_facts: TaskFacts,
     warn: Callable[[str], None] = log.warning,
 ) -> Written:
     """Writes the report.
@@ -59,8 +67,12 @@ def write_pages(
         read_runs: reads the runs that it is about, once the settings are known to be meant.
         wanted: the keys of the command `report`.
         make_task: makes the task of a run.
+        task_facts: says of which family and modalities tasks are.
         warn: is told what is left out.
     """
+    UsageError.refuse_unknown("there is no report of kind", (CASES, LEADERBOARD), wanted["kind"])
+    if wanted["kind"] == LEADERBOARD:
+        return _write_leaderboard(read_runs, wanted, task_facts)
     for key, least in (("voxels", 1000), ("examples", 0)):
         if not isinstance(wanted[key], int) or isinstance(wanted[key], bool) or wanted[key] < least:
             raise UsageError(f"{key} must be a whole number of at least {least}, got {wanted[key]!r}")
@@ -125,6 +137,19 @@ def _section(compared: Disagreement, view: CaseView | str | None, folder: Path) 
         return view.texts(case, compared.models) if isinstance(view, CaseView) else {}
 
     return differences_html(compared, texts, f"{stem}.csv")
+
+
+def _write_leaderboard(
+    read_runs: Callable[[], Sequence[RunScores]], wanted: Mapping[str, Any], task_facts: TaskFacts
+) -> Written:
+    for key, usual in OF_CASES.items():
+        if wanted[key] != usual:
+            raise UsageError(f"kind={LEADERBOARD} shows no cases; leave out {key}={wanted[key]}")
+    check_numbers(*(wanted[key] for key in ("resamples", "level", "seed")))
+    runs = read_runs()
+    facts = task_facts({run.task: run.task_config for run in runs})
+    board = build_leaderboard(runs, facts, **{key: wanted[key] for key in ("title", "resamples", "level", "seed")})
+    return Written(write_leaderboard(board, Path(wanted["out"])), ())
 
 
 def _title(given: str | None, names: Mapping[str, str]) -> str:

@@ -7,14 +7,13 @@ import html
 import io
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medimg_eval.results.figures.style import PAGE, styled
 from medimg_eval.results.runs import frame_to_csv
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -71,12 +70,13 @@ class Figures(dict[str, Drawn]):
         return "\n".join(one._repr_html_() for one in self.values())
 
 
-def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:
+def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
     """Files of a figure: .pdf (TrueType fonts), .png (300 dpi), .csv, and its caption as .txt.
 
     They hold no date: the same numbers give the same bytes, with the same release of matplotlib. `folder` is made if
     needed, and `stem` is the name of the files without their ends.
     """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]
     pdf, png, csv, text = files

@@ -61,12 +61,13 @@ def learning_curve(
         raise UserError(f"No checkpoint has a value of {metric}, so there is nothing to draw")
     with styled():
         figure = _draw(frame, drawable(column.heading), across)
-    unit, best = frame["unit"].iloc[0], {True: "highest", False: "lowest", None: ""}[column.higher_is_better]
+    unit, up = frame["unit"].iloc[0], column.higher_is_better
+    best = None if up is None else "highest" if up else "lowest"
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
     made = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
     text = f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {unit} ({counts}). "
     text += f"Marks are means; bands are intervals: {made}." if made else "Marks are means."
-    if best:
+    if best is not None:
         text += f" The {best} of many is too good an estimate of what that checkpoint does on other cases."
     left_out = "".join(f" Left out: {one}." for one in lacking) + pieces.end()
     return Drawn(figure, frame, text + left_out)

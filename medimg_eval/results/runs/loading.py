@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 MANIFEST = "manifest.json"
 SCORES = "scores.parquet"
@@ -166,7 +166,7 @@ class RunScores:
         return "groups of questions" if self.resampled == "patients" else "questions"
 
 
-def load_runs(paths: Sequence[Path]) -> list[RunScores]:
+def load_runs(paths: Sequence[str | Path]) -> list[RunScores]:
     """Reads the runs that `paths` name or contain.
 
     A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
@@ -187,7 +187,7 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
     """
     named: dict[Path, RunScores] = {}
     found: dict[Path, RunScores] = {}
-    for path in paths:
+    for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             folder = path.resolve()
             named[folder] = _described_run(folder, read_manifest(folder / MANIFEST))
@@ -316,7 +316,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         training=_mapping(manifest, "training"),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
-        usage=_usage(manifest.get("usage")),
+        usage=usage_in_all(manifest.get("usage")),
     )
 
 
@@ -338,7 +338,7 @@ def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _usage(said: object) -> Mapping[str, Any]:
+def usage_in_all(said: object) -> Mapping[str, Any]:
     """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
     starts = said if isinstance(said, list) else [said]
     together: dict[str, Any] = {}

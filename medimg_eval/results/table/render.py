@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from medimg_eval.results.table.xlsx import write_xlsx
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from medimg_eval.results.table.layout import Layout, Printable, Span, Style
 
@@ -169,8 +169,9 @@ def notebook_html(*tables: Printable, before: str = "") -> str:
     return f'<div class="medimg-eval">\n<style>\n{style}</style>\n{inner}\n</div>\n'
 
 
-def write_all(table: Printable, folder: Path, stem: str = "table") -> list[Path]:
+def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list[Path]:
     """Writes the table as .md, .tex, .csv, .html and .xlsx into `folder`, made if needed; returns the files."""
+    folder = Path(folder)
     renderers = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
     files = write_texts(folder / stem, {suffix: render(table) for suffix, render in renderers.items()})
     return [*files, write_xlsx(table, folder / f"{stem}.xlsx")]
