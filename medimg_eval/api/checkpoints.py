@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -161,8 +162,12 @@ def _of_task(
     from medimg_eval.evaluation import pipeline
     from medimg_eval.settings import build_loggers, build_settings, undisturbed
 
+    titles = Counter(one.title for one in found)
+
     def evaluate(checkpoint: Checkpoint) -> Path:
-        model = {**wanted["model"], "name": f"{series}, {checkpoint.title}"}
+        # Such as the best and the last one of the same step.
+        more = f" ({checkpoint.path.name})" if titles[checkpoint.title] > 1 else ""
+        model = {**wanted["model"], "name": f"{series} {checkpoint.title}{more}"}
         if checkpoint.argument == "adapter":
             model["checkpoint"] = _base_of(checkpoint)
         model[checkpoint.argument] = str(checkpoint.path)

@@ -6,7 +6,7 @@ COMMANDS = {
     "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
-    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",
+    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",
     "plan": "how many cases a claim needs; fix endpoints, analysis and data in a file with a hash and signatures",
     "monitor": "control chart of one metric over months or runs: limits, and which rules are violated",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from medimg_eval.arguments import as_list
 from medimg_eval.errors import UsageError, UserError
@@ -37,7 +38,8 @@ from medimg_eval.viewer.scene import CaseView
 log = logging.getLogger(__name__)
 
 
-class Written(NamedTuple):
+@dataclass(frozen=True)
+class Written:
     """A report: its page, and what two models differ in where that was asked for, one for each task."""
 
     page: Path

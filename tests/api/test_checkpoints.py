@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 from pathlib import Path
 from typing import ClassVar
@@ -66,12 +65,12 @@ def trained(tmp_path, write_dataset):
 def test_each_checkpoint_is_evaluated_once_and_new_ones_by_the_next_call(trained):
     folder, evaluate = trained
     first = evaluate()
-    assert [run.manifest["model"] for run in first.runs] == ["Ours, step 10", "Ours, step 20"]
+    assert [run.manifest["model"] for run in first.runs] == ["Ours step 10", "Ours step 20"]
     assert [run.manifest["training"]["step"] for run in first.runs] == [10, 20]
     assert (first.new, Trained.loads) == (2, ["epoch=0-step=10.ckpt", "epoch=1-step=20.ckpt"])
     save(folder / "epoch=0-step=5.ckpt", 300)
     second = evaluate()
-    assert [run.manifest["model"] for run in second.runs] == ["Ours, step 5", "Ours, step 10", "Ours, step 20"]
+    assert [run.manifest["model"] for run in second.runs] == ["Ours step 5", "Ours step 10", "Ours step 20"]
     assert (second.new, Trained.loads[2:]) == (1, ["epoch=0-step=5.ckpt"])
     assert evaluate().new == 0
 
@@ -118,11 +117,12 @@ def test_what_cannot_be_loaded_does_not_end_the_rest_and_what_is_half_written_wa
     assert [run.manifest["training"]["step"] for run in mended.runs] == [10, 20, 30, 40]
 
 
-def test_the_last_checkpoint_that_equals_the_best_is_one_row(trained):
+def test_two_checkpoints_of_one_step_are_told_apart_by_their_files(trained):
     folder, evaluate = trained
-    save(folder / "last.ckpt", 60, global_step=30)
-    shutil.copyfile(folder / "last.ckpt", folder / "best.ckpt")
-    assert [run.manifest["model"] for run in evaluate().runs][2:] == ["Ours, step 30"]
+    for name, level in (("last", 60), ("best", 70)):
+        save(folder / f"{name}.ckpt", level, global_step=30)
+    names = [run.manifest["model"] for run in evaluate().runs][2:]
+    assert names == ["Ours step 30 (best.ckpt)", "Ours step 30 (last.ckpt)"]
 
 
 def test_the_command_prints_a_row_per_checkpoint_and_ends_with_1_where_one_failed(
@@ -135,8 +135,8 @@ def test_the_command_prints_a_row_per_checkpoint_and_ends_with_1_where_one_faile
     words += ["trainer.accelerator=cpu", "num_workers=0", "task.metrics=[dice]"]
     assert start(words) == 0
     out, err = said(capsys)
-    assert "Ours, step 10" in out
-    assert "Ours, step 20" in out
+    assert "Ours step 10" in out
+    assert "Ours step 20" in out
     assert "learning_curves/Ours/learning_curve-dice.pdf" in err
     (folder / "step=30.ckpt").write_bytes(b"no checkpoint at all")
     assert start(words) == 1
