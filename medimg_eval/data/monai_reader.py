@@ -17,7 +17,7 @@ from medimg_eval.imaging import read
 PathLike = str | os.PathLike[str]
 
 
-class MedimgReader(ImageReader):  # type: ignore[misc] - MONAI has no types
+class MedimgReader(ImageReader):  # type: ignore[misc]  # MONAI has no types
     """Reads what `medimg_eval.imaging.read` reads: `LoadImaged(keys, reader=MedimgReader())`.
 
     A file, a folder with one DICOM series, or several files of one grid, which become channels. What cannot be read in
