@@ -4,10 +4,13 @@ TYPE_CHECKING = False  # for type checkers, which know the name; the module that
 
 if TYPE_CHECKING:
     from medimg_eval.api import (
+        check,
         compare,
         export,
         figure,
         fit,
+        import_log,
+        list_catalogue,
         list_tasks,
         load_run,
         load_task,
@@ -23,10 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "check",
     "compare",
     "export",
     "figure",
     "fit",
+    "import_log",
+    "list_catalogue",
     "list_tasks",
     "load_run",
     "load_task",

@@ -10,27 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from medimg_eval.image import (
-    Array as Array,
-)
-from medimg_eval.image import (
-    ChannelAxis as ChannelAxis,
-)
-from medimg_eval.image import (
-    Geometry as Geometry,
-)
-from medimg_eval.image import (
-    Image as Image,
-)
-from medimg_eval.image import (
-    Mask as Mask,
-)
-from medimg_eval.image import (
-    Probabilities as Probabilities,
-)
-from medimg_eval.image import (
-    Units as Units,
-)
+from medimg_eval.image import Array as Array
+from medimg_eval.image import ChannelAxis as ChannelAxis
+from medimg_eval.image import Geometry as Geometry
+from medimg_eval.image import Image as Image
+from medimg_eval.image import Mask as Mask
+from medimg_eval.image import Probabilities as Probabilities
+from medimg_eval.image import Units as Units
 from medimg_eval.question import Message, Question
 
 
@@ -280,8 +266,7 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """One row of `scores.parquet`: everything printed comes from these.
 
     Attributes:

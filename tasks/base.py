@@ -469,7 +469,7 @@ class Task(ABC):
         whose = (run, self.name, model, case.id, case.id if case.patient is None else case.patient)
         attributes = json.dumps(dict(case.attributes), sort_keys=True)
         return [
-            Score(*whose, score.label, score.metric, float(score.value), score.status, attributes) for score in scores
+            Score(*whose, label, metric, float(value), status, attributes) for label, metric, value, status in scores
         ]
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:

@@ -1,11 +1,12 @@
-from .catalogue_lists import list_tasks as list_tasks, load_task as load_task
+from .catalogue_lists import list_catalogue as list_catalogue, list_tasks as list_tasks, load_task as load_task
+from .checks import check as check
 from .checkpoints import (
     CheckpointScores as CheckpointScores,
     run_checkpoints as run_checkpoints,
     test_checkpoints as test_checkpoints,
 )
 from .displays import compare as compare, figure as figure, report as report, table as table
-from .exchange import export as export
+from .exchange import export as export, import_log as import_log
 from .runs import (
     BELONGS as BELONGS,
     fit as fit,

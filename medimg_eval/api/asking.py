@@ -99,6 +99,16 @@ def specified(model: Any, name: str | None = None, identity: str = "") -> ModelS
     return spec_of(model, name, identity)
 
 
-def settings_of(command: str, settings: Mapping[str, Any], words: Sequence[str] = ("runs=.",)) -> dict[str, Any]:
-    """The settings of a command, those that are not given at their defaults; `words` give those that have none."""
-    return plain(with_changes(composed(command, words), present_settings(command, settings)))
+def settings_of(
+    command: str, settings: Mapping[str, Any], words: Sequence[str] = ("runs=.",), folders: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The settings of a command, those that are not given at their defaults.
+
+    Args:
+        command: such as `table`.
+        settings: keys with values.
+        words: overrides, for keys that must be named and names of configs.
+        folders: of configs of the user's own.
+    """
+    config = composed(command, words, folders)
+    return plain(with_changes(config, present_settings(command, settings)))

@@ -70,3 +70,42 @@ def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.Dat
     if not rows:
         raise UsageError(f"there are no tasks of {tag!r}{nearest(tag, of_family.values())}")
     return pd.DataFrame(rows).set_index("task")
+
+
+def list_catalogue(
+    what: str,
+    *,
+    family: str | None = None,
+    modality: str | None = None,
+    access: str | None = None,
+    search: str | None = None,
+) -> pd.DataFrame:
+    """What there is of a kind, as the command `list` shows it: a row for each, by name.
+
+    Args:
+        what: `tasks`, `models`, `metrics`, `suites`, `annotators`, `extractors` or `systems` (published ones).
+        family: of tasks their folder, of models their room, of metrics their kind, of systems their status.
+        modality: such as `ct`, `mri` or `xray`.
+        access: of tasks' data, such as `open`.
+        search: words that are all in a name, description, title or source.
+
+    Returns:
+        `text` and `family`; of tasks `access`, of systems `modalities`, `commands` and what else is known of them.
+
+    Raises:
+        UsageError: there is no such kind, or nothing passes the filters.
+    """
+    import pandas as pd
+
+    from medimg_eval.listing import KINDS, chosen_entries, entries_of
+
+    UsageError.refuse_unknown("there is no list of", KINDS, what)
+    filters = {"family": family, "modality": modality, "access": access, "search": search}
+    found = chosen_entries(entries_of(what), filters)
+    if not found:
+        raise UsageError(f"nothing of {what} passes these filters; leave one out")
+    rows = {}
+    for name, entry in found.items():
+        of_tasks = {"access": entry.access} if what == "tasks" else {}
+        rows[name] = {"text": entry.text, "family": entry.family, **of_tasks, **(entry.system or {})}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(what.removesuffix("s"))

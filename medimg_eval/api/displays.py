@@ -108,7 +108,7 @@ def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any)
         written = write_pages(
             lambda: _scores_of(runs), wanted, lambda *where: build_task(stored_task(*where)), task_facts
         )
-    return ReportPages(written.index, written.compared)
+    return ReportPages(written.page, written.compared)
 
 
 def _scores_of(runs: Runs) -> list[RunScores]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.api.asking import settings_of
 from medimg_eval.api.runs import load_run
+from medimg_eval.catalogue import searching, usual_places
 from medimg_eval.exports import write_export
+from medimg_eval.file_scores.logs import Imported, import_logs
 from medimg_eval.instantiate import build_task, stored_task
 from medimg_eval.run_results import RunResults, folder_of
 from medimg_eval.trust import trusting
+
+logger = logging.getLogger(__name__)
 
 
 def export(
@@ -44,3 +52,34 @@ def export(
     with trusting() if trust else nullcontext():
         task = known or build_task(stored_task(exported.folder, None if root is None else str(root)))
     return write_export(exported, task, to, Path(out).expanduser(), settings)
+
+
+def import_log(
+    log: str | Path,
+    task: str | Mapping[str, Any] | None = None,
+    *,
+    config_dir: str | Path | None = None,
+    **settings: Any,
+) -> list[Imported]:
+    """Makes runs of what another program logged, scored by our rules beside its own, as the command `import` does.
+
+    Args:
+        log: a file or folder of lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect or HELM, or nnU-Net's summary.
+        task: whose questions these are, by the name of a config or a config; None for the log's own.
+        config_dir: a folder of configs of your own.
+        settings: keys of the command, such as `name`, `metrics`, `out`, `runs`, `judge`.
+
+    Returns:
+        One result for each data set of the logs: its runs, and where their program and ours differ.
+
+    Raises:
+        UserError: no log can be read, or one has no question of the task.
+    """
+    folders = [] if config_dir is None else [str(config_dir)]
+    named = {"task": task, "model@judge": settings.get("judge")}
+    words = [f"log={json.dumps(str(log))}", *(f"{key}={one}" for key, one in named.items() if isinstance(one, str))]
+    given = {key: str(one) if isinstance(one, Path) else one for key, one in settings.items()}
+    changes = {key: one for key, one in given.items() if not (key == "judge" and isinstance(one, str))}
+    changes |= {"task": task} if isinstance(task, Mapping) else {}
+    with searching(usual_places(folders)):
+        return import_logs(settings_of("import", changes, words, folders), logger.warning)

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from medimg_eval.api.asking import Asked, Overrides, resolving, specified
+from medimg_eval.api.asking import Asked, Overrides, resolving, settings_of, specified
 from medimg_eval.arguments import as_list
 from medimg_eval.case import NO_IMAGE, Condition
 from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.file_scores import KINDS, score_files
 from medimg_eval.instantiate import (
     Annotators,
     Extractors,
@@ -27,7 +28,7 @@ from medimg_eval.instantiate import (
 )
 from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results.runs import MANIFEST, read_manifest
-from medimg_eval.run_results import RunResults, folder_of
+from medimg_eval.run_results import RunResults, RunSet, folder_of
 from medimg_eval.tasks import Task
 from medimg_eval.trust import trusting
 
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
 """Keys that only some tasks have -> which."""
+
+NAMED = {"judge": "model@judge", "logger": "logger"}
+"""Settings that may be the name of a config -> the word that names it on a command line."""
 
 
 def test(  # noqa: PLR0913 - one argument for each choice
@@ -219,7 +223,52 @@ def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Ru
     return done
 
 
-def score(  # noqa: PLR0913 - one argument for each choice
+@overload
+def score(run: RunResults | str | Path, **settings: Any) -> RunResults: ...
+@overload
+def score(run: None = None, **settings: Any) -> RunSet: ...
+def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunResults | RunSet:
+    """Scores stored predictions again, or files that hold predictions, as the command `score` does; loads no model.
+
+    Args:
+        run: what `test` returned, or a run folder; left out where files are scored.
+        settings: of a run: `metrics`, further ones beside its own; `drop`, those that it is to have no longer; `judge`,
+            `annotators`, `extractors`, `logger`, `may_leave`, `score_workers` as for `test`; `root`, where the data lie
+            now; `trust=True` makes what its manifest names even where it is neither of ours nor of a plug-in; others
+            are settings of the task's scores, such as `surface="voxel"`. Of files one of `masks`, `pictures`, `boxes`,
+            `points`, `classes`, `answers` and `reports`, a path or several by name; `references`; and further keys of
+            the command, such as `labels={1: "liver"}`, `columns={"case": "id"}`, `by="site"`, `runs="runs"`.
+
+    Returns:
+        The run; of files a run for each model, with a table of all and their comparison.
+
+    Raises:
+        UserError: the run is not done, or its data have changed; or no file belongs to a case.
+    """
+    if run is not None:
+        return _score_run(run, **settings)
+    named = [kind for kind in KINDS if settings.get(kind) is not None]
+    if len(named) != 1:
+        raise UsageError(f"score takes a run, or files by one of {', '.join(f'{kind}=' for kind in KINDS)}")
+    trust = settings.pop("trust", False)
+    words = [f"{key}={settings.pop(one)}" for one, key in NAMED.items() if isinstance(settings.get(one), str)]
+    if settings.get("judge") is not None and not isinstance(settings["judge"], Mapping):
+        raise UsageError("judge= of files is the name of a config, or a config with _target_")
+    wanted = settings_of("score", {key: _as_text(value) for key, value in settings.items()}, words)
+    with trusting() if trust else nullcontext():
+        return score_files(wanted, named[0], log.warning)
+
+
+def _as_text(value: Any) -> Any:
+    """Paths as texts, which a config holds."""
+    if isinstance(value, Mapping):
+        return {key: _as_text(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_text(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _score_run(  # noqa: PLR0913 - one argument for each choice
     run: RunResults | str | Path,
     *,
     metrics: str | Sequence[str] | None = None,
@@ -234,25 +283,6 @@ def score(  # noqa: PLR0913 - one argument for each choice
     trust: bool = False,
     **conventions: Any,
 ) -> RunResults:
-    """Scores stored predictions again, as the command `score` does; loads no model.
-
-    Args:
-        run: what `test` returned, or a run folder.
-        metrics: further ones, beside the run's own.
-        drop: metrics that the run is to have no longer.
-        judge: of open answers, where the task asks one: as for `test`.
-        root: where the data lie now, when they have moved.
-        annotators: of reports, for metrics that need one, such as `{"chexbert": {"weights": "chexbert.pth"}}`.
-        extractors: of pictures, the same.
-        score_workers: processes that score; None chooses.
-        may_leave: `yes` lets data go to a server, if their terms allow that.
-        logger: the tracker that the scores are reported to, as for `test`: wandb, mlflow or tensorboard.
-        trust: whether what the run's manifest names is made even where it is neither of ours nor of a plug-in.
-        conventions: other settings of the task's scores, such as `surface="voxel"`.
-
-    Raises:
-        UserError: the run is not done, or its data have changed.
-    """
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.settings import Settings
     from medimg_eval.settings import build_loggers

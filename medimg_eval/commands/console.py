@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError, UserError, cause_of
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
     from medimg_eval.results.table import Layout, Sheet
+    from medimg_eval.run_results import RunSet
 
 SHOWN = 5
 """Causes of failures that are printed; all failures are in the run's summary.json."""
@@ -98,6 +99,21 @@ def show(table: Table) -> None:
         console.print(rich_table(part))
     for note in whole.footnotes:
         console.print(Text(note, style="dim"))
+
+
+def warn_in_yellow(text: str) -> None:
+    """Prints what readers of the table below must know."""
+    printer().print(text, style="yellow", soft_wrap=True, markup=False)
+
+
+def show_scored(runs: RunSet) -> None:
+    """Prints the table of runs, of several models whether they differ and their ranks, and where all scores are."""
+    show(runs.table)
+    show_sheets(runs.sheets)
+    if runs.not_compared:
+        warn_in_yellow(f"no comparison: {runs.not_compared}")
+    for run in runs:
+        printer().print(f"scores of every case: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
 
 
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:

@@ -23,4 +23,4 @@ def run(config: DictConfig) -> None:
         lambda text: say(console, f"! {text}"),
     )
     show_sheets(one.sheet for one in written.compared)
-    say_written([written.index])
+    say_written([written.page])

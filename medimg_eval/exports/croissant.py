@@ -48,7 +48,7 @@ TYPES = {"f": "sc:Float", "i": "sc:Integer"}
 
 
 def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes `TASK-data.json` and `TASK-RUN-scores.json`, and the tables `.csv` that they describe.
+    """Writes `TASK-croissant.json` and `TASK-RUN-croissant.json`, and the tables `.csv` that they describe.
 
     The data's table has a row for each case: split, attributes and names of files, and no patient; the scores' table a
     row for each case, label and metric; a third one their means with intervals.
@@ -90,8 +90,8 @@ def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
     rows = run.scores[["case", "repeat", "condition", "label", "metric", "value", "status"]]
     stem = f"{name}-{run.folder.name}"
     return [
-        *_written(out / f"{name}-data.json", data, {"cases": _cases(task)}),
-        *_written(out / f"{stem}-scores.json", scores, {"scores": rows, "means": run.summary}),
+        *_written(out, name, data, {"cases": _cases(task)}),
+        *_written(out, stem, scores, {"scores": rows, "means": run.summary}),
     ]
 
 
@@ -113,11 +113,11 @@ def _cases(task: Task) -> pd.DataFrame:
     return pd.DataFrame.from_records(rows).fillna("")
 
 
-def _written(file: Path, about: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> list[Path]:
+def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> list[Path]:
     """Writes tables as CSV, and the JSON-LD that describes them."""
     written, objects, sets = [], [], []
     for name, frame in tables.items():
-        place = file.with_name(f"{file.stem}-{name}.csv")
+        place = folder / f"{stem}-{name}.csv"
         content = frame_to_csv(frame).encode()
         place.write_bytes(content)
         written.append(place)
@@ -147,6 +147,7 @@ def _written(file: Path, about: Mapping[str, Any], tables: Mapping[str, pd.DataF
         "distribution": objects,
         "recordSet": sets,
     }
+    file = folder / f"{stem}-croissant.json"
     file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return [file, *written]
 

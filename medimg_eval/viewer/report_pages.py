@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 class Written(NamedTuple):
     """A report: its page, and what two models differ in where that was asked for, one for each task."""
 
-    index: Path
+    page: Path
     compared: Sequence[Disagreement]
 
 

@@ -59,8 +59,8 @@ def test_a_products_measurements_are_scored_from_what_it_sends(reports, capsys):
     words = ["score", "measurements={product: sent}", "references=right.csv", "metrics=[absolute_error]"]
     assert start([*words, 'columns={volume: "Mass (Liver): Volume [mm3]"}']) == 0
     assert scores("absolute_error") == {(f"ACC-{c}", "volume"): 1.0 for c in CASES[1:]}
-    out, _ = said(capsys)
-    assert "6 structured reports read" in out
+    out, logged = said(capsys)
+    assert "6 structured reports read" in logged
     assert "1 measurements of product belong to no case and are left out: ACC-a" in out
     table = Path("runs/reports_read/measurements-product.csv").read_text().splitlines()
     assert table[0] == "case,Mass,Assessment,Mass (Liver): Volume [mm3],Mass (Liver): Probability of cancer"

@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, say, say_written, show_sheets
-from medimg_eval.commands.scoring.masks import mask_task
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.identity import data_fingerprint
+from medimg_eval.file_scores.masks import mask_task
 from medimg_eval.instantiate import build_task, changed
 from medimg_eval.results import load_runs
 from medimg_eval.results.acceptance import (

@@ -61,7 +61,8 @@ def learning_curve(
         raise UserError(f"No checkpoint has a value of {metric}, so there is nothing to draw")
     with styled():
         figure = _draw(frame, drawable(column.heading), across)
-    unit, best = frame["unit"].iloc[0], {True: "highest", False: "lowest"}.get(column.higher_is_better)
+    unit, up = frame["unit"].iloc[0], column.higher_is_better
+    best = None if up is None else "highest" if up else "lowest"
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
     made = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
     text = f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {unit} ({counts}). "

@@ -156,12 +156,12 @@ def test_without_a_finished_run_there_is_no_leaderboard(write_run):
 
 
 USUAL = {"scores": None, "cases": "worst:50", "root": None, "voxels": 2_000_000, "examples": 0, "title": None}
-USUAL |= {"resamples": 20, "level": 0.95, "seed": 0}
+USUAL |= {"compare": None, "metric": None, "resamples": 20, "level": 0.95, "seed": 0}
 
 
 def command(runs, out, **changed):
     wanted = {**USUAL, "kind": "leaderboard", "out": str(out), **changed}
-    return write_pages(lambda: runs, wanted, lambda folder, root: None, task_facts)
+    return write_pages(lambda: runs, wanted, lambda folder, root: None, task_facts).page
 
 
 def test_keys_of_cases_and_folders_of_other_reports_are_refused(mixed, tmp_path):

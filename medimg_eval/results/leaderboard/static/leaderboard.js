@@ -25,7 +25,7 @@
   }
 
   const has = (text, wanted) => wanted.toLowerCase().split(",").map((one) => one.trim()).filter(Boolean).some((one) => text.toLowerCase().includes(one));
-  const left = (where) => new Set(where.without ? where.without.split(" ") : []);
+  const left = (where) => new Set(where.without ? where.without.split("\n") : []);
   const tasksOf = (where) => board.tasks.filter((one) => (!where.family || one.family === where.family)
     && (!where.modality || one.modalities.includes(where.modality))
     && (!where.task || has(`${one.title} ${one.task}`, where.task))
@@ -264,7 +264,7 @@
     if (!found.byMean) notes.push(`Not every model has every task, so places are by wins.${found.full ? ` Mean ranks are over the ${found.full} of ${used.length} tasks that every model has.` : " No task has every model, so there are no mean ranks."}`);
     if (lacking.length) {
       notes.push(h("span", null, `Places have no interval: there are no resamples of ${lacking.map((one) => one.title).join(", ")}, of fewer than 5 patients or judged as a set. `,
-        h("button", { type: "button", onclick: () => go({ without: [...left(place()), ...lacking.map((one) => one.task)].join(" ") }) }, lacking.length > 1 ? "Leave them out" : "Leave it out")));
+        h("button", { type: "button", onclick: () => go({ without: [...left(place()), ...lacking.map((one) => one.task)].join("\n") }) }, lacking.length > 1 ? "Leave them out" : "Leave it out")));
     }
     const size = found.rows.length;
     const columns = [
@@ -302,7 +302,7 @@
 
   function tasksCard(tasks, where, ranks) {
     const without = left(where);
-    const toggle = (task, kept) => { const next = left(place()); if (kept) next.delete(task); else next.add(task); go({ without: [...next].join(" ") }); };
+    const toggle = (task, kept) => { const next = left(place()); if (kept) next.delete(task); else next.add(task); go({ without: [...next].join("\n") }); };
     const of = (task) => rankedBy(task, where);
     const best = (task) => [...(ranks.get(task.task) || new Map())].filter(([, rank]) => rank === 1).map(([model]) => model).join(", ");
     const columns = [

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.scoring.frame import Candidate, answering, listed, named_files
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.readiness import of_provider
+from medimg_eval.file_scores.frame import Candidate, answering, listed, named_files
 from medimg_eval.instantiate import Extractors, build_task
 from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models import PrecomputedImages

@@ -1,28 +1,24 @@
-"""What all kinds of `score FILES=` share: models by name, pairs, runs, one table with tests and ranks."""
+"""What all kinds of `score FILES=` share: models by name, pairs, and a run for each."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import printer, show, show_sheets
 from medimg_eval.data.records import Row
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, nearest, shortened
 from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.readiness import missing, refuse
-from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate
 from medimg_eval.models import Model
-from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.comparison import compare
-from medimg_eval.results.ranking import rank_models
+from medimg_eval.run_results import RunResults, RunSet
 from medimg_eval.settings import build_loggers
 from medimg_eval.tasks import Task
 
@@ -151,13 +147,16 @@ def references_of(wanted: Mapping[str, Any], kind: str, what: str) -> Path:
     return Path(str(wanted["references"])).expanduser()
 
 
-def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[Candidate]) -> list[Run]:
-    """Scores candidates, one row of the printed table for each; several are compared and ranked.
+def score_candidates(
+    wanted: Mapping[str, Any], kind: str, candidates: Sequence[Candidate], warn: Callable[[str], None]
+) -> RunSet:
+    """Scores candidates, a run for each; several are compared and ranked.
 
     Args:
         wanted: the config of `score`.
         kind: its key that named the files, such as `masks`.
         candidates: one for each model.
+        warn: is told which predictions and references have no partner.
 
     Raises:
         UserError: no case of a candidate is one of the references', or a metric lacks what it needs.
@@ -172,17 +171,16 @@ def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[
     )
     for candidate in candidates:
         refuse(missing(candidate.task.requirements(), settings.providers, candidate.task))
-        _tell_unpaired(candidate, kind)
-    runs = [pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats)) for one in candidates]
-    show_runs(runs, wanted["by"])
-    if len(runs) > 1 and kind != "pictures":  # of which each model has its own, that nothing pairs
-        _compare(runs)
-    for run in runs:
-        printer().print(f"scores of every case: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
-    return runs
+        _tell_unpaired(candidate, kind, warn)
+    runs = []
+    for one in candidates:
+        run = pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats))
+        runs.append(RunResults(run.folder, task=one.task, table=run.table))
+    # Each model has generated pictures of its own, which nothing pairs.
+    return RunSet(runs, by=wanted["by"], paired=kind != "pictures")
 
 
-def _tell_unpaired(candidate: Candidate, kind: str) -> None:
+def _tell_unpaired(candidate: Candidate, kind: str, warn: Callable[[str], None]) -> None:
     """Says which predictions and references have no partner."""
     if candidate.predicted is None:
         return
@@ -200,22 +198,4 @@ def _tell_unpaired(candidate: Candidate, kind: str) -> None:
         (lost, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
     ):
         if lone:
-            printer().print(f"{len(lone):,} {words}: {shortened(lone)}", style="yellow", soft_wrap=True, markup=False)
-
-
-def show_runs(runs: Sequence[Any], by: str | None = None) -> None:
-    """Prints the table of runs; that of a single one is there, and its intervals take long to compute twice."""
-    table = runs[0].table if len(runs) == 1 and by is None else None
-    show(table or build_table(load_runs([run.folder for run in runs]), by=by))
-
-
-def _compare(runs: Sequence[Run]) -> None:
-    """Prints whether models differ, and their ranks."""
-    loaded = load_runs([run.folder for run in runs])
-    if len({run.data_fingerprint for run in loaded}) > 1:
-        printer().print("no comparison: the cases of the models differ", style="yellow")
-        return
-    try:
-        show_sheets([*compare(loaded, loaded[0].metrics[0]).sheets, *rank_models(loaded).sheets])
-    except UserError as error:  # such as of one that has no values
-        printer().print(f"no comparison: {error}", style="yellow", soft_wrap=True, markup=False)
+            warn(f"{len(lone):,} {words}: {shortened(lone)}")

@@ -1,14 +1,12 @@
-"""`check metrics=`: which metrics of reports have the weights, or the judge, that they need."""
+"""Which metrics of reports have the weights, or the judge, that they need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import printer, say
 from medimg_eval.configs.names import file_of
-from medimg_eval.errors import UserError
 from medimg_eval.evaluation.readiness import of_provider
 from medimg_eval.instantiate import Annotators, Extractors
 from medimg_eval.metrics import Metric, available, parse
@@ -20,8 +18,18 @@ ALL = "all"
 JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"
 
 
-def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
-    """Prints a line for each metric: ready, or the key of what it lacks; below, all that is to be known of that.
+class Readiness(NamedTuple):
+    """Whether a metric can be computed here."""
+
+    metric: str
+    lacks: tuple[Missing, ...]
+    """What it needs and is not there, each with its key and a message."""
+    needs: bool
+    """Whether it needs weights or a judge at all."""
+
+
+def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> tuple[list[Readiness], list[Missing]]:
+    """What each metric lacks; and all that is lacking, each once, by who would have it.
 
     Args:
         wanted: names of metrics, with or without what stands after the "@"; or "all" that need an annotator or a judge.
@@ -29,7 +37,6 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
 
     Raises:
         UsageError: there is no such metric or annotator.
-        UserError: metrics were named, and not all are ready.
     """
     found = available()
     needs = {name: _needs(one) for name, one in found.items()}
@@ -39,19 +46,12 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
     asked = {need for name in names for need in needs[_base(name, found)]}
     ordered = sorted(asked, key=lambda need: (need.kind == "verdict", need.provider, need.topic))
     known = {need: _lacking(need, extractors if need.kind == "features" else providers) for need in ordered}
-    console = printer()
-    ready = 0
+    rows = []
     for name in names:
         own = needs[_base(name, found)]
-        keys = list(dict.fromkeys(lack.key for need in own for lack in known[need]))
-        ready += not keys
-        told = f"lacks {', '.join(keys)}" if keys else "ready" if own else "ready; needs no weights and no judge"
-        say(console, f"{name}: {told}")
-    for lack in dict.fromkeys(lack for some in known.values() for lack in some):
-        say(console, f"- {lack.key}: {lack.message}")
-    console.print(f"{ready} of {len(names)} metrics are ready", highlight=False)
-    if wanted != ALL and ready < len(names):
-        raise UserError(f"{len(names) - ready} of {len(names)} metrics are not ready; what they lack is told above")
+        lacks = tuple(dict.fromkeys(lack for need in own for lack in known[need]))
+        rows.append(Readiness(name, lacks, bool(own)))
+    return rows, list(dict.fromkeys(lack for some in known.values() for lack in some))
 
 
 def _base(name: str, found: Mapping[str, Metric]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import (
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import UserError, nearest
+from medimg_eval.file_scores.frame import (
     Candidate,
     answering,
     columns_of,
@@ -16,9 +18,7 @@ from medimg_eval.commands.scoring.frame import (
     table_layout,
     task_config,
 )
-from medimg_eval.commands.scoring.structured_reports import with_tables
-from medimg_eval.data.tables import read_table
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.file_scores.structured_reports import with_tables
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import PrecomputedNumbers
 

@@ -1,4 +1,4 @@
-"""`check` of a task of questions: its records, its files, a sample of its images, and how the data are got."""
+"""A task of questions: its records, its files, a sample of its images, and how the data are got."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import as_list, grouped
-from medimg_eval.commands.console import printer, say
+from medimg_eval.checking.task_cases import Finding
 from medimg_eval.errors import SplitError, UserError
 from medimg_eval.tasks.base import left_out
 
@@ -19,49 +19,33 @@ if TYPE_CHECKING:
 Place = tuple[Path, str]
 """A file, and the name within it where it is an archive."""
 
-SHOWN = 5
-"""Doubts of one sort that are printed before the others are counted."""
 
-
-def check_questions(task: Task, parts: Iterable[str], sample: int) -> None:
-    """Prints what every part holds and every doubt about it, and how the data are got if there are doubts.
+def question_findings(task: Task, parts: Iterable[str], sample: int) -> Iterator[Finding]:
+    """Yields what every part holds and every doubt about it.
 
     Args:
         task: the benchmark.
         parts: `fit`, `validate`, `test`; one that the benchmark does not have is passed over, but for `test`.
         sample: questions of each part whose images are opened and whose prompts are made, evenly spaced.
-
-    Raises:
-        UserError: something is wrong with the data.
     """
-    console = printer()
-    doubts = 0
     for part in parts:
         if part not in task.splits and part != "test":
             continue
         try:
             cases, found = _cases(task, part)
         except UserError as error:
-            say(console, f"{part}: {error}")
-            doubts += 1
+            yield Finding(part, str(error))
             continue
         lacking = left_out(task.layout)
         lost = _lost(cases)
         found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
-        say(console, f"{part}: {task.describe(cases, {})}")
+        yield Finding(part, task.describe(cases, {}), doubt=False)
         if lacking:
             case, why = next(iter(lacking.items()))
-            say(console, f"{part}: {len(lacking)} more left out by the layout, the first of which is {case}: {why}")
+            told = f"{len(lacking)} more left out by the layout, the first of which is {case}: {why}"
+            yield Finding(part, told, doubt=False)
         for sort, some in grouped(found).items():
-            for text in some[:SHOWN]:
-                say(console, f"{part}: {text}")
-            if len(some) > SHOWN:
-                say(console, f"{part}: {len(some) - SHOWN} more {sort}")
-        doubts += len(found)
-    if doubts:
-        for line in how_to_get(task.name, task.card):
-            say(console, line)
-        raise UserError(f"task {task.name!r}: {doubts} doubt{'s' * (doubts > 1)}, listed above")
+            yield from (Finding(part, text, sort=sort) for text in some)
 
 
 def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:

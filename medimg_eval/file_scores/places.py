@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import (
+from medimg_eval.data.tables import read_json, read_table
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.file_scores.frame import (
     Candidate,
     answering,
     columns_of,
@@ -17,8 +19,6 @@ from medimg_eval.commands.scoring.frame import (
     table_layout,
     task_config,
 )
-from medimg_eval.data.tables import read_json, read_table
-from medimg_eval.errors import UsageError, UserError
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import PrecomputedCoco, PrecomputedPlaces
 

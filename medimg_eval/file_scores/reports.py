@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, named_files, task_config
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.file_scores.frame import Candidate, named_files, task_config
 from medimg_eval.instantiate import build_task
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.tasks import Task

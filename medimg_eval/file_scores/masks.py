@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.scoring.frame import Candidate, answering, named_files, references_of, task_config
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.file_scores.frame import Candidate, answering, named_files, references_of, task_config
 from medimg_eval.imaging import PICTURES, MaskFile, distinct_values, find_label_maps
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import MaskFiles

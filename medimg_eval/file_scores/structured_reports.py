@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.commands.console import printer, say
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, shortened
 from medimg_eval.imaging.dicom import MeasuredGroup, StructuredReport, is_structured_report, read_structured_report
 from medimg_eval.system import walk
+
+log = logging.getLogger(__name__)
 
 CASE = "case"
 KEYS = ("file", "folder", "accession", "study", "patient")
@@ -61,7 +63,7 @@ def _table(kind: str, name: str, path: Path, wanted: Mapping[str, Any]) -> Path:
         writer.writeheader()
         for case, row in zip(cases, rows, strict=True):
             writer.writerow({CASE: case, **dict.fromkeys(findings, 0), **row})
-    say(printer(), f"{name}: {len(reports):,} structured reports read, as a table: {out}")
+    log.info("%s: %s structured reports read, as a table: %s", name, f"{len(reports):,}", out)
     return out
 
 

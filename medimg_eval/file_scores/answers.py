@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from medimg_eval.commands.scoring.frame import (
+from medimg_eval.data.records import Row
+from medimg_eval.data.tables import read_table
+from medimg_eval.file_scores.frame import (
     Candidate,
     answering,
     columns_of,
@@ -16,8 +18,6 @@ from medimg_eval.commands.scoring.frame import (
     named_files,
     task_config,
 )
-from medimg_eval.data.records import Row
-from medimg_eval.data.tables import read_table
 from medimg_eval.instantiate import build_task, changed
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.question import Kind
