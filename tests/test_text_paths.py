@@ -17,7 +17,8 @@ from medimg_eval.imaging.dicom import index_tree, read_segments, write_segmentat
 
 INTERNAL = {
     "Header", "Series", "RunScores", "gather", "grid", "header_of", "identities", "is_meant", "is_slide", "naming",
-    "placement", "PhiReport", "read_manifest", "salvaged_header", "save", "scan_folder", "scan_names", "shape_of",
+    "placement", "PhiReport", "StructuredReport",
+    "read_manifest", "salvaged_header", "save", "scan_folder", "scan_names", "shape_of",
     "verdicts_of", "format_name",
 }  # fmt: skip
 """What is called with paths that were taken in before; readers of a family are, by `read`."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from medimg_eval.api.asking import Asked, Overrides, resolving, settings_of, specified
+from medimg_eval.arguments import as_list
 from medimg_eval.case import NO_IMAGE, Condition
 from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.errors import UsageError, UserError, nearest
@@ -141,20 +142,34 @@ def run_predictions(
     """Asks the model of a resolved config of `predict`, and writes what comes of it."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
-    from medimg_eval.products import refuse_without_highdicom, write_products
+    from medimg_eval.products import Products, refuse_without_highdicom, write_products
     from medimg_eval.settings import build_settings, undisturbed
 
     if model is None and not wanted.get("model"):
         raise UsageError("no model is named; add model=NAME (see python -m medimg_eval list models)")
     refuse_without_highdicom(wanted["dicom_seg"])
+    out = wanted["out"] or wanted["run"]
+    _refuse_within(out or wanted["runs"], wanted["images"])
     spec = build_candidate(wanted["model"]) if model is None else model
     task = build_task(config_of_prediction(wanted, spec))
     refuse_incapable(task, spec)
     with undisturbed():
-        settings = build_settings({**wanted, "run": wanted["out"]}, overrides)
+        settings = build_settings({**wanted, "run": out}, overrides)
         run = pipeline.test(task, spec, settings)
     found = RunResults(run.folder, task=task)
+    if settings.rank != 0:
+        return found, Products({}, {})
     return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
+
+
+def _refuse_within(out: str, images: Any) -> None:
+    """Raises UsageError where what is written would be found among the images, as another start would."""
+    target = Path(out).expanduser().resolve()
+    for root in (Path(one).expanduser().resolve() for one in as_list(images)):
+        if root.is_dir() and target.is_relative_to(root):
+            raise UsageError(
+                f"out={out} lies in {root}, where images are looked for; name a folder elsewhere by out=DIR"
+            )
 
 
 def run_tests(

@@ -294,6 +294,21 @@ def test_what_cannot_be_asked_is_refused_first(export, model, settings, words):
         me.predict(model(), "export", **settings, **QUIET)
 
 
+def test_what_is_written_does_not_lie_among_the_images(folder, export):
+    for settings, images in (({"out": "export/masks"}, "export"), ({}, ".")):
+        with pytest.raises(UsageError, match="where images are looked for; name a folder elsewhere by out=DIR"):
+            me.predict(Threshold(), images, **settings, **LIVER, **QUIET)
+
+
+def test_nothing_goes_to_a_server_without_a_word(pictures):
+    class Elsewhere(Echo):
+        remote = True
+        base_url = "https://api.example.com"
+
+    with pytest.raises(UserError, match=r"would send images, questions to api.example.com.*add may_leave=yes"):
+        me.predict(Elsewhere(), pictures, prompt="What?", **QUIET)
+
+
 def test_a_model_may_know_its_own_labels(export):
     class Known(Threshold):
         def own_labels(self):

@@ -66,7 +66,7 @@ class StructuredReport(NamedTuple):
     groups: tuple[MeasuredGroup, ...]
 
 
-def is_structured_report(path: Path) -> bool:
+def is_structured_report(path: str | Path) -> bool:
     """Whether a file is a structured report that is read here."""
     from pydicom import dcmread
     from pydicom.errors import InvalidDicomError
@@ -77,13 +77,14 @@ def is_structured_report(path: Path) -> bool:
         return False
 
 
-def read_structured_report(path: Path) -> StructuredReport:
+def read_structured_report(path: str | Path) -> StructuredReport:
     """Reads a measurement report (TID 1500).
 
     Raises:
         CaseError: the file is no such report, or does not keep to the template.
         UserError: highdicom is not installed (extra `dicom`).
     """
+    path = Path(path)
     sr = import_optional("highdicom.sr")
     from pydicom import dcmread
     from pydicom.errors import InvalidDicomError
