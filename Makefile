@@ -67,8 +67,8 @@ notebooks: $(VENV)/.dev
 	cd notebooks && $(abspath $(BIN))/jupyter execute --timeout=300 *.ipynb
 
 picture: $(VENV)/.base
-	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg
-	cp $(DEMO)/figures/forest-dice-label.png docs/figure.png
+	$(BIN)/python docs/_static/picture.py $(DEMO) docs/_static/table.svg
+	cp $(DEMO)/figures/forest-dice-label.png docs/_static/figure.png
 
 architecture: $(VENV)/.dev
 	$(BIN)/python docs/architecture.py docs/develop/architecture.svg

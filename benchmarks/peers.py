@@ -4,7 +4,7 @@
 
 Peers that cannot live in our environment are asked through the Python of another one, into which
 `pip install MedPy panoptica seg-metrics SimpleITK surface-distance` was done. Peers that are in neither are left out
-and named. Prints the tables of docs/peers.md.
+and named. Prints the tables of docs/definitions/peers.md.
 """
 
 import contextlib

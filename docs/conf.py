@@ -1,7 +1,65 @@
-"""How Sphinx builds these pages: `make docs`. A warning fails, such as a link to a page that is not there."""
+"""How Sphinx builds these pages: `make docs`. A warning fails, such as a link to a page or heading that is not there."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import api_pages  # noqa: E402
+import catalogue_pages  # noqa: E402
+
+import medimg_eval  # noqa: E402
 
 project = "medimg_eval"
-extensions = ["myst_parser"]
-exclude_patterns = ["_build"]
+version = release = medimg_eval.__version__
+extensions = ["myst_nb", "sphinx_design"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+language = "en"
+smartquotes = False
+
+# Pages
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 """Depth of the headings that links may name."""
+
+# Notebooks are executed anew, from an empty folder, and one that fails is a warning.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+# Look
+html_theme = "pydata_sphinx_theme"
+html_title = "medimg_eval"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options: dict[str, Any] = {
+    "logo": {"text": "medimg_eval"},
+    "header_links_before_dropdown": 8,
+    "navbar_end": ["theme-switcher"],
+    "show_toc_level": 2,
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": []}
+copyright = "The medimg_eval developers, Apache-2.0"  # noqa: A001
+
+
+def setup(app: Any) -> None:
+    """Writes the pages that are made from the code before Sphinx looks for pages."""
+    app.connect("builder-inited", _write_pages)
+
+
+def _write_pages(app: Any) -> None:
+    catalogue_pages.write(Path(app.srcdir, "catalogue"), catalogue_pages.pages())
+    catalogue_pages.write(Path(app.srcdir, "api"), api_pages.pages())

@@ -79,7 +79,7 @@ def entries_of(kind: str) -> dict[str, Entry]:
     if kind == "tasks":
         folders = families(group)
         return {name: _task(with_parents(config), folders[name]) for name, config in configs_of(group).items()}
-    rooms = _rooms() if kind == "models" else {}
+    rooms = model_rooms() if kind == "models" else {}
     return {
         name: Entry(config["description"], rooms.get(str(config.get("_target_", "")).rpartition(".")[2], ""))
         for name, config in configs_of(group).items()
@@ -96,7 +96,7 @@ def _task(config: Mapping[str, Any], family: str) -> Entry:
     return Entry(card.get("description") or config.get("description", ""), family, about, way)
 
 
-def _rooms() -> dict[str, str]:
+def model_rooms() -> dict[str, str]:
     """The room of each class of models, as the face of the models states it."""
     stub = (files("medimg_eval.models") / "__init__.pyi").read_text(encoding="utf-8")
     parts = re.findall(r"from \.(\w+)[\w.]* import (\([^)]*\)|[^\n]*)", stub)

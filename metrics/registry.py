@@ -62,7 +62,7 @@ ALL = "*"
 """The topic that stands for all questions to a task's judge."""
 
 ValueKind = Literal["proportion", "bounded", "unbounded", "ratio", "count", "correlation"]
-"""What a metric's values are, which decides what interval a table may give them: see docs/intervals.md."""
+"""What a metric's values are, which decides what interval a table may give them: see docs/publish/intervals.md."""
 
 Requires = tuple[Requirement, ...] | Callable[[Any], tuple[Requirement, ...]]
 """What a metric needs other models to have said, or a function from its parameter to that."""

@@ -46,7 +46,7 @@ class DetectionTask(Task):
             false as any.
         um_per_px: micrometres per pixel where pictures state no physical size, or another than the stated.
         matching: which candidates hit: `luna16`, `iou`, `coco`, `coco-masks`, `midog`, `tupac16`, `camelyon16` or a
-            mapping (`{preset: iou, threshold: 0.1}`); see docs/metrics-lesions.md.
+            mapping (`{preset: iou, threshold: 0.1}`); see docs/definitions/lesions.md.
     """
 
     labels: Sequence[str]

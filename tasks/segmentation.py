@@ -187,15 +187,15 @@ class SegmentationTask(Task):
         labels: integer in the mask -> name; 0 is background and is not judged.
         regions: name -> the labels that make it up, such as a whole tumour; judged instead of the labels when given.
         unscored: names that only rules look at, such as tissues through which lesions are joined; they get no score.
-        surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/metrics.md.
-        empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/metrics.md.
+        surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/definitions/segmentation.md.
+        empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/definitions/segmentation.md.
         tolerances: in mm by the name of the label, of metrics asked for without one (`nsd`).
         ignore: a label of the reference whose voxels nobody is judged on.
         instances: how masks fall into instances and are matched; `given` judges objects as the masks number them; see
-            docs/metrics-lesions.md.
+            docs/definitions/lesions.md.
         lesions: how lesion-wise metrics tell lesions apart: a preset or a mapping.
         units: of distances: `mm`, or `pixel` for pictures that state no physical size.
-        guides: boxes or points that promptable models are told, taken from the reference; see docs/models.md.
+        guides: boxes or points that promptable models are told, taken from the reference; see docs/evaluate/models.md.
     """
 
     labels: Mapping[int, str]

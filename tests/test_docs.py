@@ -129,6 +129,6 @@ def test_rooms_say_what_they_are_for(room):
 def test_the_examples_of_the_page_on_python_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told: dict[str, object] = {"__name__": "__main__"}
-    for program in programs(ROOT / "docs" / "python.md"):
-        exec(compile(program, "docs/python.md", "exec"), told)  # noqa: S102
+    for program in programs(ROOT / "docs" / "start" / "python.md"):
+        exec(compile(program, "docs/start/python.md", "exec"), told)  # noqa: S102
     assert len(told["table"].rows) == 2

@@ -15,7 +15,7 @@ from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models.providers import Missing
 
 ALL = "all"
-JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"
+JUDGE = "there is no judge; add model@judge=NAME to test (docs/definitions/judges.md)"
 
 
 class Readiness(NamedTuple):

@@ -1,4 +1,4 @@
-"""What `manifest.json` of a run holds: a sentence per field; the table in docs/runs.md is made from them."""
+"""What `manifest.json` of a run holds: a sentence per field; the table in docs/start/runs.md is made from them."""
 
 from __future__ import annotations
 

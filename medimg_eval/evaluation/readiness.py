@@ -33,7 +33,7 @@ ABILITIES: Mapping[str, str] = {
 }
 """What a message says of an extractor that lacks an ability."""
 
-NO_JUDGE = "needs a judge; add model@judge=NAME (docs/metrics-judges.md)"
+NO_JUDGE = "needs a judge; add model@judge=NAME (docs/definitions/judges.md)"
 
 
 def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec], task: Task) -> list[Missing]:

@@ -1,7 +1,7 @@
 """Takes the answer from what a model wrote: one cascade of rules, without a language model and without chance.
 
 The policy: the final commitment wins; thinking never counts; several options, labels that were not offered, refusals,
-and empty outputs give None and never a guess. docs/extraction.md numbers the rules, with an example each.
+and empty outputs give None and never a guess. docs/definitions/extraction.md numbers the rules, with an example each.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ChoiceExtraction:
 
     Attributes:
         letter: one of the options' letters; None where the output commits to none of them, or to several.
-        rule: which rule decided, or why there is no letter, as docs/extraction.md names them.
+        rule: which rule decided, or why there is no letter, as docs/definitions/extraction.md names them.
     """
 
     letter: str | None
@@ -127,7 +127,7 @@ def extract_choices(output: str, options: Mapping[str, str]) -> Extraction:
 
 
 def extract_yes_no(output: str) -> Extraction:
-    """Takes "yes" or "no" from an output, in any of the languages that docs/extraction.md names.
+    """Takes "yes" or "no" from an output, in any of the languages that docs/definitions/extraction.md names.
 
     The words must stand alone: "normal", "nodule" and the "no" of "no doubt" say neither. Without such a word, a
     sentence that says that something is there, or is not, decides.

@@ -36,7 +36,7 @@ class PrecomputedPlaces(Detector):
             (`corners`) or of the sizes (`sizes`).
         space: `voxel` (x counts columns, y rows, z slices, of volumes the axes as they are stored: of points from 0 at
             the first one's centre, of boxes from 0 at its edge, so that a box of one voxel has a size of 1); `lps` or
-            `ras`: mm in the patient; `verse` or `verse_miccai`: VerSe's centroids, see docs/metrics-landmarks.md.
+            `ras`: mm in the patient; `verse` or `verse_miccai`: VerSe's centroids, see docs/definitions/landmarks.md.
         form: `points`, or how boxes are given: `corners` or `sizes`.
         pattern: the file of a case in the folder, `.csv`, `.tsv` or `.json` (a list of objects, keys as columns).
         case: the column that names the case, in a table for all.

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the configs say."""
+"""docs/evaluate/benchmarks.md says what the configs say."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import medimg_eval
 from tests.helpers.benchmark_files import config
 from tests.helpers.config_files import config_file, config_files, config_names
 
-TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "benchmarks.md").read_text()
+TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "evaluate" / "benchmarks.md").read_text()
 TASKS = config_names("task")
 SUITES = config_names("suite")
 
@@ -20,7 +20,7 @@ def test_every_task_has_a_row_with_its_description_folder_and_metrics(name):
     made = config(name)
     rows = TEXT.partition("## Tasks")[2].splitlines()
     row = next((line for line in rows if line.startswith(f"| `{name}` |")), None)
-    assert row is not None, f"add a row for {name} to docs/benchmarks.md"
+    assert row is not None, f"add a row for {name} to docs/evaluate/benchmarks.md"
     _, _, description, folder, metrics, _ = row.split("|")
     assert description.strip() == " ".join(made.card.description.split())
     assert metrics.strip() == ", ".join(made.metrics)

@@ -17,7 +17,7 @@ from tests.helpers.samples import ALL
 
 assert ALL
 
-PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "downloads.md"
+PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "data" / "downloads.md"
 AT_THE_HUB = {"GMAI_mm_bench_VAL.tsv": "GMAI-MMBench_VAL.tsv"}
 """Files of samples, by the authors' name -> what the mirror calls them that they are fetched from."""
 

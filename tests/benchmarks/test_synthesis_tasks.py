@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
 
-PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "synthesis.md"
+PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "evaluate" / "synthesis.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/layouts.md: its YAML is what hydra takes, and nothing it should name is missing."""
+"""docs/data/layouts.md: its YAML is what hydra takes, and nothing it should name is missing."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.instantiate import build, build_task
 
 ROOT = Path(medimg_eval.__file__).parents[1]
-TEXT = (ROOT / "docs" / "layouts.md").read_text()
+TEXT = (ROOT / "docs" / "data" / "layouts.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 

@@ -24,7 +24,7 @@ from medimg_eval.instantiate import build, build_task
 from tests.helpers.catalogue import picture, task_of, write_json
 from tests.helpers.samples.reports_studies import MIMIC, mimic, table
 
-DOCS = (Path(medimg_eval.__file__).parents[1] / "docs" / "reports.md").read_text()
+DOCS = (Path(medimg_eval.__file__).parents[1] / "docs" / "data" / "reports.md").read_text()
 FILE = "files/p{subject_id:.2}/p{subject_id}/s{study_id}"
 
 

@@ -1,4 +1,4 @@
-"""docs/questions.md: its YAML is taken, its output printed, and nothing it should name is missing."""
+"""docs/data/questions.md: its YAML is taken, its output printed, and nothing it should name is missing."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from medimg_eval.instantiate import build, build_task
 from medimg_eval.question import Kind
 from tests.helpers.catalogue import picture
 
-TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "questions.md").read_text()
+TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "data" / "questions.md").read_text()
 FIRST_EXAMPLE = re.compile(
     r"```json\n(.*?)```.*?```yaml\n(.*?)```.*?```sh\n(.*?)\n```.*?```text\n(.*?)```.*?```text\n(.*?)```", re.DOTALL
 )

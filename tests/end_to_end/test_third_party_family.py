@@ -167,7 +167,7 @@ def test_its_question_to_a_judge_is_found(program, acme):
     done = program("check", "metrics=[polite]", paths=(acme,))
     assert done.stdout == (
         "polite: lacks model@judge\n"
-        "- model@judge: there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)\n"
+        "- model@judge: there is no judge; add model@judge=NAME to test (docs/definitions/judges.md)\n"
         "0 of 1 metrics are ready\n"
     )
 

@@ -1,4 +1,4 @@
-"""docs/vqa.md: the model of one's own that it shows is short, runs, and answers as the wrapper does."""
+"""docs/evaluate/vqa.md: the model of one's own that it shows is short, runs, and answers as the wrapper does."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from medimg_eval.commands import COMMANDS
 from tests.end_to_end.test_questions import TASK, one_run
 from tests.helpers import tiny_vlm
 
-TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "vqa.md").read_text()
+TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "evaluate" / "vqa.md").read_text()
 (SOURCE,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -14,7 +14,7 @@ def test_the_page_of_runs_has_a_row_for_each_field_of_the_manifest():
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Manifest")
     said = {field.target.id: sentence.value.value for field, sentence in zip(body[1::2], body[2::2], strict=True)}
     assert list(said) == list(get_type_hints(manifest.Manifest))
-    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "runs.md").read_text(encoding="utf-8")
     assert [
         line for line in page.splitlines() if line in {f"| `{name}` | {text} |" for name, text in said.items()}
     ] == [f"| `{name}` | {text} |" for name, text in said.items()]

@@ -384,7 +384,7 @@ def test_intervals_and_p_values_hold_where_groups_are_alike_and_where_they_are_n
 
 def test_the_page_says_what_the_command_takes():
     root = Path(medimg_eval.__file__).parents[1]
-    page = (root / "docs" / "fairness.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "publish" / "fairness.md").read_text(encoding="utf-8")
     keys = [line.split(":")[0] for line in (root / "configs" / "fairness.yaml").read_text().splitlines() if ":" in line]
     for key in keys:
         if not key.startswith(("#", " ", "defaults")):

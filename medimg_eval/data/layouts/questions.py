@@ -53,7 +53,7 @@ IMAGE_CONTENT = "image_content"
 
 @dataclass(kw_only=True)
 class Questions(Layout):
-    """Records that each ask something, with or without images; see docs/questions.md.
+    """Records that each ask something, with or without images; see docs/data/questions.md.
 
     A record that is wrong (a right answer that is not among the options, an empty question, an id that occurs twice)
     becomes a case without a question, whose target says what is wrong when it is read; the others go on.

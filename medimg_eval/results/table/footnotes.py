@@ -412,7 +412,7 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
     elif cell.raised:
         yield f"{column.title} undefined: it raised {cell.raised}"
     elif is_summary(column.metric) and not cell.n:
-        hint = " (it needs efficiency=true; see docs/metrics-summaries.md)" if column.metric == "u_score" else ""
+        hint = " (it needs efficiency=true; see docs/definitions/run_metrics.md)" if column.metric == "u_score" else ""
         yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
     if cell.dropped:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"

@@ -164,7 +164,7 @@ def build_authors_tables(
     """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
 
     A column is the mean of a metric over the cases whose attributes meet its `where`, or a summary of those cases, with
-    an interval as `build_table` makes it; see docs/tables.md for its keys.
+    an interval as `build_table` makes it; see docs/publish/tables.md for its keys.
 
     Args:
         runs: At least one run, as `load_runs` returns them.
@@ -223,7 +223,7 @@ def _columns(field: _Field) -> list[Column]:
     if not asked:
         raise UsageError(
             f"task {field.task!r} has no `table` in its config, which table=authors prints; "
-            "leave table=authors out, or add the columns of its paper (docs/tables.md)"
+            "leave table=authors out, or add the columns of its paper (docs/publish/tables.md)"
         )
     if not isinstance(asked, list):
         raise UsageError(f"task {field.task!r}: expected `table` to be a list of columns, got {asked!r}")

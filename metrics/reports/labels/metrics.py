@@ -2,7 +2,7 @@
 
 Labels come from our own rules (`rule_labeler`), from CheXbert, or from other labellers with their own taxonomies; all
 are judged by one arithmetic, `label_scores`, which is public and needs no weights. A further labeller takes one call of
-`label_family` in a module of its own (docs/metrics-clinical.md).
+`label_family` in a module of its own (docs/definitions/report_labels.md).
 """
 
 from __future__ import annotations

@@ -517,6 +517,6 @@ def test_an_output_gives_the_option_that_a_careful_reader_takes(family, output, 
 
 
 def test_the_page_names_every_rule_that_decides():
-    page = (Path(__file__).parents[3] / "docs" / "extraction.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "definitions" / "extraction.md").read_text()
     for name in {extract_choice(output, options).rule for _, output, options, _ in CASES}:
         assert f"`{name}`" in page

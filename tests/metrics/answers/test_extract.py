@@ -27,7 +27,7 @@ from medimg_eval.metrics.registry import available
 FINDING = {"A": "Pneumonia", "B": "Pleural effusion", "C": "Pneumothorax", "D": "Normal"}
 COUNTED = {"A": "1", "B": "2", "C": "3", "D": "4"}
 ANIMALS = {"A": "cat", "B": "dog", "C": "bird", "D": "fish"}
-DOCS = Path(__file__).parents[3] / "docs" / "extraction.md"
+DOCS = Path(__file__).parents[3] / "docs" / "definitions" / "extraction.md"
 
 texts = st.text(max_size=200) | st.lists(
     st.sampled_from(

@@ -19,7 +19,7 @@ from medimg_eval.metrics.calibration.statements import confidence, vote_confiden
 from medimg_eval.results.figures.reliability_diagram import equal_mass
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence, written_confidence
 
-PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-confidence.md"
+PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "calibration.md"
 NAMES = (
     "ece_mass@4", "ece_width@4", "calibration_shift", "brier_score", "log_loss", "calibration_slope",
     "calibration_intercept", "aurc", "eaurc", "risk_at_coverage@0.8", "coverage_at_risk@0.2", "confidence_auroc",

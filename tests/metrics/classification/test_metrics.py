@@ -21,7 +21,7 @@ from medimg_eval.metrics.classification.metrics import (
     top1_accuracy,
 )
 
-PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-classification.md"
+PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "classification.md"
 COUNTS = ("f1_score", "ppv", "class_sensitivity", "class_specificity", "class_accuracy")
 
 

@@ -1,4 +1,4 @@
-"""docs/metrics-sets.md: a row for each public metric of sets, with the first sentence of its docstring."""
+"""docs/definitions/image_sets.md: a row for each public metric of sets, with the first sentence of its docstring."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ import pytest
 import medimg_eval
 from medimg_eval.metrics import fidelity, privacy
 
-PAGE = (Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-sets.md").read_text(encoding="utf-8")
+PAGE = (Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "image_sets.md").read_text(encoding="utf-8")
 NO_VALUES = (
     "closest_pairs",
     "compare",

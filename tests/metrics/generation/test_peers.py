@@ -1,6 +1,6 @@
 """Faults of published programs that judge generated images, and that ours do not share them.
 
-Others have their test beside what they are about: see the list at the end of docs/metrics-sets.md.
+Others have their test beside what they are about: see the list at the end of docs/definitions/image_sets.md.
 """
 
 from pathlib import Path

@@ -514,7 +514,7 @@ def test_a_reader_that_is_not_there_is_named_and_a_second_of_one_name_refused():
 
 
 def test_the_docs_give_each_metrics_definition_and_their_examples_run():
-    text = (Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-judges.md").read_text()
+    text = (Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "judges.md").read_text()
     table = [line for line in text.splitlines() if line.startswith("| `")]
     for name in [*asking(), "radfact_f1", "radfact_f1_as_published"]:
         row = next(line for line in table if re.match(rf"\| `{name}[`@]", line))

@@ -269,6 +269,6 @@ def test_a_pair_checks_what_it_is_given():
 
 
 def test_every_metric_of_probabilities_is_documented():
-    rows = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    rows = (Path(__file__).parents[3] / "docs" / "definitions" / "segmentation.md").read_text()
     for name, found in available("probability").items():
         assert f"| `{name}` | {found.definition.removesuffix('.')}" in rows.replace("\\|", "|")

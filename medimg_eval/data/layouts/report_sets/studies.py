@@ -68,7 +68,7 @@ class StudyReport:
 
 @dataclass(kw_only=True)
 class Studies(Layout):
-    """Studies whose reports are to be written, one case each; see docs/reports.md.
+    """Studies whose reports are to be written, one case each; see docs/data/reports.md.
 
     A study whose report lacks a section that is asked for or needed, or that has no image of the views that are shown,
     is left out: `left_out` says which and why after `cases`. One whose report cannot be read is a case that fails.

@@ -153,7 +153,7 @@ def test_each_set_of_a_shipped_taxonomy_can_be_asked_for(family):
 
 def blocks(language):
     """The blocks of code of the docs page, in their order."""
-    text = (CONFIGS.parent / "docs" / "metrics-clinical.md").read_text()
+    text = (CONFIGS.parent / "docs" / "definitions" / "report_labels.md").read_text()
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
@@ -186,7 +186,7 @@ def test_the_docs_own_taxonomy_becomes_metrics(own_metrics, tmp_path, monkeypatc
 
 
 def test_what_the_docs_say_to_ask_for_can_be_asked_for():
-    text = (CONFIGS.parent / "docs" / "metrics-clinical.md").read_text()
+    text = (CONFIGS.parent / "docs" / "definitions" / "report_labels.md").read_text()
     named = re.findall(r"`((?:rule_labeler|chexbert|radbert_ct|srr_bert_\w+|pet_uptake)_\w+@[^`]+)`", text)
     assert len(named) > 20
     evidence = ScoreTable(*(np.array([], kind) for kind in (int, str, str, float, str)), {}, 0, {})
