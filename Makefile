@@ -8,16 +8,17 @@ VIEWER := medimg_eval/results/report/viewer
 # Tests start many processes. Where nothing compiled may be kept, each would compile torch again, for seconds; so it is
 # kept, away from the checkout.
 unexport PYTHONDONTWRITEBYTECODE
-test checks collection pytest notebooks: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
+test checks collection pytest docs: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
 
-.PHONY: help demo test checks lint types contracts docs collection pytest notebooks picture architecture viewer wheel clean
+.PHONY: help demo test checks lint types contracts docs links collection pytest picture architecture viewer wheel clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
-	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
+	@echo "make test   install with the development tools, then lint, types, import contracts, docs, tests"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
 	@echo "make wheel   build the wheel into dist/, with the viewer of volumes in it, so that who installs it needs no npm"
-	@echo "make docs    build the pages of docs/ as a site, docs/_build/index.html"
+	@echo "make docs    build the site, docs/_build/index.html: pages, catalogue, reference; its notebooks are executed"
+	@echo "make links   ask the network whether links of the site to elsewhere are still right"
 	@echo "make clean  remove what was built (not the runs)"
 
 # What is imported is compiled when it is; compiling all of torch first takes a minute.
@@ -42,7 +43,7 @@ test: checks pytest
 
 # The types take one core for a minute. On the other, all that tests import is compiled meanwhile.
 checks: $(VENV)/.dev
-	$(MAKE) --no-print-directory -j 2 types contracts lint collection notebooks docs
+	$(MAKE) --no-print-directory -j 2 types contracts lint collection docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -56,15 +57,16 @@ contracts: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+	$(BIN)/python docs/check_links.py docs/_build
+
+links: $(VENV)/.dev
+	$(BIN)/python -m sphinx -b linkcheck -q docs docs/_build/linkcheck
 
 collection: $(VENV)/.dev
 	$(BIN)/pytest --collect-only -q > /dev/null || $(BIN)/pytest --collect-only -q
 
 pytest: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10  # two processes of two threads each would fight over two cores
-
-notebooks: $(VENV)/.dev
-	cd notebooks && $(abspath $(BIN))/jupyter execute --timeout=300 *.ipynb
 
 picture: $(VENV)/.base
 	$(BIN)/python docs/_static/picture.py $(DEMO) docs/_static/table.svg
@@ -92,4 +94,4 @@ wheel: viewer
 		{ echo "dist/ holds a wheel without $$file; run make viewer, then make wheel"; exit 1; }; done
 
 clean:
-	rm -rf build dist docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist docs/_build docs/api docs/catalogue *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

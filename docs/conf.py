@@ -1,5 +1,7 @@
-"""How Sphinx builds these pages: `make docs`. A warning fails, such as a link to a page or heading that is not there."""
+"""How Sphinx builds these pages: `make docs`. A warning fails, as of a link to a page or heading that is not there."""
 
+import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import api_pages  # noqa: E402
 import catalogue_pages  # noqa: E402
+import concepts  # noqa: E402
 
 import medimg_eval  # noqa: E402
 
@@ -24,12 +27,15 @@ myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 """Depth of the headings that links may name."""
 
-# Notebooks are executed anew, from an empty folder, and one that fails is a warning.
-nb_execution_mode = "force"
+# Notebooks are executed in an empty folder, anew once anything of the program has changed. One that fails is a warning.
+nb_execution_mode = "cache"
 nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove"
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+"""Cells call `python` as a shell does in which the environment is active."""
 
 # Look
 html_theme = "pydata_sphinx_theme"
@@ -55,6 +61,19 @@ html_sidebars = {"index": []}
 copyright = "The medimg_eval developers, Apache-2.0"  # noqa: A001
 
 
+def fingerprint() -> str:
+    """A hash of the program, which the outputs of notebooks follow from."""
+    code = hashlib.blake2b(digest_size=8)
+    for folder in ("medimg_eval", "metrics", "models", "tasks", "configs"):
+        held = HERE.parent / folder
+        for path in sorted(path for end in ("py", "pyi", "yaml") for path in held.rglob(f"*.{end}")):
+            code.update(path.read_bytes())
+    return code.hexdigest()
+
+
+nb_execution_cache_path = str(HERE / "_build" / "notebooks" / fingerprint())
+
+
 def setup(app: Any) -> None:
     """Writes the pages that are made from the code before Sphinx looks for pages."""
     app.connect("builder-inited", _write_pages)
@@ -63,3 +82,4 @@ def setup(app: Any) -> None:
 def _write_pages(app: Any) -> None:
     catalogue_pages.write(Path(app.srcdir, "catalogue"), catalogue_pages.pages())
     catalogue_pages.write(Path(app.srcdir, "api"), api_pages.pages())
+    Path(app.srcdir, "_static", "concepts.svg").write_text(concepts.draw(), encoding="utf-8")

@@ -12,8 +12,15 @@ import pytest
 import medimg_eval
 
 ROOT = Path(medimg_eval.__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+GENERATED = tuple(ROOT / "docs" / name for name in ("_build", "api", "catalogue"))
+"""What `make docs` writes: `test_site.py` looks at it."""
+
+PAGES = [
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if not any(map(page.is_relative_to, GENERATED))),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
+NOTEBOOKS = sorted((ROOT / "docs" / "gallery").glob("*.ipynb"))
 DIVIDED = ("metrics", "models", "imaging", "results")
 """Floors whose rooms are entered through their faces alone."""
 
@@ -32,7 +39,8 @@ def programs(page):
     if page.suffix != ".ipynb":
         return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     cells = json.loads(page.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return [source for source in sources if not source.startswith("%%")]
 
 
 def told(page):
@@ -105,10 +113,35 @@ def test_files_of_the_repository_that_the_docs_name_exist(page):
     assert [name for name in ours if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", prose(page))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [link for link, target, _ in links(page) if not target.exists() and not generated(target)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
+def test_links_to_headings_lead_to_headings(page):
+    lost = [
+        link
+        for link, target, heading in links(page)
+        if heading and target.suffix == ".md" and not generated(target) and heading not in headings(target)
+    ]
+    assert lost == []
+
+
+def links(page):
+    """The links of a page to others: as they are written, the file, the heading."""
+    found = re.findall(r"\]\((([^)#:\s]+)(?:#([^)\s]*))?)\)", prose(page))
+    return [(link, (page.parent / path).resolve(), heading) for link, path, heading in found]
+
+
+def generated(target):
+    return any(map(target.is_relative_to, GENERATED))
+
+
+def headings(page):
+    """The names by which forges and Sphinx know the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.M), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def rooms():
