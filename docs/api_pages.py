@@ -84,8 +84,8 @@ def pages() -> dict[str, str]:
             text.append(f"Also here, and described in the room around it: {', '.join(map(code, above))}.\n")
         made[f"{name}.md"] = "\n".join(text + [_entry(each, public[each]) for each in here])
     made["index.md"] = (
-        "# API reference\n\nWhat other code may import: the faces of rooms, from their docstrings. What lies deeper is private. "
-        "Most users need `medimg_eval` alone: [From Python](../start/python.md).\n\n" + "\n".join(parts)
+        "# API reference\n\nWhat other code may import: the faces of rooms, from their docstrings. What lies deeper is "
+        "private. Most users need `medimg_eval` alone: [From Python](../start/python.md).\n\n" + "\n".join(parts)
     )
     return made
 

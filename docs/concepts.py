@@ -35,7 +35,8 @@ def draw() -> str:
     for left, top, title, lines in BOXES.values():
         parts.append(
             f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#eef4fa" stroke="#2b6ca3" '
-            f'stroke-width="1.5"/><text x="{left + 14}" y="{top + 30}" font-size="19" font-weight="bold" fill="#123a5c">'
+            f'stroke-width="1.5"/><text x="{left + 14}" y="{top + 30}" font-size="19" '
+            'font-weight="bold" fill="#123a5c">'
             f"{escape(title)}</text>"
         )
         parts += [

@@ -75,8 +75,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             model finds most likely is its answer.
         blind: `remove` shows no images, `grey` shows grey ones of the same size: how much can be answered without.
         extraction: how answers are taken from what models write: `cascade` (docs/definitions/extraction.md), `authors`
-            for the benchmark's own rule, or the name of a published rule; with `+judge` behind it, what it does not understand
-            is left to the judge's question `option`, and with `judge` alone everything is.
+            for the benchmark's own rule, or the name of a published rule; with `+judge` behind it, what it does not
+            understand is left to the judge's question `option`, and with `judge` alone everything is.
         authors: the benchmark's own settings: `extraction`, a rule's name, or kind of answer -> such a name.
         judge: what a judge is asked about answers, when one is named on the command line: name -> `JudgeQuestion`.
         shots: exemplars shown before the question: `{split: dev, number: 3}`, or `{split: dev, ids: [...]}`.
