@@ -36,7 +36,10 @@ FACES = {
     "Metrics": [
         "medimg_eval.metrics",
         *(f"medimg_eval.metrics.{room}" for room in ("segmentation", "measurement", "classification", "calibration")),
-        *(f"medimg_eval.metrics.{room}" for room in ("answers", "vqa", "text", "nlp", "reports", "judges", "agreement")),
+        *(
+            f"medimg_eval.metrics.{room}"
+            for room in ("answers", "vqa", "text", "nlp", "reports", "judges", "agreement")
+        ),
         *(f"medimg_eval.metrics.{room}" for room in ("generation", "fidelity", "privacy", "phi", "reconstruction")),
         "medimg_eval.tensors",
     ],
@@ -81,8 +84,8 @@ def pages() -> dict[str, str]:
             text.append(f"Also here, and described in the room around it: {', '.join(map(code, above))}.\n")
         made[f"{name}.md"] = "\n".join(text + [_entry(each, public[each]) for each in here])
     made["index.md"] = (
-        "# API reference\n\nWhat other code may import: the faces of rooms, from their docstrings. What lies deeper is private. "
-        "Most users need `medimg_eval` alone: [From Python](../start/python.md).\n\n" + "\n".join(parts)
+        "# API reference\n\nWhat other code may import: the faces of rooms, from their docstrings. What lies deeper is "
+        "private. Most users need `medimg_eval` alone: [From Python](../start/python.md).\n\n" + "\n".join(parts)
     )
     return made
 
@@ -92,14 +95,18 @@ def exported(face: griffe.Module) -> dict[str, griffe.Object]:
     listed = [str(each) for each in face.exports or ()]
     if not listed:
         aliases = [each for each, found in face.members.items() if found.is_alias and _ours(found)]
-        listed = aliases if face.is_init_module else [each for each, found in face.members.items() if not found.is_alias]
+        listed = (
+            aliases if face.is_init_module else [each for each, found in face.members.items() if not found.is_alias]
+        )
     found = {}
     for name in sorted(listed, key=str.lower):
         if not name.startswith("_") and name in face.members:
             member = face.members[name]
             try:
                 held = member.final_target if member.is_alias else member
-            except griffe.AliasResolutionError:  # one of several constants that one line assigns, which have no docstring
+            except (
+                griffe.AliasResolutionError
+            ):  # one of several constants that one line assigns, which have no docstring
                 continue
             if held.is_class or held.is_function or (held.is_attribute and held.docstring):
                 found[name] = held
@@ -163,7 +170,9 @@ def _docstring(found: griffe.Object) -> str:
         if kind == "text":
             text.append(_paragraphs(value))
         elif kind == "examples":
-            text += [f"```pycon\n{part}\n```\n" if kind.value == "examples" else _paragraphs(part) for kind, part in value]
+            text += [
+                f"```pycon\n{part}\n```\n" if kind.value == "examples" else _paragraphs(part) for kind, part in value
+            ]
         elif kind == "admonition":
             text.append(f"**{plain(section.title)}**\n\n{_paragraphs(value.contents)}")
         elif isinstance(value, list) and kind in HEADINGS:
@@ -191,5 +200,11 @@ def _paragraphs(text: str) -> str:
             parts.append(f"```text\n{dedent(block)}\n```\n")
         else:
             items = re.split(r"\n(?=\s*[-*] )", block)
-            parts.append("\n".join(f"- {prose(item.strip()[2:])}" if re.match(r"\s*[-*] ", item) else prose(item) + "\n" for item in items) + "\n")
+            parts.append(
+                "\n".join(
+                    f"- {prose(item.strip()[2:])}" if re.match(r"\s*[-*] ", item) else prose(item) + "\n"
+                    for item in items
+                )
+                + "\n"
+            )
     return "\n".join(parts)

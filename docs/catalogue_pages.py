@@ -21,7 +21,7 @@ from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import configs_of, families, searching, usual_places, with_parents
 from medimg_eval.commands import COMMANDS
 from medimg_eval.commands.cli import start
-from medimg_eval.commands.list import model_rooms, published_systems
+from medimg_eval.listing import model_rooms, published_systems
 from medimg_eval.metrics import available
 from medimg_eval.metrics.aliases import ALIASES
 from medimg_eval.metrics.registry import Metric
@@ -130,7 +130,9 @@ def _pages() -> dict[str, str]:
         ("Settings", "settings", "presets for empty masks and lesions, protocols, class lists, trainers, loggers"),
         ("Commands", "commands", f"{len(COMMANDS)} commands with every key and its default"),
     ]
-    cards = "\n".join(f":::{{grid-item-card}} {name}\n:link: {to}\n:link-type: doc\n{text}\n:::" for name, to, text in doors)
+    cards = "\n".join(
+        f":::{{grid-item-card}} {name}\n:link: {to}\n:link-type: doc\n{text}\n:::" for name, to, text in doors
+    )
     toc = "\n".join(to for _, to, _ in doors)
     made["index.md"] = (
         "# Catalogue\n\nWhat there is, by name. These pages are made from the code and the cards of tasks each time the "
@@ -160,7 +162,9 @@ def _escaped(text: str) -> str:
 def prose(text: object) -> str:
     """Text in which backticks enclose code, and all else is plain."""
     parts = re.split(r"(`[^`]+`)", " ".join(str(text).split()))
-    return "".join(code(part.strip("`")) if part.startswith("`") and len(part) > 2 else _escaped(part) for part in parts)
+    return "".join(
+        code(part.strip("`")) if part.startswith("`") and len(part) > 2 else _escaped(part) for part in parts
+    )
 
 
 def code(text: object) -> str:
@@ -197,9 +201,20 @@ def _tasks(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     made, counts = {}, []
     for family, members in sorted(by_family.items()):
         title = FAMILIES.get(family, family.replace("_", " ").capitalize())
-        counts.append([f"[{title}]({family}.md)", str(len(members)), ", ".join(f"[{plain(name)}](#task-{name})" for name in members)])
+        counts.append(
+            [
+                f"[{title}]({family}.md)",
+                str(len(members)),
+                ", ".join(f"[{plain(name)}](#task-{name})" for name in members),
+            ]
+        )
         rows = [
-            [f"[{code(name)}](#task-{name})", plain(_card(config).get("description", "")), plain(_card(config).get("access", "")), plain(_card(config).get("licence", ""))]
+            [
+                f"[{code(name)}](#task-{name})",
+                plain(_card(config).get("description", "")),
+                plain(_card(config).get("access", "")),
+                plain(_card(config).get("licence", "")),
+            ]
             for name, config in members.items()
         ]
         overview = table(["Task", "What it is", "Access", "Licence"], rows)
@@ -228,7 +243,12 @@ def _task(name: str, config: Mapping[str, Any]) -> str:
     rows.append(["Metrics", ", ".join(_metric_link(metric) for metric in as_list(config.get("metrics")))])
     if labels := config.get("labels"):
         shown = list(labels.values()) if isinstance(labels, Mapping) else as_list(labels)
-        rows.append(["Labels", plain(", ".join(map(str, shown[:20]))) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")])
+        rows.append(
+            [
+                "Labels",
+                plain(", ".join(map(str, shown[:20]))) + (f" and {len(shown) - 20} more" if len(shown) > 20 else ""),
+            ]
+        )
     if stated and not numbers:
         rows.append(["Published", plain(_told(stated))])
     rows += [["Published", plain(number)] for number in numbers]
@@ -236,10 +256,7 @@ def _task(name: str, config: Mapping[str, Any]) -> str:
     lines = [f"test task={name} {MODELS.get(kind, 'model=precomputed model.root=PREDICTIONS')}"]
     if fetched:
         lines.insert(0, f"download task={name}")
-    return (
-        f"(task-{name})=\n## {plain(name)}{title}\n\n{plain(described)}\n\n"
-        f"{table(['', ''], rows)}\n{shell(*lines)}"
-    )
+    return f"(task-{name})=\n## {plain(name)}{title}\n\n{plain(described)}\n\n{table(['', ''], rows)}\n{shell(*lines)}"
 
 
 def _told(value: Any) -> str:
@@ -286,10 +303,15 @@ def _metric(metric: Metric, aliases: Iterable[str]) -> list[str]:
     also = ", ".join(map(code, sorted(aliases)))
     better = {True: "higher", False: "lower", None: "neither"}[metric.higher_is_better]
     settings = f"<br>*Settings:* {prose(metric.settings)}" if metric.settings else ""
-    parameter = f"<br>*Parameter:* {prose(metric.parameter)}{', may be left out' if metric.parameter_optional else ''}" if metric.parameter else ""
+    parameter = (
+        f"<br>*Parameter:* {prose(metric.parameter)}{', may be left out' if metric.parameter_optional else ''}"
+        if metric.parameter
+        else ""
+    )
     ends = f"{metric.best:g} to {metric.worst if isinstance(metric.worst, str) else format(metric.worst, 'g')}"
     return [
-        f"[{code(metric.name)}]{{#metric-{metric.name}}}<br>{plain(metric.title)}" + (f"<br>also {also}" if also else ""),
+        f"[{code(metric.name)}]{{#metric-{metric.name}}}<br>{plain(metric.title)}"
+        + (f"<br>also {also}" if also else ""),
         prose(metric.definition) + parameter + settings,
         ", ".join(filter(None, [plain(metric.unit), better, ends, f"of a {metric.kind}"])),
         plain(metric.source),
@@ -325,7 +347,12 @@ def _models(models: Mapping[str, Mapping[str, Any]]) -> str:
     for name, config in sorted(models.items()):
         kind = str(config.get("_target_", "")).rpartition(".")[2]
         needed = [key for key, value in config.items() if value == "???"]
-        row = [f"[{code(name)}]{{#model-{name}}}", plain(config["description"]), code(kind), " ".join(code(f"model.{key}=") for key in needed)]
+        row = [
+            f"[{code(name)}]{{#model-{name}}}",
+            plain(config["description"]),
+            code(kind),
+            " ".join(code(f"model.{key}=") for key in needed),
+        ]
         by_room[rooms.get(kind, "others")].append(row)
     parts = [
         f"## {plain(room.replace('_', ' ').capitalize())}\n\n{table(['Model', 'What it is', 'Class', 'You give'], rows)}"
@@ -334,16 +361,24 @@ def _models(models: Mapping[str, Mapping[str, Any]]) -> str:
     return (
         "# Models\n\n`model=NAME` on the command line, `model.KEY=VALUE` for a setting of it; the classes are those of "
         "`medimg_eval.models`. How they are used: [Models](../evaluate/models.md), [Questions](../evaluate/vqa.md); "
-        f"one of your own: [Add a model](../extend/model.md).\n\n{shell('test task=brain_tissue model=gaussian_mixture')}\n" + "\n".join(parts)
+        f"one of your own: [Add a model](../extend/model.md).\n\n{shell('test task=brain_tissue model=gaussian_mixture')}\n"
+        + "\n".join(parts)
     )
 
 
 def _suites(suites: Mapping[str, Mapping[str, Any]]) -> str:
     parts = []
     for name, config in sorted(suites.items()):
-        names = [str(task) for default in as_list(config.get("defaults")) if isinstance(default, Mapping) for task in default.values()]
+        names = [
+            str(task)
+            for default in as_list(config.get("defaults"))
+            if isinstance(default, Mapping)
+            for task in default.values()
+        ]
         links = ", ".join(f"[{code(task)}](#task-{task.rpartition('/')[2]})" for task in names)
-        parts.append(f"(suite-{name})=\n## {plain(name)}\n\n{plain(config['description'])}\n\n{links}\n\n{shell(f'test suite={name} model=MODEL')}")
+        parts.append(
+            f"(suite-{name})=\n## {plain(name)}\n\n{plain(config['description'])}\n\n{links}\n\n{shell(f'test suite={name} model=MODEL')}"
+        )
     return "# Suites\n\nA suite is tasks that one command runs, in one table.\n\n" + "\n".join(parts)
 
 
@@ -351,7 +386,10 @@ def _systems(systems: Mapping[str, Mapping[str, Any]]) -> str:
     by_status: dict[str, list[str]] = {status: [] for status in STATUS}
     for name, system in systems.items():
         by_status[system["status"]].append(name)
-    counts = table(["Status", "Systems", "Means"], ([f"[{status}](#{status})", str(len(names)), STATUS[status]] for status, names in by_status.items()))
+    counts = table(
+        ["Status", "Systems", "Means"],
+        ([f"[{status}](#{status})", str(len(names)), STATUS[status]] for status, names in by_status.items()),
+    )
     parts = []
     for status, names in by_status.items():
         parts.append(f"## {status.capitalize()}\n\n{STATUS[status]}\n")
@@ -382,7 +420,10 @@ def _providers() -> str:
         ("extractor", "Extractors of features", "extractors.NAME.weights=PATH"),
         ("judging", "Questions to judges", "model@judge=openai_compatible judge.model=NAME"),
     ):
-        rows = [[f"[{code(name)}]{{#{group}-{name}}}", plain(config["description"])] for name, config in sorted(configs_of(group).items())]
+        rows = [
+            [f"[{code(name)}]{{#{group}-{name}}}", plain(config["description"])]
+            for name, config in sorted(configs_of(group).items())
+        ]
         parts.append(f"## {title}\n\nGiven as {code(how)}.\n\n{table(['Name', 'What it is'], rows)}")
     return "\n".join(parts)
 
@@ -391,11 +432,23 @@ def _providers() -> str:
 
 
 def _layouts() -> str:
-    parts = ["# Layouts and targets\n\nA layout turns a folder into cases, a target says how the truth is written down. Presets, keys and examples: [Layouts](../data/layouts.md).\n"]
-    for module, title in (("medimg_eval.data.layouts", "Layouts"), ("medimg_eval.data.targets", "Targets"), ("medimg_eval.data.splits", "Splits")):
+    parts = [
+        "# Layouts and targets\n\nA layout turns a folder into cases, a target says how the truth is written down. Presets, keys and examples: [Layouts](../data/layouts.md).\n"
+    ]
+    for module, title in (
+        ("medimg_eval.data.layouts", "Layouts"),
+        ("medimg_eval.data.targets", "Targets"),
+        ("medimg_eval.data.splits", "Splits"),
+    ):
         face = import_module(module)
-        names = getattr(face, "__all__", None) or [name for name, found in vars(face).items() if isinstance(found, type) and found.__module__ == module]
-        rows = [[code(f"{module}.{name}"), summary_of(getattr(face, name))] for name in sorted(names) if isinstance(getattr(face, name), type)]
+        names = getattr(face, "__all__", None) or [
+            name for name, found in vars(face).items() if isinstance(found, type) and found.__module__ == module
+        ]
+        rows = [
+            [code(f"{module}.{name}"), summary_of(getattr(face, name))]
+            for name in sorted(names)
+            if isinstance(getattr(face, name), type)
+        ]
         parts.append(f"## {title}\n\n{table(['Class', 'What it reads'], rows)}")
     return "\n".join(parts)
 

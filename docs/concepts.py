@@ -21,8 +21,10 @@ def draw() -> str:
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1080 260" font-family="Helvetica, Arial, sans-serif">',
         "<title>A task and a model make a run, its score rows make tables, figures, comparisons and reports</title>",
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" orient="auto">'
-        '<path d="M0 0 L8 4 L0 8 Z" fill="#5b6770"/></marker></defs>',
+        (
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" orient="auto">'
+            '<path d="M0 0 L8 4 L0 8 Z" fill="#5b6770"/></marker></defs>'
+        ),
     ]
     for start, end in ARROWS:
         (left, top, *_), (to_left, to_top, *_) = BOXES[start], BOXES[end]
@@ -33,7 +35,8 @@ def draw() -> str:
     for left, top, title, lines in BOXES.values():
         parts.append(
             f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#eef4fa" stroke="#2b6ca3" '
-            f'stroke-width="1.5"/><text x="{left + 14}" y="{top + 30}" font-size="19" font-weight="bold" fill="#123a5c">'
+            f'stroke-width="1.5"/><text x="{left + 14}" y="{top + 30}" font-size="19" '
+            'font-weight="bold" fill="#123a5c">'
             f"{escape(title)}</text>"
         )
         parts += [

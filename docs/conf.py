@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages: `make docs`. A warning fails, such as a link to a page or heading that is not there."""
+"""How Sphinx builds these pages: `make docs`. A warning fails, as of a link to a page or heading that is not there."""
 
 import hashlib
 import os
@@ -65,7 +65,8 @@ def fingerprint() -> str:
     """A hash of the program, which the outputs of notebooks follow from."""
     code = hashlib.blake2b(digest_size=8)
     for folder in ("medimg_eval", "metrics", "models", "tasks", "configs"):
-        for path in sorted(path for end in ("py", "pyi", "yaml") for path in HERE.parent.joinpath(folder).rglob(f"*.{end}")):
+        held = HERE.parent / folder
+        for path in sorted(path for end in ("py", "pyi", "yaml") for path in held.rglob(f"*.{end}")):
             code.update(path.read_bytes())
     return code.hexdigest()
 

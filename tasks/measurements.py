@@ -47,9 +47,9 @@ class MeasurementTask(Task):
 
     Attributes:
         measures: `cobb`: the angles MT, PT and TL of the corners of vertebrae, four after each other (see
-            docs/definitions/landmarks.md); name -> the points that are measured: two for a distance, three for the angle at
-            the second, four for the angle between the first two's and the last two's direction; or a list of names, for
-            numbers only.
+            docs/definitions/landmarks.md); name -> the points that are measured: two for a distance, three for the
+            angle at the second, four for the angle between the first two's and the last two's direction; or a list of
+            names, for numbers only.
         periods: of circular measurements: after how much they begin anew, such as 360.
         units: of distances: `mm`, or `pixel` for pictures that state no physical size; angles in pixels hold only for
             square ones.

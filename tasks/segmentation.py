@@ -188,7 +188,7 @@ class SegmentationTask(Task):
         regions: name -> the labels that make it up, such as a whole tumour; judged instead of the labels when given.
         unscored: names that only rules look at, such as tissues through which lesions are joined; they get no score.
         surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/definitions/segmentation.md.
-        empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/definitions/segmentation.md.
+        empty: what a label is worth that one side lacks, or each: a preset or a mapping; see the same page.
         tolerances: in mm by the name of the label, of metrics asked for without one (`nsd`).
         ignore: a label of the reference whose voxels nobody is judged on.
         instances: how masks fall into instances and are matched; `given` judges objects as the masks number them; see

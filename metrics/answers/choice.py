@@ -28,7 +28,7 @@ _AGAIN = late_pattern(
 
 
 def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
-    """Returns the letter of the option that an output commits to, and the rule, as docs/definitions/extraction.md names it."""
+    """Returns the letter of the option that an output commits to, and the rule, by its name in the docs."""
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"

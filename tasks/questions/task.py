@@ -19,7 +19,7 @@ from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules, texts_among
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.panels import Extracted, Panel
@@ -74,9 +74,9 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         answer_by: `generate`: models write, and one that cannot is asked to choose; `likelihood`: the option that a
             model finds most likely is its answer.
         blind: `remove` shows no images, `grey` shows grey ones of the same size: how much can be answered without.
-        extraction: how answers are taken from what models write: `cascade` (docs/definitions/extraction.md), `authors` for the
-            benchmark's own rule, or the name of a published rule; with `+judge` behind it, what it does not understand
-            is left to the judge's question `option`, and with `judge` alone everything is.
+        extraction: how answers are taken from what models write: `cascade` (docs/definitions/extraction.md), `authors`
+            for the benchmark's own rule, or the name of a published rule; with `+judge` behind it, what it does not
+            understand is left to the judge's question `option`, and with `judge` alone everything is.
         authors: the benchmark's own settings: `extraction`, a rule's name, or kind of answer -> such a name.
         judge: what a judge is asked about answers, when one is named on the command line: name -> `JudgeQuestion`.
         shots: exemplars shown before the question: `{split: dev, number: 3}`, or `{split: dev, ids: [...]}`.
@@ -563,7 +563,9 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def _references(self, case: Case) -> tuple[str, ...]:
         try:
-            return QuestionTask._pair(self, case, {"texts": [""]}).references
+            question_of(case)
+            self.language_of(case)
+            return texts_among(case.target.read().value)
         except CaseError:  # the case says so itself, when it is asked or judged
             return ()
 

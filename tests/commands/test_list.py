@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from medimg_eval.commands.cli import start
-from medimg_eval.commands.list import KINDS, MODALITIES
+from medimg_eval.listing import KINDS, MODALITIES
 
 
 @pytest.fixture

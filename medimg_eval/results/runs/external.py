@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +20,6 @@ from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 Better = Literal["higher", "lower"]
 

@@ -245,7 +245,9 @@ def test_a_summary_of_the_summary_file_is_a_number(write_run):
 
 
 def test_these_summaries_are_documented():
-    text = (Path(__file__).parents[3] / "docs" / "definitions" / "run_metrics.md").read_text("utf-8").replace("\\|", "|")
+    text = (
+        (Path(__file__).parents[3] / "docs" / "definitions" / "run_metrics.md").read_text("utf-8").replace("\\|", "|")
+    )
     for name in ("es_dice", "es_dice_sd", "es_iou", "es_iou_sd", "u_score"):
         assert f"| `{name}" in text
         assert available("run")[name].definition.removesuffix(".") in text

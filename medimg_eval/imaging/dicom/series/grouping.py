@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header
+from medimg_eval.imaging.dicom.headers.volume_facts import volume_facts
+from medimg_eval.imaging.dicom.series.dynamics import Slice, Volumes, volumes_of
 from medimg_eval.imaging.formats import named_as_dicom
 from medimg_eval.system import walk
 
@@ -53,27 +53,35 @@ class Group:
 
     Attributes:
         label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
-        headers: in no particular order.
-        aside: localizers, which are never meant when there is anything else.
-        value: what sets a stack apart from others at the same positions, such as `echo time 30`.
+        found: the volumes it makes up, one for most.
     """
 
     label: str
     kind: Kind
-    headers: tuple[Header, ...]
-    aside: bool = False
-    value: str = ""
+    found: Volumes
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """Of all its files, volume after volume."""
+        return tuple(header for volume in self.found.volumes for header in volume)
+
+    @property
+    def aside(self) -> bool:
+        """Whether it is a localizer, which is never meant when there is anything else."""
+        return "LOCALIZER" in self.found.volumes[0][0].image_type
 
     def line(self) -> str:
         """What it is, for a list to choose from; no text that may name a patient."""
         head = self.headers[0]
-        count = len(self.headers)
+        volumes, count = len(self.found.volumes), len(self.found.volumes[0])
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
-        what = f"mosaic ({count} file{'s'[: count - 1]})" if head.mosaic else what
+        what = f"{count} files, each {what}" if self.kind != "slices" and count > 1 else what
+        what = "a mosaic" if head.mosaic else what
+        what = f"{volumes} volumes ({self.found.axis.kind}) of {what}" if self.found.axis is not None else what
         words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
         words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
-        words += [word for word in ("localizer" if self.aside else "", self.value) if word]
+        words += [word for word in ("localizer" if self.aside else "", self.found.value) if word]
         return ", ".join(words) + f": series={self.label or '(empty UID)'}"
 
 
@@ -154,25 +162,34 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
     Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
     stacks apart. Headers without pixels are passed over.
     """
-    singles: list[tuple[Kind, list[Header], str]] = []
+    singles: list[tuple[Kind, list[Header]]] = []
     stacks: list[list[Header]] = []
     for header in headers:
         if not header.has_pixels:
             continue
         kind = _kind(header)
         if kind != "slices":
-            singles.append((kind, [header], ""))
+            # Enhanced files of one series are its volumes, or parts of one.
+            joined = next((files for of, files in singles if of == kind == "frames" and _joins(header, files[0])), None)
+            if joined is None:
+                singles.append((kind, [header]))
+            else:
+                joined.append(header)
             continue
         stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
         if stack is None:
             stacks.append([header])
         else:
             stack.append(header)
-    parts: list[tuple[Kind, list[Header], str]] = list(singles)
+    parts: list[tuple[Kind, Volumes]] = [(kind, Volumes((tuple(files),))) for kind, files in singles]
     for stack in stacks:
-        parts += [("slices", part, value) for value, part in _split(stack)]
-    parts.sort(key=lambda part: (_series_number(part[1][0]), part[1][0].series_uid, -len(part[1]), part[2]))
-    return _labelled(parts)
+        parts += [("slices", part) for part in _split(stack)]
+    return _labelled(sorted(parts, key=_in_list))
+
+
+def _in_list(part: tuple[Kind, Volumes]) -> tuple[object, ...]:
+    first, found = part[1].volumes[0][0], part[1]
+    return (_series_number(first), first.series_uid, -sum(map(len, found.volumes)), found.value)
 
 
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
@@ -184,6 +201,7 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
+        wanted = wanted or [one for group in groups if (one := _one_volume(group, series)) is not None]
         if not wanted and series.isdecimal() and 0 < int(series) <= len(groups):
             wanted = [groups[int(series) - 1]]
         if not wanted:
@@ -201,6 +219,17 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     left = sum(len(group.headers) for group in rest)
     why = sorted({_why_left(group, meant[0]) for group in rest})
     return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+
+
+def _one_volume(group: Group, series: str) -> Group | None:
+    """One volume of several, by the label of the group and its number: `UID/2`."""
+    label, _, number = series.rpartition("/")
+    volumes = group.found.volumes
+    if group.kind == "frames":
+        volumes = tuple((header,) for header in sorted(volumes[0], key=lambda header: header.instance_number or 0))
+    if label != group.label or not number.isdecimal() or not 0 < int(number) <= len(volumes):
+        return None
+    return Group(series, group.kind, replace(group.found, volumes=(volumes[int(number) - 1],), axis=None))
 
 
 def _require_other(group: Group, meant: Group) -> None:
@@ -255,6 +284,8 @@ def _kind(header: Header) -> Kind:
         return "frames"
     placed = header.position is not None and header.orientation is not None
     volumetric = header.modality in VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
+    if header.mosaic:
+        return "slices"
     if header.frames > 1:
         return "frames" if volumetric or placed or header.modality == "NM" else "picture"
     return "slices" if placed or volumetric else "picture"
@@ -292,13 +323,23 @@ def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> b
     )
 
 
-def _labelled(parts: Sequence[tuple[Kind, list[Header], str]]) -> list[Group]:
-    uids = [headers[0].series_uid for _, headers, _ in parts]
+def _joins(header: Header, other: Header) -> bool:
+    alike = ("sop_class", "modality", "rows", "columns", "samples", "photometric", "bits_allocated", "image_type")
+    return (
+        header.sop_class in _FRAMED
+        and bool(header.series_uid)
+        and _series(header) == _series(other)
+        and all(getattr(header, name) == getattr(other, name) for name in alike)
+    )
+
+
+def _labelled(parts: Sequence[tuple[Kind, Volumes]]) -> list[Group]:
+    uids = [found.volumes[0][0].series_uid for _, found in parts]
     groups = []
-    for index, (kind, headers, value) in enumerate(parts):
+    for index, (kind, found) in enumerate(parts):
         uid = uids[index]
         label = uid if uids.count(uid) == 1 else f"{uid}/{uids[: index + 1].count(uid)}"
-        groups.append(Group(label, kind, tuple(headers), "LOCALIZER" in headers[0].image_type, value))
+        groups.append(Group(label, kind, found))
     return groups
 
 
@@ -315,49 +356,19 @@ def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return normal / (np.linalg.norm(normal) or 1.0)
 
 
-_SEPARATORS: dict[str, Callable[[Header], object]] = {
-    "acquisition": lambda header: header.acquisition_number,
-    "temporal position": lambda header: header.temporal_position,
-    "trigger time": lambda header: header.trigger_time,
-    "b-value": lambda header: header.b_value,
-    "echo time": lambda header: header.echo_time,
-    "image type": lambda header: "\\".join(header.image_type),
-    "inversion time": lambda header: header.inversion_time,
-    "frame time": lambda header: header.frame_time,
-    "acquisition time": lambda header: header.acquisition_time,
-}
-"""What may set stacks at the same positions apart, likeliest first."""
+def _split(stack: list[Header]) -> list[Volumes]:
+    """Splits slices that repeat positions to volumes; what has no position, or repeats none, is one."""
+    if len(stack) == 1 or any(header.position is None and not header.mosaic for header in stack):
+        return [Volumes((tuple(stack),))]
+    # A mosaic is a volume by itself, wherever it says that it lies.
+    heights = np.array([0.0] * len(stack) if stack[0].mosaic else _heights(stack))
+    if not stack[0].mosaic and (np.diff(np.sort(heights)) > SAME_PLACE).all():
+        return [Volumes((tuple(stack),))]
+    return volumes_of([Slice(header, volume_facts(header)) for header in stack], heights)
 
 
-def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
-    """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
-    if len(stack) == 1 or stack[0].mosaic or any(header.position is None for header in stack) or not _repeats(stack):
-        return [("", stack)]
-    varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
-    for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
-        parts = grouped((tuple(_SEPARATORS[name](header) for name in names), header) for header in stack)
-        if _are_complete(list(parts.values())):
-            return [
-                (" ".join(f"{name} {value}" for name, value in zip(names, values, strict=True)), part)
-                for values, part in parts.items()
-            ]
-    return [("", stack)]
-
-
-def _places(headers: Sequence[Header]) -> list[float]:
+def _heights(headers: Sequence[Header]) -> list[float]:
     normal = normal_of(headers[0]).tolist()
-    return sorted(
+    return [
         sum(one * other for one, other in zip(header.position or (0, 0, 0), normal, strict=True)) for header in headers
-    )
-
-
-def _repeats(headers: Sequence[Header]) -> bool:
-    return any(after - before <= SAME_PLACE for before, after in itertools.pairwise(_places(headers)))
-
-
-def _are_complete(parts: Sequence[Sequence[Header]]) -> bool:
-    """Whether all parts cover the same positions, each once."""
-    if any(len(part) != len(parts[0]) or _repeats(part) for part in parts):
-        return False
-    first = np.array(_places(parts[0]))
-    return all(np.abs(np.array(_places(part)) - first).max() <= SAME_PLACE for part in parts[1:])
+    ]
