@@ -131,7 +131,7 @@ _FILLED = {
 
 
 def _dicom(files: Sequence[Path]) -> Iterator[Description]:
-    from medimg_eval.imaging.dicom import Header, gather, groups_of
+    from medimg_eval.imaging.dicom import Header, gather, groups_of, numbers
 
     headers: list[Header] = []
     for file in files:
@@ -140,8 +140,8 @@ def _dicom(files: Sequence[Path]) -> Iterator[Description]:
         except CaseError as error:
             yield Description(file, "DICOM", doubts=(str(error),), readable=False)
     grouped = groups_of(headers)
-    for group in grouped:
-        yield _group(group)
+    for number, group in zip(numbers([group.headers[0] for group in grouped]), grouped, strict=True):
+        yield _group(group, number)
     inside = {header.path for group in grouped for header in group.headers}
     for header in headers:
         if header.path not in inside:
@@ -152,7 +152,7 @@ def _dicom(files: Sequence[Path]) -> Iterator[Description]:
 _ALONE = {"slices": "single slice"}
 
 
-def _group(group: Group) -> Description:
+def _group(group: Group, number: str) -> Description:
     head = group.headers[0]
     paths = [header.path for header in group.headers]
     identifying = _identifying(paths)
@@ -166,8 +166,9 @@ def _group(group: Group) -> Description:
             image = read(paths)
             facts, doubts = _image_facts(image)
     except CaseError as error:
-        return Description(path, kind, doubts=(*identifying, str(error)), readable=False)
-    return Description(path, kind, facts, (*doubts, *identifying))
+        named = {"series": f"{number}, {group.line()}"}
+        return Description(path, kind, named, doubts=(*identifying, str(error)), readable=False)
+    return Description(path, kind, {"series": f"{number}, {group.line()}"} | facts, (*doubts, *identifying))
 
 
 def _volume(file: Path) -> tuple[str, dict[str, str], list[str]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 """Like images of one folder, and doubts of one sort, that are shown one by one."""
 
-VARIABLE = ("values", "labels")
+VARIABLE = ("values", "labels", "series")
 """Facts in which like images may differ."""
 
 

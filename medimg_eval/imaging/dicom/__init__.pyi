@@ -10,6 +10,7 @@ from .series.grouping import (
 )
 from .series.index import NAMING as NAMING, Series as Series, index_tree as index_tree, naming as naming
 from .series.index import OLD_NAME as OLD_NAME
+from .series.naming import numbers as numbers
 from .writing.images import (
     write_picture as write_picture,
     write_segmentation as write_segmentation,

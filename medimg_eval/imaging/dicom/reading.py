@@ -47,8 +47,8 @@ def read(
 
     Args:
         paths: a folder, searched with all folders in it, one file, or the files of one image.
-        series: which of several images in a folder: a series UID, the label of a group as the error lists it, or
-            its number in that list.
+        series: which of several images in a folder: a series UID, the label of a group or its number as the error
+            lists them (its SeriesNumber, where they differ), or `description~portal`: a part of its SeriesDescription.
         gaps: what to do about uneven steps between slices: `raise`, `resample` linearly onto the median step
             (float32), or keep the `largest-run`.
         suv: turn PET into body-weight standardised uptake values (float32, g/ml).

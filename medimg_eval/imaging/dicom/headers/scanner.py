@@ -81,10 +81,12 @@ FACTS = {
     "acquisition_moment": 0x0008002A,
     "manufacturer": 0x00080070,
     "component": 0x00089208,
+    "contrast": 0x00180010,
     "acquisition_type": 0x00180023,
     "repetition_time": 0x00180080,
     "echo_number": 0x00180086,
     "cardiac_images": 0x00181090,
+    "kernel": 0x00181210,
     "acquisition_matrix": 0x00181310,
     "phase_encoding": 0x00181312,
     "flip_angle": 0x00181314,
@@ -109,7 +111,7 @@ FACTS = {
     "b_number_philips": 0x20051412,
     "direction_number_philips": 0x20051413,
 }
-"""Name -> tag of what tells slices at one position apart; kept as written, and read only where positions repeat."""
+"""Name -> tag of what tells slices at one position, or series, apart; kept as written, read where it is needed."""
 
 _NAMES = {struct.pack("<HH", tag >> 16, tag & 0xFFFF): name for name, tag in (ELEMENTS | FACTS).items()}
 

@@ -79,7 +79,7 @@ def volume_facts(header: Header) -> VolumeFacts:
         frame_time=header.frame_time,
         temporal=header.temporal_position or (_text(raw, "repetition_uih") if maker == "UIH" else ""),
         acquisition=header.acquisition_number,
-        acquired=_acquired(header),
+        acquired=acquired(header),
         begin=_float(raw, "begin_philips"),
         repetition_time=_repetition(raw, maker),
         number=header.instance_number,
@@ -95,7 +95,8 @@ def _repetition(raw: Mapping[str, bytes], maker: str) -> float | None:
     return found / 1000 + (delay or 0.0)
 
 
-def _acquired(header: Header) -> float | None:
+def acquired(header: Header) -> float | None:
+    """When a file was acquired, in seconds of an unknown origin; None where it does not say."""
     moment = _text(header.facts, "acquisition_moment")
     date, time = (moment[:8], moment[8:]) if len(moment) > 8 else (_text(header.facts, "acquisition_date"), "")
     return seconds(date, header.acquisition_time or time) if header.acquisition_time or time else None

@@ -14,6 +14,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header
 from medimg_eval.imaging.dicom.headers.volume_facts import volume_facts
 from medimg_eval.imaging.dicom.series.dynamics import Slice, Volumes, volumes_of
+from medimg_eval.imaging.dicom.series.naming import began, numbers, shown_description, told
 from medimg_eval.imaging.formats import named_as_dicom
 from medimg_eval.system import walk
 
@@ -39,6 +40,9 @@ VOLUMETRIC = ("CT", "MR", "PT")
 """Modalities whose single frames are slices."""
 
 _CAPTURE = _STORAGE + "7"
+
+DESCRIBED = "description~"
+"""How a series is named by words of its description."""
 
 SAME_PLACE = 1e-3
 """Millimetres within which two slices lie at one position."""
@@ -78,11 +82,20 @@ class Group:
         what = f"{count} files, each {what}" if self.kind != "slices" and count > 1 else what
         what = "a mosaic" if head.mosaic else what
         what = f"{volumes} volumes ({self.found.axis.kind}) of {what}" if self.found.axis is not None else what
-        words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
+        description = shown_description(head.series_description)
+        words = [head.modality or "unknown modality", *([f'"{description}"'] if description else [])]
+        words += [f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
-        words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
-        words += [word for word in ("localizer" if self.aside else "", self.found.value) if word]
-        return ", ".join(words) + f": series={self.label or '(empty UID)'}"
+        words += [self._spacing()] if head.pixel_spacing else []
+        words += [*told(head), *(word for word in ("localizer" if self.aside else "", self.found.value) if word)]
+        return ", ".join(words)
+
+    def _spacing(self) -> str:
+        head, volume = self.headers[0], self.found.volumes[0]
+        places = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" and len(volume) > 1 else []
+        step = f" x {np.median(np.diff(places)):.4g}" if len(places) > 1 else ""
+        down, across = head.pixel_spacing or (0.0, 0.0)
+        return f"{down:g} x {across:g}{step} mm"
 
 
 def gather(paths: Sequence[Path]) -> list[Header]:
@@ -195,15 +208,17 @@ def _in_list(part: tuple[Kind, Volumes]) -> tuple[object, ...]:
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
     """Picks the group to read, and notes what was left out.
 
-    A series is a series UID, the label of a group, or its number in the list counted from 1; None stands for the one
-    that is clearly meant, beside which there are only localizers, single pictures and strays. Raises CaseError where
+    A series is a series UID, the label of a group, its number as the list shows it, or `description~` and a part of its
+    SeriesDescription; None stands for the one that is clearly meant, beside which there are only localizers, single pictures and strays. Raises CaseError where
     there is no such group, or several could be meant; the message lists them.
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
         wanted = wanted or [one for group in groups if (one := _one_volume(group, series)) is not None]
-        if not wanted and series.isdecimal() and 0 < int(series) <= len(groups):
-            wanted = [groups[int(series) - 1]]
+        by_number = zip(numbers([group.headers[0] for group in groups]), groups, strict=True)
+        wanted = wanted or [group for number, group in by_number if number == series]
+        if not wanted and series.startswith(DESCRIBED):
+            wanted = _described(groups, series, path)
         if not wanted:
             raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
         groups = wanted
@@ -212,7 +227,7 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     inside = [group for group in groups if not group.aside]
     meant = [group for group in inside if group.kind == "frames" or len(group.headers) > 1] or inside
     if len(meant) != 1:
-        raise CaseError(f"{path}: holds several images, say which with series=UID: {_listing(groups)}")
+        raise CaseError(f"{path}: holds several images, say which with series=NUMBER or series=UID: {_listing(groups)}")
     rest = [group for group in groups if group is not meant[0]]
     for group in rest:
         _require_other(group, meant[0])
@@ -270,9 +285,28 @@ def _why_left(group: Group, meant: Group) -> str:
     return "images of other orientations"
 
 
-def _listing(groups: Sequence[Group]) -> str:
-    shown = [f"{number}) {group.line()}" for number, group in enumerate(groups[:12], 1)]
-    return "; ".join(shown) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
+def _described(groups: Sequence[Group], series: str, path: Path) -> list[Group]:
+    """The groups of the one series whose description holds some words; raises CaseError where several do."""
+    words = series.removeprefix(DESCRIBED).strip().casefold()
+    found = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
+    if len({_series(group.headers[0]) for group in found}) > 1:
+        raise CaseError(f"{path}: {series} fits {len(found)} images, name one of them: {_listing(found, groups)}")
+    return found
+
+
+def _listing(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
+    """Groups by their numbers among all, each with when it began after the first of them, where that tells them apart."""
+    among = among or groups
+    by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
+    starts = [began(group.headers) for group in groups[:12]]
+    known = [start for start in starts if start is not None]
+    lines = []
+    for group, start in zip(groups[:12], starts, strict=True):
+        later = (
+            f", begun {start - min(known):.0f} s after the first" if start is not None and start > min(known) else ""
+        )
+        lines.append(f"{by_group[id(group)]}) {group.line()}{later}: series={group.label or '(empty UID)'}")
+    return "; ".join(lines) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
 
 
 def _kind(header: Header) -> Kind:

@@ -226,8 +226,9 @@ def test_echoes_that_repeat_in_time_are_images_of_their_own(tmp_path):
     write_volumes(tmp_path, pixels, edit=edit, modality="MR", series="1.2.3")
     with pytest.raises(CaseError) as caught:
         read(tmp_path)
-    assert "1) MR, 3 volumes (time) of 3 slices of 4 x 4, axial, 0.7 x 0.7 mm, echo time 10: series=1.2.3/1" in str(
-        caught.value
+    assert (
+        "1) MR, 3 volumes (time) of 3 slices of 4 x 4, axial, 0.7 x 0.7 x 2.5 mm, echo time 10: series=1.2.3/1"
+        in str(caught.value)
     )
     for number in (0, 1):
         image = require_movie(tmp_path, pixels[number::2], series=f"1.2.3/{number + 1}")
