@@ -17,7 +17,7 @@ help:
 	@echo "make test   install with the development tools, then lint, types, import contracts, docs, tests"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
 	@echo "make wheel   build the wheel into dist/, with the viewer of volumes in it, so that who installs it needs no npm"
-	@echo "make docs    build the site, docs/_build/index.html: pages, catalogue, reference; its notebooks are executed"
+	@echo "make docs    build the site, docs/_build/html/index.html: pages, catalogue, reference; its notebooks are executed"
 	@echo "make links   ask the network whether links of the site to elsewhere are still right"
 	@echo "make clean  remove what was built (not the runs)"
 
@@ -56,8 +56,8 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
-	$(BIN)/python docs/check_links.py docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 links: $(VENV)/.dev
 	$(BIN)/python -m sphinx -b linkcheck -q docs docs/_build/linkcheck

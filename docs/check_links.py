@@ -1,4 +1,4 @@
-"""Follows every link of the built pages that stays within them: `python docs/check_links.py docs/_build`.
+"""Follows every link of the built pages that stays within them: `python docs/check_links.py docs/_build/html`.
 
 Sphinx warns of links between Markdown pages; this also sees those of the theme, of cards, tables, notebooks and plain
 HTML. Links that leave the site are not followed, so it needs no network.
@@ -27,7 +27,7 @@ def broken(site: Path) -> list[str]:
         return frozenset(map(unescape, ANCHOR.findall(text_of(page))))
 
     found = []
-    for page in sorted(site.rglob("*.html")):
+    for page in pages_of(site):
         for link in sorted(set(LINK.findall(text_of(page)))):
             parts = urlsplit(unescape(link))
             if parts.scheme or parts.netloc:
@@ -42,14 +42,18 @@ def broken(site: Path) -> list[str]:
     return found
 
 
+def pages_of(site: Path) -> list[Path]:
+    """The pages of a site; what the theme keeps in `_static` are none."""
+    return [page for page in sorted(site.rglob("*.html")) if page.relative_to(site).parts[0] != "_static"]
+
+
 def main(site: str) -> None:
     """Prints the links that lead nowhere, and exits with 1 if there are any."""
     folder = Path(site).resolve()
     lines = broken(folder)
-    pages = sum(1 for _ in folder.rglob("*.html"))
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    if lines or not pages:
-        sys.exit(f"{len(lines)} links of {pages} pages lead nowhere")
+    if lines or not pages_of(folder):
+        sys.exit(f"{len(lines)} links of {len(pages_of(folder))} pages lead nowhere")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ smartquotes = False
 
 # Pages
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
+myst_ref_domains = ["std"]
 myst_heading_anchors = 4
 """Depth of the headings that links may name."""
 

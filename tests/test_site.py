@@ -94,7 +94,9 @@ def test_the_reference_has_every_name_that_a_face_exports(face):
     module = importlib.import_module(face)
     shown = {name.replace("\\", "") for name in re.findall(r"^## (.*)$", reference()[f"{face}.md"], re.MULTILINE)}
     above = set(re.findall(r"`(\w+)`", reference()[f"{face}.md"].partition("Also here")[2].partition("\n")[0]))
-    described = {name for name in module.__all__ if inspect.isroutine(it := getattr(module, name)) or inspect.isclass(it)}
+    described = {
+        name for name in module.__all__ if inspect.isroutine(it := getattr(module, name)) or inspect.isclass(it)
+    }
     assert described <= shown | above
 
 
