@@ -73,7 +73,7 @@ def pages() -> dict[str, str]:
     made, parts = {}, []
     for subject, names in FACES.items():
         rows = "\n".join(f"- [`{name}`]({name}.md): {prose(_first_line(faces[name]))}" for name in names)
-        toc = "\n".join(names)
+        toc = "\n".join(f"{name.removeprefix('medimg_eval.')} <{name}>" for name in names)
         parts.append(f"## {subject}\n\n{rows}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{toc}\n```\n")
     for name, face in faces.items():
         public = exported(face)

@@ -48,6 +48,8 @@ FAMILIES = {
     "reports": "Reports",
     "retrieval": "Retrieval",
     "segmentation": "Segmentation",
+    "segmentation/msd": "Segmentation: Decathlon (MSD)",
+    "segmentation/ubench": "Segmentation: U-Bench",
     "synthesis": "Synthesis",
     "text_qa": "Questions without images",
     "vqa": "Questions about images",
@@ -200,7 +202,7 @@ def _tasks(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         by_family[folders[name] or "others"][name] = tasks[name]
     made, counts = {}, []
     for family, members in sorted(by_family.items()):
-        title = FAMILIES.get(family, family.replace("_", " ").capitalize())
+        title = FAMILIES.get(family, family.replace("_", " ").replace("/", ": ").capitalize())
         counts.append(
             [
                 f"[{title}]({family}.md)",
@@ -300,7 +302,7 @@ def _metrics(metrics: Mapping[str, Metric]) -> dict[str, str]:
 
 
 def _metric(metric: Metric, aliases: Iterable[str]) -> list[str]:
-    also = ", ".join(map(code, sorted(aliases)))
+    also = ", ".join(map(code, sorted(set(aliases) - {metric.name})))
     better = {True: "higher", False: "lower", None: "neither"}[metric.higher_is_better]
     settings = f"<br>*Settings:* {prose(metric.settings)}" if metric.settings else ""
     parameter = (
@@ -321,7 +323,8 @@ def _metric(metric: Metric, aliases: Iterable[str]) -> list[str]:
 def _definition_pages() -> dict[str, tuple[str, str]]:
     """By metric, the title and file name of the page that defines it: the first that has a row for it."""
     found: dict[str, tuple[str, str]] = {}
-    for path in sorted((DOCS / "definitions").glob("*.md")):
+    others = ("image_sets.md", "peers.md", "index.md")  # which name metrics without defining them
+    for path in sorted(path for path in (DOCS / "definitions").glob("*.md") if path.name not in others):
         text = path.read_text(encoding="utf-8")
         heading = text.partition("\n")[0].removeprefix("# ").replace("`", "")
         for row in re.findall(r"^\| `(\w+)[^|]*\|", text, re.MULTILINE):

@@ -39,6 +39,20 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 """Cells call `python` as a shell does in which the environment is active."""
 
 # Look
+LISTED = (
+    "start",
+    "evaluate",
+    "data",
+    "publish",
+    "definitions",
+    "gallery",
+    "api",
+    "extend",
+    "develop",
+    "catalogue/tasks",
+)
+"""Sections whose pages list their headings beside the text; the tables of the catalogue take all of the width."""
+
 html_theme = "pydata_sphinx_theme"
 html_title = "medimg_eval"
 html_static_path = ["_static"]
@@ -52,7 +66,7 @@ html_theme_options: dict[str, Any] = {
     "show_toc_level": 2,
     "show_prev_next": True,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {f"{section}/**": ["page-toc"] for section in LISTED},
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",
