@@ -61,7 +61,7 @@ class StructuredReport(NamedTuple):
         groups: in their order.
     """
 
-    path: Path
+    path: str | Path
     keys: Mapping[str, str]
     groups: tuple[MeasuredGroup, ...]
 
