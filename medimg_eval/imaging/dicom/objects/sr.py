@@ -61,7 +61,7 @@ class StructuredReport(NamedTuple):
         groups: in their order.
     """
 
-    path: str | Path
+    path: Path
     keys: Mapping[str, str]
     groups: tuple[MeasuredGroup, ...]
 
