@@ -97,7 +97,7 @@ def list_catalogue(
     """
     import pandas as pd
 
-    from medimg_eval.listing import KINDS, chosen_entries, entries_of
+    from medimg_eval.api.listing import KINDS, chosen_entries, entries_of
 
     UsageError.refuse_unknown("there is no list of", KINDS, what)
     filters = {"family": family, "modality": modality, "access": access, "search": search}

@@ -72,6 +72,6 @@ def check(
         ]
         return pd.DataFrame.from_records(images).fillna("")
     with trusting() if trust else nullcontext():
-        made = task if isinstance(task, Task) else load_task(str(task), **settings)
+        made = load_task(str(task), **settings) if task is None or isinstance(task, str) else task
         some = [(one.part, one.text, one.doubt) for one in checking.findings(made, parts, sample)]
     return pd.DataFrame(some, columns=["part", "text", "doubt"])

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from medimg_eval.api.listing import KINDS, Entry, chosen_entries, entries_of, families_of
 from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import config_named, with_parents
 from medimg_eval.commands.console import printer, say
 from medimg_eval.errors import LIST, UsageError, nearest
-from medimg_eval.listing import KINDS, Entry, chosen_entries, entries_of, families_of
 from medimg_eval.published_numbers import published_numbers
 
 

@@ -30,7 +30,7 @@ def run(config: DictConfig) -> None:
         folder = Path(wanted["out"])
         written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
         if wanted["card"]:
-            checklists = [str(name) for name in as_list(wanted["checklists"])]
+            checklists = [str(name) for name in as_list(wanted.get("checklists") or [])]
             cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
             written += [file for stem, table in cards.items() for file in write_card(table, folder, stem, checklists)]
         say_written(written)

@@ -139,7 +139,7 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
     """
     studies: dict[str, dict[str, Any]] = {}
     for reply in _first_repeats(run, task):
-        findings, impression = _findings_and_impression(reply.reference, getattr(task, "sections", ()))
+        findings, impression = _findings_and_impression(reply.reference, task.config.get("sections") or ())
         images = [file.as_posix() for reference in reply.case.images for file in reference.files]
         studies[reply.case.id] = {
             "image_path": images,

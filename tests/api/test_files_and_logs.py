@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import medimg_eval as me
+from medimg_eval.api.listing import published_systems
 from medimg_eval.case import Mask
 from medimg_eval.commands.check import check_task
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import write_mask
-from medimg_eval.listing import published_systems
 from tests.conftest import ellipsoids
 from tests.helpers.printed import said
 

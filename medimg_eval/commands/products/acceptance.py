@@ -29,8 +29,8 @@ def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
         fail_if_cases_failed(folders)
     except UserError as error:
         ends.append(error)
-    keys = [] if wanted["plan_key"] is None else as_list(wanted["plan_key"])
-    asked: dict[str, Any] = {"accept": wanted["accept"], "plan": wanted["plan"], "keys": keys}
+    keys = [] if wanted.get("plan_key") is None else as_list(wanted["plan_key"])
+    asked: dict[str, Any] = {"accept": wanted.get("accept"), "plan": wanted.get("plan"), "keys": keys}
     if asked["accept"] or asked["plan"] or any(map(_states_acceptance, folders)):  # scores take long to read again
         try:
             ends += [end for one in judge_runs(load_runs(list(folders)), **asked) if (end := _told(one)) is not None]

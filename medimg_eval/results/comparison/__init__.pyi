@@ -1,4 +1,4 @@
-from .disagreements import (
+from .differing_cases import (
     Disagreement as Disagreement,
     FIRST as FIRST,
     SECOND as SECOND,

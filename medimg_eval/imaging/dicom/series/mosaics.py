@@ -16,6 +16,7 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.csa import csa_numbers
 from medimg_eval.imaging.dicom.headers.header import Header
+from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 
 MOST = 4096
 """Slices that a mosaic may hold; more are a damaged header."""
@@ -122,8 +123,6 @@ def _count(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapp
     if len(sides) == 2 and header.columns % sides[0] == 0 and header.columns // sides[0] > 1:
         across = header.columns // sides[0]
         if header.rows % across == 0:
-            from medimg_eval.imaging.dicom.pixels.samples import stored_frames
-
             columns, rows = header.columns // across, header.rows // across
             frame = stored_frames(header.path, header)[0]
             tiles = frame.reshape(across, rows, across, columns).any(axis=(1, 3)).ravel()
@@ -145,7 +144,8 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
     """The direction from the first tile to the last, by Siemens' image header, else by the protocol of the scan."""
     stated = tags["SliceNormalVector"]
     if len(stated) == 3 and abs(float(np.dot(stated, across))) > 0.9:
-        return across * np.sign(float(np.dot(stated, across)))
+        towards: Array = across * np.sign(float(np.dot(stated, across)))
+        return towards
     places = [
         [_decimal(protocol.get(f"sSliceArray.asSlice[{number}].sPosition.d{axis}")) for axis in ("Sag", "Cor", "Tra")]
         for number in (0, 1)
@@ -154,7 +154,8 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
     if abs(way) > 1e-3:
         axis = ("Sag", "Cor", "Tra")[int(np.abs(across).argmax())]
         turned = _whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1  # slices are counted from the other end
-        return across * np.sign(way) * (-1 if turned else 1)
+        sided: Array = across * np.sign(way) * (-1 if turned else 1)
+        return sided
     raise CaseError(
         f"{header.path}: is a mosaic that does not say in which order its slices lie: SliceNormalVector of Siemens' "
         f"image header (0029,1010), and the protocol (0029,1020), are missing; {_CONVERT}"
