@@ -17,11 +17,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.api.listing import model_rooms, published_systems
 from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import configs_of, families, searching, usual_places, with_parents
 from medimg_eval.commands import COMMANDS
 from medimg_eval.commands.cli import start
-from medimg_eval.listing import model_rooms, published_systems
 from medimg_eval.metrics import available
 from medimg_eval.metrics.aliases import ALIASES
 from medimg_eval.metrics.registry import Metric
