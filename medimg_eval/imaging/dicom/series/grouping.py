@@ -209,7 +209,8 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     """Picks the group to read, and notes what was left out.
 
     A series is a series UID, the label of a group, its number as the list shows it, or `description~` and a part of its
-    SeriesDescription; None stands for the one that is clearly meant, beside which there are only localizers, single pictures and strays. Raises CaseError where
+    SeriesDescription; None stands for the one that is clearly meant, beside which there are only localizers, single
+    pictures and strays. Raises CaseError where
     there is no such group, or several could be meant; the message lists them.
     """
     if series is not None:
@@ -295,7 +296,7 @@ def _described(groups: Sequence[Group], series: str, path: Path) -> list[Group]:
 
 
 def _listing(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
-    """Groups by their numbers among all, each with when it began after the first of them, where that tells them apart."""
+    """Groups by their numbers among all, each with when it began after the first of them."""
     among = among or groups
     by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
     starts = [began(group.headers) for group in groups[:12]]

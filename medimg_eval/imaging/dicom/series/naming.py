@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.headers.volume_facts import acquired
 
-_KNOWN = frozenset(
-    """
+_WORDS = """
     abd abdo abdomen abdominal acquisition adc addome after aif angio angiography ankle ant anterior ao aorta aortic
     ap apex arch arm arms art arteria arterial arteriell arterielle arteriosa artery asl atlas avec aw ax axi axial
     axiale axis background basal basale base bassin becken before bh bilat bilateral bladder blade bold bolus bone
@@ -36,8 +35,9 @@ _KNOWN = frozenset(
     trace trans transversal transverse truefisp trufi tse tspine ttp tumor tumour turbo twist u ultra und unenhanced
     upper uro urogram v ve vein veineuse ven venoes venosa venous vessel vibe view vol volume w water wb weichteil
     weighted whole wholebody wi with without wo wrist x xd y z zoom
-""".split()
-)
+"""
+
+_KNOWN = frozenset(_WORDS.split())
 """Words of protocols in small letters. A description of other words may hold a name, and is not shown."""
 
 _TOKEN = re.compile(r"[a-z]{0,3}\d{1,4}[a-z]{0,3}")
