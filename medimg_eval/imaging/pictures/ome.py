@@ -39,8 +39,8 @@ class _Stack:
 def read(path: Path) -> Image | None:
     """Reads a stack, (channel, column, row, slice), or (channel, row, column) of one slice; else None.
 
-    Moments are channels, too. Sizes are those of the OME header, in mm, with axes along columns, rows and depth; without
-    them units are `pixel`.
+    Moments are channels, too. Sizes are those of the OME header, in mm, with axes along columns, rows and depth;
+    without them units are `pixel`.
 
     Raises:
         CaseError: several channels at several moments, or pixels that are cut short or damaged.
@@ -101,12 +101,12 @@ def _stack(path: Path, tiff: Any) -> _Stack | None:
     shape = (sizes["X"], sizes["Y"], sizes["Z"]) if volume else (sizes["Y"], sizes["X"])
 
     def voxels() -> Array:
-        stored = series.asarray()
+        stored: Array = series.asarray()
         order = [series.axes.index(letter) for letter in _AXES if letter in series.axes]
-        array = stored.transpose(order).reshape([sizes[letter] for letter in _AXES])
+        array: Array = stored.transpose(order).reshape([sizes[letter] for letter in _AXES])
         array = array.transpose(0, 1, 5, 4, 3, 2) if volume else array.transpose(0, 1, 5, 2, 3, 4)
         array = array.reshape(-1, *(array.shape[3:] if volume else array.shape[4:]))
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
+        return np.asarray(array, array.dtype.newbyteorder("="))
 
     times = _times(said, sizes["T"]) if sizes["T"] > 1 else None
     return _Stack(sizes, Geometry(shape, affine, units), times, voxels, notes)

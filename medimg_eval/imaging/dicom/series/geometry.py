@@ -11,9 +11,9 @@ import numpy as np
 from medimg_eval.case import Array, Geometry
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header
-from medimg_eval.imaging.dicom.headers.mosaic import Mosaic, mosaic_of
 from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, normal_of
+from medimg_eval.imaging.dicom.series.mosaic import Mosaic, mosaic_of
 from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 Gaps = Literal["raise", "resample", "largest-run"]
@@ -117,7 +117,8 @@ def _by_place(headers: Sequence[Header]) -> list[Header]:
 
 def _require_beside(some: Sequence[Header], others: Sequence[Header]) -> None:
     """Refuses a volume that lies elsewhere: one affine cannot say where both are."""
-    apart = np.linalg.norm(np.subtract([one.position for one in others], [one.position for one in some]), axis=1)
+    places, wanted = (np.array([one.position for one in volume], np.float64) for volume in (others, some))
+    apart = np.linalg.norm(places - wanted, axis=1)
     worst = int(apart.argmax())
     if apart[worst] > MOVED:
         raise CaseError(

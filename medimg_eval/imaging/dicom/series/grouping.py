@@ -92,7 +92,7 @@ class Group:
 
     def _spacing(self) -> str:
         head, volume = self.headers[0], self.found.volumes[0]
-        places = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" and len(volume) > 1 else []
+        places = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" else np.empty(0)
         step = f" x {np.median(np.diff(places)):.4g}" if len(places) > 1 else ""
         down, across = head.pixel_spacing or (0.0, 0.0)
         return f"{down:g} x {across:g}{step} mm"
