@@ -134,6 +134,16 @@ def test_average_precision_by_hand():
     assert np.isnan(value(table, "coco_ap@small"))
 
 
+@pytest.mark.parametrize("objects", [1, 7, 100, 150, 200])
+def test_hits_read_the_recalls_that_they_reach_in_floating_point(objects):
+    """n hits and no false one: precision 1 at every recall up to n / objects. 7 / 100 < linspace(0, 1, 101)[7]."""
+    for hits in range(objects + 1):
+        rows = [(0, "a", "coco_candidate", 1.0 - n / 1000, "h" * 40) for n in range(hits)]
+        rows += [(0, "a", "coco_object", 1600.0, "present")] * objects
+        reached = (np.linspace(0, 1, 101) <= hits / objects).sum() if hits else 0
+        assert value(table_of(rows, 1), "coco_ap@50") == pytest.approx(reached / 101, abs=1e-15)
+
+
 def test_labels_without_objects_do_not_count():
     rows = [
         *coco_scores("a", judged([[1.0]]), EVIDENCE),

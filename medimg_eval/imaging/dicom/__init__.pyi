@@ -20,3 +20,9 @@ from .writing.images import (
 from .writing.modules import save as save
 from .objects.rtstruct import read_structures as read_structures
 from .objects.seg import read_segments as read_segments
+from .objects.sr import (
+    MeasuredGroup as MeasuredGroup,
+    StructuredReport as StructuredReport,
+    is_structured_report as is_structured_report,
+    read_structured_report as read_structured_report,
+)

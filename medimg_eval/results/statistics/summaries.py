@@ -43,8 +43,8 @@ MOST_LEFT_OUT = 1_000
 _MOST_SUMS = 1 << 25
 """Sums of a group in a cluster that are held at a time: 256 MiB."""
 
-_MOST_WEIGHTS = 1 << 22
-"""Weights of a row in a resample that are held at a time: 32 MiB."""
+_MOST_WEIGHTS = 1 << 19
+"""Weights of a row in a resample that are held at a time: 4 MiB, which stay in the cache."""
 
 
 class Summarised(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from dicom_fixtures import Grid, ramp, require_equal, write_series
 from PIL import Image as Pillow
 
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid
 

@@ -14,7 +14,7 @@ from pydicom.sequence import Sequence
 from pydicom.uid import ExplicitVRLittleEndian, RLELossless
 from scipy.spatial.transform import Rotation
 
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid
 

@@ -13,7 +13,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, normal_of
-from medimg_eval.imaging.dicom.series.mosaic import Mosaic, mosaic_of
+from medimg_eval.imaging.dicom.series.mosaics import Mosaic, mosaic_of
 from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 Gaps = Literal["raise", "resample", "largest-run"]

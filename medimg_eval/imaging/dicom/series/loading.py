@@ -16,7 +16,7 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import ACQUISITION, Header, facts
 from medimg_eval.imaging.dicom.pixels.samples import decode_into, frame_shape, stored_dtype
-from medimg_eval.imaging.dicom.series.mosaic import Mosaic
+from medimg_eval.imaging.dicom.series.mosaics import Mosaic
 from medimg_eval.imaging.voxel_data import check_memory
 from medimg_eval.system import threads
 

@@ -9,7 +9,7 @@ from dicom_fixtures import Grid, ramp, rotated, write_volumes
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from scipy.spatial.transform import Rotation
 
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid
 

@@ -9,7 +9,7 @@ import pytest
 from dicom_fixtures import Grid, ramp, require_equal, save, slice_dataset, write_series
 
 from medimg_eval.case import Mask
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid, read_mask
 
