@@ -17,7 +17,6 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.csa import csa_numbers
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import stored_frames
-from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 
 MOST = 4096
 """Slices that a mosaic may hold; more are a damaged header."""
@@ -146,12 +145,7 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
     stated = tags["SliceNormalVector"]
     sign = 0.0
     if len(stated) == 3 and abs(float(np.dot(stated, across))) > 0.9:
-<<<<<<<< HEAD:medimg_eval/imaging/dicom/series/mosaic.py
         sign = math.copysign(1.0, float(np.dot(stated, across)))
-========
-        towards: Array = across * np.sign(float(np.dot(stated, across)))
-        return towards
->>>>>>>> main:medimg_eval/imaging/dicom/series/mosaics.py
     places = [
         [_decimal(protocol.get(f"sSliceArray.asSlice[{number}].sPosition.d{axis}")) for axis in ("Sag", "Cor", "Tra")]
         for number in (0, 1)
@@ -160,15 +154,10 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
     if not sign and abs(way) > 1e-3:
         axis = ("Sag", "Cor", "Tra")[int(np.abs(across).argmax())]
         turned = _whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1  # slices are counted from the other end
-<<<<<<<< HEAD:medimg_eval/imaging/dicom/series/mosaic.py
         sign = math.copysign(1.0, way) * (-1 if turned else 1)
     if sign:
         along: Array = across * sign
         return along
-========
-        sided: Array = across * np.sign(way) * (-1 if turned else 1)
-        return sided
->>>>>>>> main:medimg_eval/imaging/dicom/series/mosaics.py
     raise CaseError(
         f"{header.path}: is a mosaic that does not say in which order its slices lie: SliceNormalVector of Siemens' "
         f"image header (0029,1010), and the protocol (0029,1020), are missing; {_CONVERT}"
