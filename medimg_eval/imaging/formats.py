@@ -105,7 +105,7 @@ def _compressed(path: Path) -> str | None:
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     if _is_volume(plain, head):
         return "volume"
-    return "dicom" if head[128:132] == b"DICM" else None
+    return "dicom" if plain != path and head[128:132] == b"DICM" else None
 
 
 def _is_dicom(head: bytes) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dicom_fixtures import Grid, ramp, require_equal, write_series
 
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import identify
 from medimg_eval.imaging.reading import read

@@ -7,7 +7,7 @@ from pydicom.dataset import Dataset
 from pydicom.uid import VLWholeSlideMicroscopyImageStorage, generate_uid
 
 from medimg_eval.case import Geometry
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import identify
 from medimg_eval.imaging.dicom import read_segments
