@@ -19,7 +19,7 @@ INTERNAL = {
     "Header", "Series", "RunScores", "gather", "grid", "header_of", "identities", "is_meant", "is_slide", "naming",
     "placement", "PhiReport", "StructuredReport",
     "read_manifest", "salvaged_header", "save", "scan_folder", "scan_names", "shape_of",
-    "verdicts_of", "format_name",
+    "unpacked", "verdicts_of", "format_name",
 }  # fmt: skip
 """What is called with paths that were taken in before; readers of a family are, by `read`."""
 
