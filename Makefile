@@ -10,13 +10,13 @@ VIEWER := medimg_eval/results/report/viewer
 unexport PYTHONDONTWRITEBYTECODE
 test checks collection pytest notebooks: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
 
-.PHONY: help demo test long checks lint types contracts docs collection pytest notebooks picture architecture viewer clean
+.PHONY: help demo test checks lint types contracts docs collection pytest notebooks picture architecture viewer wheel clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
 	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
-	@echo "make long   run every block of the README and of docs/ from a wheel in a new environment, about an hour"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
+	@echo "make wheel   build the wheel into dist/, with the viewer of volumes in it, so that who installs it needs no npm"
 	@echo "make docs    build the pages of docs/ as a site, docs/_build/index.html"
 	@echo "make clean  remove what was built (not the runs)"
 
@@ -39,10 +39,6 @@ demo: $(VENV)/.base
 	$(RUN) figure kind=forest metric=dice by=label runs=$(DEMO) out=$(DEMO)/figures
 
 test: checks pytest
-
-# Needs Python alone, and the network to install.
-long:
-	$(PYTHON) -m tests.first_hour --out docs/develop/first_hour.json
 
 # The types take one core for a minute. On the other, all that tests import is compiled meanwhile.
 checks: $(VENV)/.dev
@@ -86,6 +82,14 @@ $(VIEWER)/niivue.js: $(VIEWER)/package.json $(VIEWER)/package-lock.json
 		printf '\n\n%s\n\n' "$$file"; cat "$$file"; done; } > niivue-licences.txt
 	cp $(VIEWER)/node_modules/@niivue/niivue/dist/niivue.umd.js $@
 	rm -rf $(VIEWER)/node_modules
+
+# A wheel without the viewer would draw slices where the README promises volumes: it is no release.
+wheel: viewer
+	rm -rf build dist/medimg_eval-*.whl
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@for file in niivue.js niivue-licences.txt; do \
+		$(PYTHON) -m zipfile -l dist/medimg_eval-*.whl | grep "results/report/viewer/$$file" > /dev/null || \
+		{ echo "dist/ holds a wheel without $$file; run make viewer, then make wheel"; exit 1; }; done
 
 clean:
 	rm -rf build dist docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -26,10 +26,11 @@ from typing import Any
 import numpy as np
 
 OURS = "medimg_eval"
+IN_MONAI = "MONAI (medimg_eval)"  # MONAI's LoadImage with our reader
 CODINGS = ("raw", "RLE", "JPEG-LS", "JPEG lossless .70", "JPEG 2000")
 VOLUMES = ("packed/ct.nii.gz", "packed/labels.nii.gz", "plain/ct.nii")  # ITK takes a .nii that lies beside a .nii.gz
-SERIES_READERS = (OURS, "MONAI (ITK)", "MONAI (pydicom)", "SimpleITK", "pydicom + sort")
-VOLUME_READERS = (OURS, "MONAI", "nibabel", "SimpleITK")
+SERIES_READERS = (OURS, IN_MONAI, "MONAI (ITK)", "MONAI (pydicom)", "SimpleITK", "pydicom + sort")
+VOLUME_READERS = (OURS, IN_MONAI, "MONAI", "nibabel", "SimpleITK")
 LIBRARIES = ("numpy", "monai", "itk", "SimpleITK", "pydicom", "nibabel", "imagecodecs", "isal")
 LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
@@ -136,7 +137,7 @@ def ours(path: Path) -> tuple[Any, Any]:
     return image.array[0], image.affine
 
 
-def monai(reader: str | None) -> Callable[[Path], tuple[Any, Any]]:
+def monai(reader: Any) -> Callable[[Path], tuple[Any, Any]]:
     from monai.transforms import LoadImage
 
     load = LoadImage(reader, image_only=True)
@@ -193,6 +194,10 @@ def nibabel(path: Path) -> tuple[Any, Any]:
 
 def reader_of(name: str) -> Callable[[Path], tuple[Any, Any]]:
     """The reader of that name, with what it needs imported."""
+    if name == IN_MONAI:
+        from medimg_eval.data.monai_reader import MedimgReader
+
+        return monai(MedimgReader())
     if name.startswith("MONAI"):
         return monai({"MONAI (ITK)": "ITKReader", "MONAI (pydicom)": "PydicomReader"}.get(name))
     if name == OURS:

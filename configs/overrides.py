@@ -206,11 +206,21 @@ def forced(words: Words) -> list[str]:
     it is made. Of a swept group, Hydra looks for keys in the group's default first, before any of the swept options:
     `model=a,b model.x=1` would be refused where the default model has no x.
     """
-    open_to = {"task", "annotators", "columns"}
+    open_to = {"accept", "annotators", "columns", "expect", "task"}
+    if words.command == "predict":  # no model stands there, in whose place one of the user's own could come
+        open_to.add("model")
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)
-    return [f"++{word}" if _sets_in(word, open_to) else word for word in words.overrides]
+    return [f"++{word}" if _sets_in(word, open_to) else word for word in map(_quoted, words.overrides)]
+
+
+def _quoted(word: str) -> str:
+    """An override whose value holds a tilde, as `series=description~portal` does, which Hydra wants in quotes."""
+    key, equals, value = word.partition("=")
+    if "~" not in value or {"'", '"'} & set(value):
+        return word
+    return key + equals + re.sub(r"[^\[\],]*~[^\[\],]*", lambda one: f'"{one[0].strip()}"', value)
 
 
 def _sets_in(word: str, groups: Collection[str]) -> bool:

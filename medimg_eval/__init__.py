@@ -3,22 +3,45 @@
 TYPE_CHECKING = False  # for type checkers, which know the name; the module that has it takes longer than all of this
 
 if TYPE_CHECKING:
-    from medimg_eval.api import compare, figure, fit, list_tasks, load_run, load_task, report, score, table, test
+    from medimg_eval.api import (
+        check,
+        compare,
+        export,
+        figure,
+        fit,
+        import_log,
+        list_catalogue,
+        list_tasks,
+        load_run,
+        load_task,
+        predict,
+        report,
+        score,
+        table,
+        test,
+        test_checkpoints,
+    )
 
     __version__: str
 
 __all__ = [
     "__version__",
+    "check",
     "compare",
+    "export",
     "figure",
     "fit",
+    "import_log",
+    "list_catalogue",
     "list_tasks",
     "load_run",
     "load_task",
+    "predict",
     "report",
     "score",
     "table",
     "test",
+    "test_checkpoints",
 ]
 
 

@@ -6,164 +6,18 @@ Nothing here reads files or imports torch, so that scoring processes start in a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from medimg_eval.image import Array as Array
+from medimg_eval.image import ChannelAxis as ChannelAxis
+from medimg_eval.image import Geometry as Geometry
+from medimg_eval.image import Image as Image
+from medimg_eval.image import Mask as Mask
+from medimg_eval.image import Probabilities as Probabilities
+from medimg_eval.image import Units as Units
 from medimg_eval.question import Message, Question
-
-Array = npt.NDArray[Any]
-Units = Literal["mm", "pixel"]
-
-
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """The grid that voxels lie on.
-
-    Attributes:
-        shape: voxels along each spatial axis.
-        affine: float64, (4, 4), voxel index to RAS+ millimetres.
-        units: `mm`, or `pixel` where the file states no physical size.
-    """
-
-    shape: tuple[int, ...]
-    affine: Array
-    units: Units = "mm"
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """Distance between voxel centres along each axis, in mm."""
-        return tuple(float(step) for step in np.linalg.norm(self.affine[:3, :3], axis=0)[: len(self.shape)])
-
-    def world(self, positions: Array) -> Array:
-        """Returns voxel indices, (point, axes), as mm in the patient, (point, 3), RAS+.
-
-        A picture's axes span a plane of the patient; of its positions all three coordinates count.
-        """
-        axes = positions.shape[1]
-        return positions @ self.affine[:3, :axes].T + self.affine[:3, 3]
-
-    def difference(self, other: Geometry) -> str | None:
-        """Says in words how `other` lies elsewhere, or returns None when both are the same grid.
-
-        Grids are the same when no corner of the volume moves by more than 1 % of the smallest voxel
-        edge: affines stored as float32 pass, a flipped axis or a half-voxel shift does not. Where one of
-        them states no physical size, as a PNG does, only shapes can be compared.
-        """
-        if self.shape != other.shape:
-            return f"shape {other.shape} instead of {self.shape}"
-        if "pixel" in (self.units, other.units):
-            return None
-        ends = np.array(np.meshgrid(*[(0, n - 1) for n in self.shape])).reshape(len(self.shape), -1)
-        flat = np.zeros((3 - len(self.shape), ends.shape[1]))  # a picture lies in one plane
-        corners = np.vstack([ends, flat, np.ones_like(ends[:1])])
-        moved = np.linalg.norm(((self.affine - other.affine) @ corners)[:3], axis=0)
-        # A one-voxel axis has no second corner, so the steps are compared as well.
-        steps = np.linalg.norm((self.affine - other.affine)[:3, :3], axis=0)
-        apart = float(max(moved.max(), steps.max()))
-        if apart <= 0.01 * min(self.spacing):
-            return None
-        return f"another affine: grids are up to {apart:.3g} mm apart"
-
-
-@dataclass(frozen=True, eq=False)
-class Image:
-    """Pixels with geometry.
-
-    Attributes:
-        array: (channel, *spatial), in the dtype it was stored with. Volumes are (channel, i, j, k), the
-            axes the affine's columns belong to (of a DICOM series: column, row, slice); pictures are
-            (channel, row, column); clips are (channel, frame, row, column). Samples of k-space travel as
-            (coil, *spatial), complex, and features of tiles as (1, tile, feature).
-        affine: float64, (4, 4), voxel index to RAS+ millimetres. Of a picture or clip without a place in
-            the patient: a diagonal of the steps along its spatial axes.
-        modality: DICOM code such as `MR` or `CT`, empty when unknown.
-        units: `mm`, or `pixel` where the file states no physical size.
-        notes: what the reader mended or doubts, in words; nothing that identifies a patient.
-        attributes: what the file says of the acquisition (scanner, kernel, view, ...); nothing that
-            identifies a patient.
-        valid: bool, (*spatial), False where the scanner padded; None where it did not.
-    """
-
-    array: Array
-    affine: Array
-    modality: str = ""
-    units: Units = "mm"
-    notes: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    valid: Array | None = None
-
-    @property
-    def geometry(self) -> Geometry:
-        """The grid the pixels lie on."""
-        return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
-
-
-@dataclass(frozen=True, eq=False)
-class Mask:
-    """A label map: one integer per voxel, 0 is background.
-
-    Attributes:
-        labels: integer array, (*spatial).
-        affine: float64, (4, 4), voxel index to RAS+ millimetres.
-        names: what the file calls each label, where it does.
-        notes: what the reader mended or doubts, in words.
-        units: `mm`, or `pixel` where the file states no physical size.
-        instances: integer array, (*spatial): which object a voxel belongs to, numbered from 1 across all labels; 0 for
-            none. None where objects are not numbered.
-    """
-
-    labels: Array
-    affine: Array
-    names: Mapping[int, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    units: Units = "mm"
-    instances: Array | None = None
-
-    @property
-    def geometry(self) -> Geometry:
-        """The grid the labels lie on."""
-        return Geometry(tuple(self.labels.shape), self.affine, self.units)
-
-
-@dataclass(frozen=True, eq=False)
-class Probabilities:
-    """How probable each class is at every voxel; a voxel belongs to one class.
-
-    Attributes:
-        array: floats in [0, 1], (class, *spatial), after a softmax.
-        labels: of each channel, 0 for background; channels of the same label count together.
-        affine: float64, (4, 4), voxel index to RAS+ millimetres.
-        units: `mm`, or `pixel` where no physical size is known.
-        notes: what is doubted, in words.
-    """
-
-    array: Array
-    labels: tuple[int, ...]
-    affine: Array
-    units: Units = "mm"
-    notes: tuple[str, ...] = ()
-
-    @property
-    def geometry(self) -> Geometry:
-        """The grid the voxels lie on."""
-        return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
-
-    def most_probable(self) -> Mask:
-        """The label of the most probable channel of each voxel, int32; of equally probable ones the first's."""
-        labels = np.asarray(self.labels, dtype=np.int32)[self.array.argmax(0)]
-        return Mask(labels, self.affine, notes=self.notes, units=self.units)
-
-    def merged(self) -> Probabilities:
-        """The same with one channel for each label, ascending: the sum of the label's channels, float32."""
-        if len(set(self.labels)) == len(self.labels):
-            return self
-        ordered, given = sorted(set(self.labels)), np.asarray(self.labels)
-        sums = [self.array[given == label].sum(0, dtype=np.float32) for label in ordered]
-        return replace(self, array=np.minimum(np.stack(sums), 1), labels=tuple(ordered))
 
 
 @dataclass(frozen=True)
@@ -412,8 +266,7 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """One row of `scores.parquet`: everything printed comes from these.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,13 +10,28 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, plugin_places, shortest_names
 from medimg_eval.data.former_names import found_now
 from medimg_eval.errors import LIST, UsageError, UserError, nearest
+
+MODALITIES = {
+    "ct": r"ct",
+    "mri": r"mri?",
+    "xray": r"x-?rays?|radiographs?|dx|cr",
+    "ultrasound": r"ultrasound|us",
+    "pet": r"pet|pt",
+    "pathology": r"(histo|patho)\w*|sm|slides?|microscopy",
+    "endoscopy": r"\w*endoscopy|colonoscopy|es",
+    "fundus": r"fundus|retina\w*",
+    "oct": r"oct|opt",
+    "dermoscopy": r"dermoscopy|dermatology|skin",
+    "text": r"text|none",
+}
+"""What may be said for a modality -> how cards, DICOM and descriptions call it."""
 
 _places: ContextVar[Sequence[str] | None] = ContextVar("places", default=None)
 
@@ -77,6 +93,43 @@ def families(group: str) -> dict[str, str]:
         for name, path in shortest_names(paths_of(root, group)).items():
             found.setdefault(name, path.rpartition("/")[0])
     return found
+
+
+class TaskFacts(NamedTuple):
+    """What tasks are sorted by in lists.
+
+    Attributes:
+        family: folder of the catalogue, such as `vqa`; of other tasks what their class is called; "" if unknown.
+        modalities: keys of `MODALITIES`, in their order.
+    """
+
+    family: str
+    modalities: tuple[str, ...]
+
+
+def task_facts(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskFacts]:
+    """The family and the modalities of tasks, by their names in the catalogue and their configs as runs store them."""
+    folders = families("task")
+    found = {}
+    for task, config in configs.items():
+        made = str(config.get("_target_") or "").rpartition(".")[2].removesuffix("Task").lower()
+        family = folders.get(task, made).partition("/")[0]
+        card, layout = (config.get(key) or {} for key in ("card", "layout"))
+        stated = f"{card.get('modality') or ''} {layout.get('modality') or ''}"
+        told = f"{task.replace('_', ' ')} {config.get('title') or ''} {card.get('description') or ''}"
+        modalities = _modalities(stated) or _modalities(told, stated=False)
+        found[task] = TaskFacts(made if family == "quickstart" else family, modalities)
+    return found
+
+
+def _modalities(text: str, *, stated: bool = True) -> tuple[str, ...]:
+    """The modalities that a text names; where it is about more than that, codes of two letters and `text` are words."""
+    found = []
+    for name, pattern in MODALITIES.items():
+        words = re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
+        if any(stated or (name != "text" and (len(word) > 2 or word in ("CT", "MR"))) for word in words):
+            found.append(name)
+    return tuple(found)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 EXTRAS = {
     "accelerate": "vlm",
+    "cryptography": "sign",
     "cv2": "copies",
     "diffusers": "synthesis",
     "highdicom": "dicom",
@@ -73,6 +74,18 @@ class UsageError(UserError):
     exit_code = 2
 
 
+class AcceptanceError(UserError):
+    """A run was judged and does not meet what was asked of it; exit code 3."""
+
+    exit_code = 3
+
+
+class DeviationError(UserError):
+    """A run is not judged, because it, or the plan, is not as it was fixed; exit code 4."""
+
+    exit_code = 4
+
+
 class LeaveError(UsageError):
     """Data would leave this machine that may not; `mend` is what the command lacks, "" where nothing helps."""
 
@@ -127,7 +140,8 @@ class ToldCauses:
 
 
 def cause_of(message: str, case: str) -> str:
-    """A failure's message without what differs from case to case: its name and numbers, but a server's codes stay."""
+    """A failure's message without what differs from case to case: file, name, numbers; but a server's codes stay."""
+    message = re.sub(r"^\S*[/\\]\S+(?=: )", "FILE", message)
     return re.sub(r"(?<!\d)(?![45]\d\d(?!\d))\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
 

@@ -22,6 +22,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
+from medimg_eval.tasks.prediction import output_of, prediction_config
 
 PROTOCOLS = ("fixed", "published")
 
@@ -53,6 +54,8 @@ def build_task(config: Mapping[str, Any]) -> Task:
         UsageError: what the config names is not a Task, its card cannot be read, or it has no such protocol.
     """
     config = under_protocol(found_now(config))
+    if "accept" in config:  # which a task's method is called
+        config = {"acceptance" if key == "accept" else key: value for key, value in config.items()}
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
@@ -84,6 +87,39 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"task {config.get('name')!r} has no protocol=published; leave task.protocol out")
     notes = {"notes": published.pop("notes", [])}  # what a stored run is scored by later is not settled anew
     return {**merged(config, published), "published": notes}
+
+
+def config_of_prediction(wanted: Mapping[str, Any], model: ModelSpec) -> dict[str, Any]:
+    """The config of the task that a resolved config of `predict` means.
+
+    Labels are those that are named, else those of `task`, of the run that the model was fitted in, or its own.
+
+    Raises:
+        UsageError: nothing says what is asked, or the model cannot give it.
+    """
+    prompt, questions = wanted["prompt"], wanted["questions"]
+    if prompt and questions:
+        raise UsageError("prompt= and questions= both say what is asked; leave one out")
+    task = wanted.get("task") or None
+    labels = wanted["labels"]
+    output = output_of(model.wrapper, wanted["output"], asked=bool(prompt or questions))
+    folder = Path(str(model.config.get("checkpoint") or "")).expanduser()
+    if task is None and not labels and (folder / "manifest.json").is_file():
+        task = stored_task(folder)
+    if output == "answers" and not (prompt or questions or task):
+        raise UsageError("nothing is asked; add prompt='...' for every image, or questions=FILE")
+    if task is None and not labels and output in ("masks", "probabilities"):
+        labels = getattr(model.model, "own_labels", dict)()
+    layout = {
+        "_target_": "medimg_eval.data.layouts.FoundImages",
+        "root": wanted["images"],
+        **({"series": wanted["series"]} if wanted["series"] is not None else {}),
+        **({"question": str(prompt)} if prompt else {}),
+        **({"questions": str(questions)} if questions else {}),
+        **({"options": wanted["read"]} if wanted["read"] else {}),
+    }
+    settings = {key: wanted[key] for key in ("decoding", "template", "exclusive") if wanted[key]}
+    return prediction_config(output, layout, labels, settings, under_protocol(found_now(task)) if task else None)
 
 
 def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:

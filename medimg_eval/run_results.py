@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from medimg_eval.case import Failure, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
-from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest
+from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest, usage_in_all
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medimg_eval.results import Table
+    from medimg_eval.results.table import Sheet
     from medimg_eval.tasks import Task
 
 SUMMARY = {"metric": "metric", "mean": "value", "low": "low", "high": "high", "n": "n", "failed": "failed"}
@@ -59,8 +60,8 @@ class RunResults:
         manifest = self.manifest
         return f"<{manifest.get('status')} run of {manifest.get('model')!r} on {manifest.get('task')!r}: {self.folder}>"
 
-    def _repr_html_(self) -> str:
-        return self.table.to_html()
+    def _repr_html_(self) -> str | None:
+        return self.table._repr_html_() if self.manifest.get("command") == "test" else None
 
     @property
     def task(self) -> Task | None:
@@ -135,7 +136,7 @@ class RunResults:
     @property
     def usage(self) -> Mapping[str, Any]:
         """What answering took, over all starts: tokens, requests, retries, cost."""
-        return self._loaded[0].usage
+        return usage_in_all(self.manifest.get("usage"))
 
     @property
     def notes(self) -> Sequence[str]:
@@ -143,9 +144,77 @@ class RunResults:
         return self._loaded[0].notes
 
     def _refuse(self, what: str) -> NoReturn:
+        if self.manifest.get("command") == "predict":
+            raise UserError(f"{self.folder}: has no {what}: no truth is known of what was asked about")
         raise UserError(
             f"{self.folder}: has no {what} yet, for the run is {self.manifest.get('status')}; run test again"
         )
+
+
+class RunSet(Sequence[RunResults]):
+    """Runs that were made together, in their order: their table, and of several models their comparison and ranks.
+
+    Args:
+        runs: which.
+        by: `label`, or an attribute of the cases that the table is divided by.
+        paired: whether models were asked about the same cases, which comparisons need.
+    """
+
+    def __init__(self, runs: Iterable[RunResults], *, by: str | None = None, paired: bool = True) -> None:
+        self._runs = tuple(runs)
+        self._by, self._paired = by, paired
+        self.not_compared = ""
+        """Why there is no comparison; "" where there is one, or where there is a single run."""
+
+    @overload
+    def __getitem__(self, place: int) -> RunResults: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[RunResults]: ...
+    def __getitem__(self, place: int | slice) -> RunResults | Sequence[RunResults]:
+        return self._runs[place]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self._runs))
+
+    def _repr_html_(self) -> str:
+        from medimg_eval.results.table import notebook_html
+
+        return self.table._repr_html_() + (notebook_html(*self.sheets) if self.sheets else "")
+
+    @cached_property
+    def loaded(self) -> list[RunScores]:
+        """The runs as tables read them."""
+        from medimg_eval.results import load_runs
+
+        return load_runs([run.folder for run in self._runs])
+
+    @cached_property
+    def table(self) -> Table:
+        """The means of all runs with their intervals, a row for each."""
+        from medimg_eval.results import build_table
+
+        if len(self._runs) == 1 and self._by is None:  # whose intervals take long to compute twice
+            return self._runs[0].table
+        return build_table(self.loaded, by=self._by)
+
+    @cached_property
+    def sheets(self) -> Sequence[Sheet]:
+        """Whether models differ by the first metric, and their ranks; none where `not_compared` says why."""
+        from medimg_eval.results import compare, rank_models
+
+        if len(self._runs) < 2 or not self._paired:
+            return ()
+        if len({run.data_fingerprint for run in self.loaded}) > 1:
+            self.not_compared = "the cases of the models differ"
+            return ()
+        try:
+            return (*compare(self.loaded, self.loaded[0].metrics[0]).sheets, *rank_models(self.loaded).sheets)
+        except UserError as error:  # such as of one that has no values
+            self.not_compared = str(error)
+            return ()
 
 
 def folder_of(run: RunResults | str | Path) -> Path:

@@ -536,6 +536,7 @@ def adopted(base: str) -> bool:
     return found is not None
 
 
+@cache  # of each score that is read back, and there are few names
 def present_name(name: str) -> str:
     """Returns what a metric of a stored run is called now."""
     base, at, text = name.partition("@")

@@ -16,12 +16,14 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    RiskModel as RiskModel,
     Segmenter as Segmenter,
     Synthesizer as Synthesizer,
     VisionLanguageModel as VisionLanguageModel,
 )
 from .baselines.class_frequency import ClassFrequency as ClassFrequency
 from .baselines.gaussian_mixture import GaussianMixture as GaussianMixture
+from .baselines.kaplan_meier_estimate import KaplanMeierEstimate as KaplanMeierEstimate
 from .baselines.questions import (
     Chance as Chance,
     LongestOption as LongestOption,
@@ -62,6 +64,7 @@ from .precomputed.images import (
 from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
+from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,

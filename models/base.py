@@ -71,6 +71,10 @@ class Model:
     def check_ready(self) -> None:
         """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
 
+    def own_labels(self) -> Mapping[int, str]:
+        """What it finds by itself, integer -> name, for `predict`; empty where a task says what is to be found."""
+        return {}
+
     def usage(self) -> Mapping[str, Any]:
         """What answering has taken so far, such as tokens, requests and retries; noted with the run at its end."""
         return {}
@@ -208,6 +212,23 @@ class Embedder(Model, ABC):
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
         """Returns which texts are longer than what the model reads, so that their ends do not count."""
         return [False] * len(texts)
+
+
+class RiskModel(Model, ABC):
+    """A model that says how soon an event will come."""
+
+    @abstractmethod
+    def estimate_risk(self, prompts: Prompts) -> Sequence[float | Mapping[str, float]]:
+        """Estimates risks.
+
+        Args:
+            prompts: each with `images`, and as `labels` (integer -> name) `risk` and the survival that is asked for,
+                named such as `S(365)`.
+
+        Returns:
+            For each prompt, in order, its risk, higher for an earlier event and of any scale; or name -> number with
+            `risk`, or with the probability of surviving each of the times, or with both.
+        """
 
 
 class Reconstructor(Model, ABC):

@@ -8,5 +8,6 @@ from .reconstruction import ReconstructionTask as ReconstructionTask
 from .reports import ReportTask as ReportTask
 from .retrieval import RetrievalTask as RetrievalTask
 from .segmentation import SegmentationTask as SegmentationTask
+from .survival import SurvivalTask as SurvivalTask
 from .synthesis import SynthesisTask as SynthesisTask
 from .vertebrae import VertebraTask as VertebraTask

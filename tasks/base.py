@@ -99,6 +99,11 @@ def answered_elsewhere(layout: Any) -> bool:
     return bool(getattr(layout, "answered", False))
 
 
+def has_truth(layout: Any) -> bool:
+    """Whether a layout knows what is right of its cases, so that answers can be scored."""
+    return bool(getattr(layout, "has_truth", True))
+
+
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})
@@ -120,6 +125,8 @@ class Task(ABC):
         title: what tables call it; the name when empty.
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split or by what it serves (`test`), compared with what is found.
+        acceptance: what a run is to reach, metric -> bounds of its interval, such as `{dice: {lower: 0.85}}`; a config
+            calls it `accept`.
         monitor: the metric that validation during `fit` follows.
         card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server;
             `published`: numbers that papers print.
@@ -135,6 +142,7 @@ class Task(ABC):
     title: str = field(default="", metadata=SCORES)
     splits: Mapping[str, str] = field(default_factory=lambda: {"fit": "fit", "validate": "validate", "test": "test"})
     expected: Mapping[str, int] = field(default_factory=dict, metadata=SCORES)
+    acceptance: Mapping[str, Any] | Sequence[Mapping[str, Any]] = field(default_factory=dict, metadata=SCORES)
     monitor: str = field(default="", metadata=SCORES)
     facts: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     drawn_within: str = field(default="", metadata=SCORES)
@@ -327,6 +335,11 @@ class Task(ABC):
         """Models that the task itself asks beside the one it is put to, by their role."""
         return {}
 
+    @property
+    def has_truth(self) -> bool:
+        """Whether its answers can be scored; without, they are kept."""
+        return has_truth(self.layout)
+
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked."""
         return callable(getattr(wrapper, self.capability, None))
@@ -456,7 +469,7 @@ class Task(ABC):
         whose = (run, self.name, model, case.id, case.id if case.patient is None else case.patient)
         attributes = json.dumps(dict(case.attributes), sort_keys=True)
         return [
-            Score(*whose, score.label, score.metric, float(score.value), score.status, attributes) for score in scores
+            Score(*whose, label, metric, float(value), status, attributes) for label, metric, value, status in scores
         ]
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:

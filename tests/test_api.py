@@ -20,7 +20,10 @@ from tests.conftest import LABELS, Program, ellipsoids, environment
 
 QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0, "num_workers": 0}
 HEAVY = ("torch", "lightning", "hydra", "pandas", "numpy", "importlib.metadata")
-NAMES = ["compare", "figure", "fit", "list_tasks", "load_run", "load_task", "report", "score", "table", "test"]
+NAMES = [
+    *("check", "compare", "export", "figure", "fit", "import_log", "list_catalogue", "list_tasks", "load_run"),
+    *("load_task", "predict", "report", "score", "table", "test", "test_checkpoints"),
+]
 
 
 def in_a_process(code: str, cwd: Path, *paths: Path) -> str:
@@ -91,7 +94,7 @@ def test_figures_comparisons_and_reports_are_made_of_runs(tested, write_dataset,
     assert {"Thresholds", "Low"} <= set(str(compared.sheets[0].frame().to_dict()).replace("'", " ").split())
     (stem,) = me.figure("box", [tested, other], "dice", out=tmp_path / "figures")
     assert (tmp_path / "figures" / f"{stem}.png").is_file()
-    assert me.report([tested], tmp_path / "report", cases="none", resamples=100).is_file()
+    assert me.report([tested], tmp_path / "report", cases="none", resamples=100).index.is_file()
 
 
 def test_the_command_and_python_make_the_same_run(write_dataset, config_dir, program: Program, tmp_path):

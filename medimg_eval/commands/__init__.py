@@ -3,9 +3,12 @@
 COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
+    "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
-    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",
+    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",
+    "plan": "how many cases a claim needs; fix endpoints, analysis and data in a file with a hash and signatures",
+    "monitor": "control chart of one metric over months or runs: limits, and which rules are violated",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
     "report": "write a folder of pages that opens from disk: tables, cases, images with overlays, answers, differences",
@@ -24,8 +27,11 @@ COMMANDS = {
     "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }
 
-MODULES = {"import": "import_logs"}
-"""Commands whose module cannot be called like them."""
+MODULES = {"import": "import_logs", "monitor": "products.monitor", "plan": "products.plan"}
+"""Commands whose module is not called like them, or lies in a room."""
 
 POSITIONAL = {"published": "name", "list": "what"}
 """Commands that take one plain word -> the key that it stands for."""
+
+PAIRS = {"report": ("compare",)}
+"""Commands with keys that take a list, and may be written as KEY=A,B where nothing is swept."""

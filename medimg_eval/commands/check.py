@@ -6,25 +6,24 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.check_questions import check_questions
 from medimg_eval.commands.console import printer, say
 from medimg_eval.configs.overrides import plain
-from medimg_eval.errors import SplitError, UserError
+from medimg_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from medimg_eval.commands.describe_files import Description
+    from medimg_eval.checking import Description
     from medimg_eval.tasks import Task
 
 
 SHOWN = 5
-"""Like images of one folder that are shown one by one."""
+"""Like images of one folder, and doubts of one sort, that are shown one by one."""
 
-VARIABLE = ("values", "labels")
+VARIABLE = ("values", "labels", "series")
 """Facts in which like images may differ."""
 
 
@@ -36,17 +35,11 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     if wanted["metrics"] is not None:
-        from medimg_eval.commands.check_metrics import check_metrics
-
-        check_metrics(wanted["metrics"], wanted["annotators"])
+        _check_metrics(wanted["metrics"], wanted["annotators"])
     elif wanted["path"] is None:
         from medimg_eval.instantiate import build_task  # reads tables, which a look at a file can do without
 
-        task = build_task(wanted["task"])
-        if task.sampled:
-            check_questions(task, wanted["parts"], wanted["sample"])
-        else:
-            check_task(task, wanted["parts"])
+        check_task(build_task(wanted["task"]), wanted["parts"], wanted["sample"])
     else:
         check_path(Path(wanted["path"]).expanduser())
 
@@ -57,7 +50,7 @@ def check_path(path: Path) -> None:
     Raises:
         UserError: the path does not exist, or a file cannot be read.
     """
-    from medimg_eval.commands.describe_files import describe
+    from medimg_eval.checking import describe
 
     console = printer()
     looked_at = unreadable = doubts = 0
@@ -96,38 +89,51 @@ def _show(console: Console, path: Path, kind: str, facts: Mapping[str, str], dou
         say(console, f"  ! {doubt}")
 
 
-def check_task(task: Task, parts: Iterable[str]) -> None:
-    """Prints one line per doubt and a summary per part.
+def check_task(task: Task, parts: Iterable[str], sample: int = 100) -> None:
+    """Prints one line per doubt, a summary per part, and how the data of questions are got if there are doubts.
 
     Raises:
         UserError: something is wrong with the data.
     """
-    from medimg_eval.evaluation.progress import tracked
+    from medimg_eval.checking import findings
 
     console = printer()
     doubts = 0
-    for part in parts:
-        try:
-            cases = task.cases(part)
-        except SplitError as error:  # many datasets hold no cases to fit on
-            console.print(f"{part}: none; {error}", highlight=False, soft_wrap=True)
-            doubts += part == "test"
-            continue
-        except UserError as error:
-            console.print(f"{part}: {error}", highlight=False, soft_wrap=True)
-            doubts += 1
-            continue
-        grids: Counter[str] = Counter()
-        notes: Counter[str] = Counter()
-        for case in tracked(cases, f"reading {part}"):
-            found = task.check_case(case)
-            grids.update([found.grid] if found.grid else [])
-            notes.update(found.notes)
-            for doubt in found.doubts:
-                doubts += 1
-                console.print(f"{part}: case {case.id}: {doubt}", highlight=False, soft_wrap=True)
-        console.print(f"{part}: {task.describe(cases, grids)}", highlight=False)
-        for note, count in notes.most_common():
-            console.print(f"{part}: {count} cases were read so: {note}", highlight=False, soft_wrap=True, markup=False)
+    for (part, sort), some in itertools.groupby(findings(task, parts, sample), key=lambda one: (one.part, one.sort)):
+        count = 0
+        for found in some:
+            count += 1
+            doubts += found.doubt
+            if not sort or count <= SHOWN:
+                say(console, f"{part}: {found.text}")
+        if sort and count > SHOWN:
+            say(console, f"{part}: {count - SHOWN} more {sort}")
     if doubts:
-        raise UserError(f"task {task.name!r}: {doubts} doubts, listed above")
+        if task.sampled:
+            from medimg_eval.checking import how_to_get
+
+            for line in how_to_get(task.name, task.card):
+                say(console, line)
+        raise UserError(f"task {task.name!r}: {doubts} doubt{'s' * (doubts > 1)}, listed above")
+
+
+def _check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
+    """Prints a line for each metric: ready, or the key of what it lacks; below, all that is to be known of that.
+
+    Raises:
+        UserError: metrics were named, and not all are ready.
+    """
+    from medimg_eval.checking import ALL, check_metrics
+
+    console = printer()
+    rows, lacking = check_metrics(wanted, annotators)
+    for one in rows:
+        keys = ", ".join(dict.fromkeys(lack.key for lack in one.lacks))
+        ready = "ready" if one.needs else "ready; needs no weights and no judge"
+        say(console, f"{one.metric}: {f'lacks {keys}' if keys else ready}")
+    for lack in lacking:
+        say(console, f"- {lack.key}: {lack.message}")
+    ready_ones = sum(not one.lacks for one in rows)
+    console.print(f"{ready_ones} of {len(rows)} metrics are ready", highlight=False)
+    if wanted != ALL and ready_ones < len(rows):
+        raise UserError(f"{len(rows) - ready_ones} of {len(rows)} metrics are not ready; what they lack is told above")

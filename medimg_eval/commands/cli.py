@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
+from medimg_eval.commands import COMMANDS, MODULES, PAIRS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
@@ -93,10 +93,21 @@ def take_apart(argv: Sequence[str]) -> Words:
     UsageError.refuse_unknown("there is no command", COMMANDS, command)
     if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
         others[0] = f"{POSITIONAL[command]}={others[0]}"
+    if not {"-m", "--multirun"} & set(flags):
+        others = [_bracketed(word) if word.partition("=")[0] in PAIRS.get(command, ()) else word for word in others]
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
     if plain is not None:
         raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
     return Words(command, flags, present_words(command, others, lambda text: sys.stderr.write(f"{text}\n")))
+
+
+def _bracketed(word: str) -> str:
+    """`key=A,B` as Hydra takes a list; a word that is one, or is quoted, stays."""
+    key, _, value = word.partition("=")
+    if "," not in value or value.lstrip()[:1] in ("[", "'", '"', "{"):
+        return word
+    names = (name.strip().replace("\\", "\\\\").replace('"', '\\"') for name in value.split(","))
+    return f"{key}=[" + ",".join(f'"{name}"' for name in names) + "]"
 
 
 def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
@@ -200,7 +211,7 @@ def _help(command: str) -> str:
             'Shell completion: eval "$(medimg-eval -sc install=bash)"\n'
         )
     parts = [f"medimg_eval {command}: {COMMANDS[command]}\n"]
-    shared = {"fit": "work", "test": "work", "utility": "work"} | dict.fromkeys(READERS, "reads")
+    shared = dict.fromkeys(("fit", "test", "predict", "utility"), "work") | dict.fromkeys(READERS, "reads")
     shown = [command, *([shared[command]] if command in shared else []), "base"]
     for name in shown:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")

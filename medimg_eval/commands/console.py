@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError, UserError, cause_of
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
     from medimg_eval.results.table import Layout, Sheet
+    from medimg_eval.run_results import RunSet
 
 SHOWN = 5
 """Causes of failures that are printed; all failures are in the run's summary.json."""
@@ -100,6 +101,21 @@ def show(table: Table) -> None:
         console.print(Text(note, style="dim"))
 
 
+def warn_in_yellow(text: str) -> None:
+    """Prints what readers of the table below must know."""
+    printer().print(text, style="yellow", soft_wrap=True, markup=False)
+
+
+def show_scored(runs: RunSet) -> None:
+    """Prints the table of runs, of several models whether they differ and their ranks, and where all scores are."""
+    show(runs.table)
+    show_sheets(runs.sheets)
+    if runs.not_compared:
+        warn_in_yellow(f"no comparison: {runs.not_compared}")
+    for run in runs:
+        printer().print(f"scores of every case: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+
+
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:
     """Raises UserError naming failed cases, values lost to errors, and metrics without a single value."""
     from medimg_eval.results.runs import read_manifest
@@ -110,11 +126,11 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         judge = manifest.get("judge", {})
         if judge.get("failed"):
             lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
-            lines += _by_cause(judge["failures"], "question")
+            lines += by_cause(judge["failures"], "question")
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         for what, key, of in (("cases failed", "failures", "stage"), ("values are lost to errors", "raised", "metric")):
             if found := summary.get(key, []):
-                lines += [f"{len(found)} {what} in {folder}:", *_by_cause(found, of)]
+                lines += [f"{len(found)} {what} in {folder}:", *by_cause(found, of)]
                 lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
         for tracker, message in manifest.get("untracked", {}).items():
             mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
@@ -125,7 +141,7 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         raise UserError("\n".join(lines))
 
 
-def _by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
+def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     """A line for each cause, the most frequent first, with one case of it."""
     causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []

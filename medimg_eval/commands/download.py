@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.check_questions import how_to_get
+from medimg_eval.checking import how_to_get
 from medimg_eval.commands.console import printer, say
 from medimg_eval.configs.overrides import plain
 from medimg_eval.data.archives import in_words

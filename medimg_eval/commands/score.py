@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig
 
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed
-from medimg_eval.commands.scoring.frame import score_candidates, show_runs
+from medimg_eval.commands.console import show, show_scored, warn_in_yellow
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
+from medimg_eval.file_scores import KINDS, score_files
+from medimg_eval.results import build_table, load_runs
 
-RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", "logger", *BELONGS)
-KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
-    "masks": ("masks", "mask_candidates", ("references", "labels", "cases", "by", "resample", "surface", "empty")),
-    "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
-    "boxes": ("places", "box_candidates", ("references", "cases", "by")),
-    "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
-    "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
-    "answers": (
-        "answers",
-        "answer_candidates",
-        ("references", "columns", "cases", "by", "extraction", "annotators", "judge"),
-    ),
-    "reports": (
-        "reports",
-        "report_candidates",
-        ("columns", "attributes", "by", "separator", "sections", "language", "clean", "annotators", "judge"),
-    ),
-}
-"""What is scored -> the module that reads it, its function, and the keys that it takes beside `metrics`."""
-
-UNSET = {"language": "en"}
-"""Keys that say nothing at another value than null or nothing."""
+RUN = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", "logger", *BELONGS)
 
 
 def run(config: DictConfig) -> None:
@@ -48,21 +27,11 @@ def run(config: DictConfig) -> None:
             "name what to score: run=DIR, a run folder; or files: " + ", ".join(f"{kind}=" for kind in KINDS)
         )
     if named == ["run"]:
-        settings: dict[str, Any] = {key: wanted.get(key) for key in ("metrics", *RUN)}
-        runs: list[Any] = [score(folder, **settings) for folder in as_list(wanted["run"])]
-        show_runs(runs)
-    else:
-        (kind,) = named
-        module, function, takes = KINDS[kind]
-        _refuse_others(wanted, kind, takes)
-        candidates = getattr(importlib.import_module(f"medimg_eval.commands.scoring.{module}"), function)(wanted)
-        runs = score_candidates(wanted, kind, candidates)
-    fail_if_cases_failed([run.folder for run in runs])
-
-
-def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:
-    """Raises UsageError for a key that is set and means nothing for this kind."""
-    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave", "logger"}
-    for key in sorted(others - {*takes}):
-        if wanted.get(key) and wanted[key] != UNSET.get(key):
-            raise UsageError(f"{key}= is not for {kind}=; leave it out")
+        settings: dict[str, Any] = {key: wanted.get(key) for key in RUN}
+        runs = [score(str(folder), **settings) for folder in as_list(wanted["run"])]
+        show(runs[0].table if len(runs) == 1 else build_table(load_runs([run.folder for run in runs])))
+        finish_runs([run.folder for run in runs], wanted)
+        return
+    found = score_files(wanted, named[0], warn_in_yellow)
+    show_scored(found)
+    finish_runs([one.folder for one in found], wanted)

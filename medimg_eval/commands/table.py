@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import runs_of, say_written, show
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UserError
@@ -29,8 +30,9 @@ def run(config: DictConfig) -> None:
         folder = Path(wanted["out"])
         written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
         if wanted["card"]:
+            checklists = [str(name) for name in as_list(wanted.get("checklists") or [])]
             cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
-            written += [file for stem, table in cards.items() for file in write_card(table, folder, stem)]
+            written += [file for stem, table in cards.items() for file in write_card(table, folder, stem, checklists)]
         say_written(written)
     _fail_without_values(tables.values(), named=wanted["metrics"] is not None)
 

@@ -1,25 +1,69 @@
-"""`test`: predict what is missing, score it, print the table."""
+"""`test`: predict what is missing, score it, print the table; of one model, or of each checkpoint of a training."""
 
 from __future__ import annotations
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+import time
+from collections.abc import Mapping
+from typing import Any
 
-from medimg_eval.api import run_tests
-from medimg_eval.commands.console import fail_if_cases_failed, show
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from medimg_eval.api import run_checkpoints, run_tests
+from medimg_eval.commands.console import say, say_written, show
+from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.system import rank
+
+PAUSE = 30.0
+"""Seconds between two looks into a folder that is watched."""
 
 
 def run(config: DictConfig) -> None:
     """Runs one model on the named task or on every task of the suite.
 
     Raises:
-        UserError: a case failed, after all others were scored and the table was printed.
+        UserError: a case or a checkpoint failed, or a run does not meet what was asked of it, after all others were
+            scored and the table was printed.
     """
-    done = run_tests(plain(config), HydraConfig.get().overrides.task)
+    if config.checkpoints is not None:
+        if OmegaConf.is_missing(config.model, "checkpoint"):
+            config.model.checkpoint = str(config.checkpoints)
+        _test_checkpoints(plain(config))
+        return
+    if config.watch:
+        raise UsageError("watch=true looks for new checkpoints; name their folder by checkpoints=FOLDER")
+    wanted = plain(config)
+    done = run_tests(wanted, HydraConfig.get().overrides.task)
     if rank() == 0:
         folders = [one.folder for one in done]
         show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
-        fail_if_cases_failed(folders)
+        finish_runs(folders, wanted)
+
+
+def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
+    """Evaluates new checkpoints, prints a row for each and writes their curves; looks again where that is asked for."""
+    aside, first = Console(stderr=True), True
+    while True:
+        done = run_checkpoints(wanted, HydraConfig.get().overrides.task)
+        for one in done if first or any(one.new for one in done) else ():
+            if len(one.runs):
+                show(one.table)
+                say_written(one.write())
+            for path in one.waiting:
+                say(
+                    aside,
+                    f"! {path}: is not whole, and left until it is",
+                )
+        if not wanted["watch"]:
+            break
+        first = False
+        time.sleep(PAUSE)
+    failed = {path: error for one in done for path, error in one.failures.items()}
+    if failed:
+        lines = [f"{len(failed)} checkpoints could not be evaluated; the same command tries them again:"]
+        raise UserError("\n".join([*lines, *(f"  {path}: {error}" for path, error in failed.items())]))
+    finish_runs([run.folder for one in done for run in one.runs], wanted)

@@ -114,12 +114,13 @@ class Doubt:
     count: int = 1
 
 
-def scan(path: Path) -> list[Doubt]:
+def scan(path: str | Path) -> list[Doubt]:
     """What may identify a patient in a DICOM, NIfTI, MetaImage or NRRD header.
 
     Empty for other formats, and where nothing is in doubt. Raises CaseError where the file is missing or of no known
     format.
     """
+    path = Path(path)
     family = identify(path)
     if family in ("dicom", "slide") and path.is_file():
         from pydicom import dcmread

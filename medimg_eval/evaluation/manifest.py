@@ -31,7 +31,7 @@ class Manifest(TypedDict, total=False):
     run: str
     """Id of the run: hash of everything that decides its predictions."""
     command: str
-    """What made it: `test` or `fit`."""
+    """What made it: `test`, `predict` or `fit`."""
     task: str
     """Name of the task."""
     task_title: str
@@ -44,6 +44,8 @@ class Manifest(TypedDict, total=False):
     """Whether it is there to be compared with, beside the models that tables are about."""
     settings: str
     """Hash of the model's settings: models of one name that differ in it are different ones."""
+    training: Mapping[str, Any]
+    """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
     unidentified: bool
     """Whether the model was made of objects that no config can name, so that no other start goes on with the run."""
     model_info: Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ class ModelSpec:
         baseline: whether it is there to be compared with, beside those that tables are about.
         spelled: arguments that identify a run even where they equal their default.
         identified: whether another start can know it again; a run of one that it cannot is never gone on with.
+        training: of a checkpoint among others of a training: `series`, their common name, and its `step` or `epoch`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ModelSpec:
     baseline: bool = False
     spelled: frozenset[str] = frozenset()
     identified: bool = True
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:

@@ -1,4 +1,4 @@
-"""The stages of a run, in order: prepare, predict, gather evidence, score, summarise."""
+"""The stages of a run, in order: prepare, predict, gather evidence, score, summarise; without a truth the first two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
 from medimg_eval.evaluation.run import answered
 from medimg_eval.evaluation.score import score
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evaluation.summarise import summarise, track
+from medimg_eval.evaluation.summarise import conclude, summarise, track
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.manifest import Manifest
@@ -27,6 +27,8 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
     Returns:
         The run; on rank 0 its folder then holds scores.parquet and summary.json, and it has its table.
 
+    A task without a truth ends with its answers: there is no table.
+
     Raises:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
@@ -37,7 +39,7 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
 
             predict(plan)
         if settings.rank == 0:
-            _judge(plan)
+            (_judge if task.has_truth else conclude)(plan)
     return plan.run
 
 

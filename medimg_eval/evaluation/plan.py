@@ -146,7 +146,9 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         plan.conditions, plan.sources = conditions, sources
         plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
-        begin(run, "test", task, model, settings, fingerprint, work_left=bool(plan.left))
+        begin(
+            run, "test" if task.has_truth else "predict", task, model, settings, fingerprint, work_left=bool(plan.left)
+        )
         run.note(**_described(plan))
         if plan.left:
             note_sent(run, asked, len(plan.left))
@@ -190,6 +192,8 @@ def _providers(
     Raises:
         UserError: one cannot be asked, before any model is loaded; all that is missing is named.
     """
+    if not task.has_truth:
+        return [], {}
     requirements, providers = task.requirements(), settings.providers
     former = former_judge(manifest)
     refuse([lack for lack in missing(requirements, providers, task) if not (former and lack.key == "model@judge")])
@@ -392,17 +396,26 @@ def _described(plan: Plan) -> Manifest:
             failed_cases=run.manifest.get("failed_cases", 0),
             resampled="patients" if any(case.patient is not None for case in plan.cases) else "cases",
             partial=in_words(plan.every, [case.id for case in plan.cases]),
-            **judged(task),
+            **(judged(task) if task.has_truth else task_facts(task)),
         )
     if not model.identified:
         said["unidentified"] = True
+    if model.training:
+        said["training"] = dict(model.training)
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
         said["repeats"] = repeats
-    if lines := dict(task.reference_lines(plan.cases)):
+    if task.has_truth and (lines := dict(task.reference_lines(plan.cases))):
         said["chance"] = lines
     return said
+
+
+def task_facts(task: Task) -> Manifest:
+    """What a task asks for, whether or not its answers are judged."""
+    return Manifest(
+        task_title=task.title or task.name, task_config=dict(task.config), noun=task.noun, output=task.output
+    )
 
 
 def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
@@ -415,11 +428,8 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
     told = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
     own = {name: parse(name)[0].higher_is_better for name in task.metrics if not is_ours(name)}
     return Manifest(
+        **task_facts(task),
         **({"directions": own} if own else {}),
-        task_title=task.title or task.name,
-        task_config=dict(task.config),
-        noun=task.noun,
-        output=task.output,
         metrics=list(task.metrics),
         facts=dict(task.facts),
         signature=(task.signature(provenance) if provenance else task.signature()) + told,

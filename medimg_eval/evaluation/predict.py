@@ -64,7 +64,7 @@ def _ask(plan: Plan, model: Model) -> tuple[float, float]:
     reads_images = getattr(model, "reads_images", True)
     keys = ScoreKeys(plan.task, run.digests())
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.codec.heavy and settings.rank == 0 and uses_torch(model):
+        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(model):
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
             task = plan.task.variant(repeat, plan.conditions.get(condition))
@@ -152,7 +152,8 @@ class Predictor:
         varied: tuple[int, str] = (0, ""),
     ) -> None:
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
-        self._early = keys.early() if uses_torch(model) else []  # what takes no time is not worth processes beside it
+        # What takes no time is not worth processes beside it.
+        self._early = keys.early() if task.has_truth and uses_torch(model) else []
         self.model = model
         self._causes = ToldCauses()
         self.seconds_in_model = 0.0

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, Unpack, cast
 
@@ -305,7 +306,7 @@ class Run:
             }
             if kept.scores:
                 kept.scores = [score for score in kept.scores if score.metric not in keys]
-            rows = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
+            rows = [LabelScore(label, present_name(name), *others) for label, name, *others in line["scores"]]
             kept.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
             kept.keys |= keys
             kept.failure = None
@@ -340,7 +341,7 @@ class Run:
         types = {"value": pa.float64(), "repeat": pa.int64()}
         schema = pa.schema([(name, types.get(name, pa.string())) for name in Score.__annotations__])
         partial = self.folder / ".scores.parquet"
-        content: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in schema.names}
+        content: dict[str, list[Any]] = {name: list(map(attrgetter(name), rows)) for name in schema.names}
         try:
             table = pa.Table.from_pydict(content, schema=schema)
         except UnicodeEncodeError:  # half a character, as JSON can hold and files cannot
@@ -426,9 +427,10 @@ class Run:
                 f"{path}: has schema {schema!r}, this version reads {SCHEMA}; name another folder by run=DIR"
             )
         if self.manifest["run"] != self.run:
+            key = "out" if self.manifest.get("command") == "predict" else "run"
             raise UserError(
                 f"{self.folder}: holds run {self.manifest['run']} of {self.manifest['model']!r}, and this would be run "
-                f"{self.run}: data, model or settings have changed; leave run= out, or name another folder"
+                f"{self.run}: data, model or settings have changed; leave {key}= out, or name another folder"
             )
 
 

@@ -75,10 +75,11 @@ class ScoreKeys:
         """
         found: dict[str, list[str]] = {}
         chosen = None if metrics is None else frozenset(metrics)
+        digest = self._digests[trial.id]
         for (settings, needs, of_set), names in self._groups.items():
             some = names if chosen is None else [name for name in names if name in chosen]
             if some:
-                parts = [self._digests[trial.id], self._evidence(trial, needs), self._context.digest if of_set else ""]
+                parts = [digest, self._evidence(trial, needs), self._context.digest if of_set else ""]
                 key = hashlib.blake2b(" ".join(parts).encode(), key=settings, digest_size=8).hexdigest()
                 found.setdefault(key, []).extend(some)
         return found
@@ -118,9 +119,9 @@ class ScoreKeys:
         """The metrics whose scores hold, also those that were lost to an error."""
         if scores is None:
             return frozenset()
-        return frozenset(
-            name for key, names in self.of(trial).items() for name in names if scores.keys.get(name) in (key, FORMER)
-        )
+        held = scores.keys.get
+        found = self.of(trial).items()
+        return frozenset([name for key, names in found for name in names if held(name) in (key, FORMER)])
 
     def _evidence(self, trial: Trial, needs: Sequence[Requirement]) -> str:
         if not needs:

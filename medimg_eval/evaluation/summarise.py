@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +11,7 @@ from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
-from medimg_eval.evaluation.plan import in_words, judged
+from medimg_eval.evaluation.plan import in_words, judged, task_facts
 from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import worst_of
@@ -22,6 +21,7 @@ from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import SCHEMA
 from medimg_eval.results.tracking import report_to
+from medimg_eval.system import uncollected
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import SetScore, left_out
 
@@ -47,7 +47,8 @@ class _Written(NamedTuple):
 def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
     """Writes the Score rows in the task's order of cases, the summary and the manifest; the run then has its table."""
     task, run = plan.task, plan.run
-    written = _write_scores(plan, keys, context)
+    with uncollected():
+        written = _write_scores(plan, keys, context)
     said = judged(task, context.evidence.provenance)
     said |= Manifest(
         schema=SCHEMA,
@@ -68,6 +69,36 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
             "metrics": json.loads(own.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
             "raised": [*written.raised, *written.raised_of_sets],
+            "read_with": run.read_with(),
+        },
+    )
+
+
+def conclude(plan: Plan) -> None:
+    """Writes the summary and the manifest of a run without a truth, which ends with its answers."""
+    run, predictions = plan.run, plan.run.predictions()
+    kept = {trial: predictions.get(trial.id) for trial in plan.trials}
+    lost = {
+        trial: one if isinstance(one, Failure) else Failure(trial.case, "answer", "no answer was recorded")
+        for trial, one in kept.items()
+        if not answered(one)
+    }
+    run.note(**task_facts(plan.task))
+    run.note(
+        notes=[],
+        status="finished",
+        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        cases=len(plan.cases),
+        predicted=len(plan.trials) - len(lost),
+        failed_cases=len(lost),
+        ended=now(),
+    )
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": [],
+            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in lost.items()],
+            "left_out": dict(left_out(plan.task.layout)),
             "read_with": run.read_with(),
         },
     )
@@ -98,11 +129,12 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
         if failure is not None:
             failures[trial] = failure
         messages = {one.metric: one.status.removeprefix(RAISED) for one in kept if one.status.startswith(RAISED)}
-        raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
-        kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
+        if messages:
+            raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
+            kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
         of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
         if trial.repeat or trial.condition:
-            of_case = [replace(row, repeat=trial.repeat, condition=trial.condition) for row in of_case]
+            of_case = [row._replace(repeat=trial.repeat, condition=trial.condition) for row in of_case]
         rows += of_case
     of_sets = task.score_set(plan.cases, predictions, context)
     run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=plan.model_name)])

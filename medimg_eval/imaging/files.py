@@ -74,7 +74,7 @@ PICTURES = (".png", ".tif", ".tiff", ".bmp")
 _LABEL_MAPS = (".nii.gz", ".seg.nrrd", ".nii", ".mha", ".mhd", ".nrrd", ".dcm", *PICTURES)
 
 
-def find_label_maps(folder: Path) -> dict[str, Path]:
+def find_label_maps(folder: str | Path) -> dict[str, Path]:
     """Finds the label maps of a folder by their names without endings, sorted.
 
     A case may also be a folder of its own that holds one DICOM file. Where there is neither, those of nnU-Net's
@@ -84,6 +84,7 @@ def find_label_maps(folder: Path) -> dict[str, Path]:
         MissingDataError: there is no such folder, or nothing in it.
         UserError: two files stand for one case.
     """
+    folder = Path(folder)
     if not folder.is_dir():
         raise MissingDataError(f"{folder}: no such folder of label maps")
     found = _label_maps(folder) or _label_maps(*sorted(folder.glob("fold_*/validation")))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medimg_eval.errors import CaseError
@@ -129,7 +131,8 @@ def named_as_dicom(path: Path) -> bool:
 def survey(folder: Path) -> tuple[str, list[str]]:
     """Looks at all files of a folder; says which family it is of, and what is passed over, in sentences.
 
-    Raises CaseError where it holds no image, images of several kinds, or files that are to be named one by one.
+    Raises CaseError where it holds no image, images of several kinds, or files that are to be named one by one; the
+    message counts what there is.
     """
     found: dict[str, list[Path]] = {}
     for name, _ in walk(folder):
@@ -140,21 +143,51 @@ def survey(folder: Path) -> tuple[str, list[str]]:
             # What is named like DICOM is meant as such: its reader says what is wrong with it.
             family = "dicom" if named_as_dicom(file) else "document" if file.suffix.lower() == ".pdf" else ""
         found.setdefault(family, []).append(file)
-    documents, pictures = found.pop("document", []), found.get("picture", [])
-    found.pop("", None)
-    if not found:
+    images = {family: files for family, files in found.items() if family in FAMILIES}
+    if not images:
         raise CaseError(f"{folder}: holds no image; expected the files of one DICOM series, or the frames of one clip")
-    if len(found) > 1:
-        found.pop("picture", None)  # such as a logo, or what was exported for a talk
-    (family, files), *others = found.items()
-    if others:
-        other, more = others[0]
+    if len(images) > 1:
+        images.pop("picture", None)  # such as a logo, or what was exported for a talk
+    if len(images) > 1:
+        named = " and ".join(f"{files[0]} ({family})" for family, files in images.items())
         raise CaseError(
-            f"{folder}: holds {files[0]} ({family}) and {more[0]} ({other}), and either may be meant; name the one to "
-            "read, or move the other out of the folder"
+            f"{folder}: holds {_census(found)}. {named} are images of several kinds, and either may be meant; name the "
+            "one to read, or move the other out of the folder"
         )
+    ((family, files),) = images.items()
     if family not in ("dicom", "slide", "picture"):
-        raise CaseError(f"{folder}: is a folder; name the file, such as {files[0]}")
-    passed = [*(pictures if family != "picture" else []), *documents]
+        many = "" if len(found) == len(files) == 1 else f", and holds {_census(found)}"
+        raise CaseError(f"{folder}: is a folder; name the file, such as {files[0]}{many}")
+    passed = [file for other in ("picture", "document") if other != family for file in found.get(other, [])]
     notes = [f"{len(passed)} other files in the folder were passed over, such as {passed[0].name}"] if passed else []
     return "video" if family == "picture" else family, notes
+
+
+def family_of(paths: Sequence[Path]) -> tuple[str, list[str]]:
+    """Which family files and folders that are read as one image are of, all looked at; else as `survey`."""
+    found: dict[str, Path] = {}
+    notes: list[str] = []
+    for path in paths:
+        try:
+            family, passed = survey(path) if path.is_dir() else (identify(path), [])
+        except CaseError:
+            if not found:
+                raise
+            continue  # the reader of the family says what is wrong with it
+        found.setdefault(family, path)
+        notes += passed
+    if len(found) > 1:
+        named = " and ".join(f"{path} ({family})" for family, path in found.items())
+        raise CaseError(f"{named}: are images of several kinds, which are not read as one; name the files of one image")
+    return next(iter(found)), notes
+
+
+def _census(found: Mapping[str, Sequence[Path]]) -> str:
+    """How many files there are of each family, and by which endings: `2 dicom (2 .dcm), 1 volume (1 .nii.gz)`."""
+    counted = []
+    for family, files in sorted(found.items(), key=lambda item: (item[0] not in FAMILIES, -len(item[1]))):
+        endings = Counter("".join(file.suffixes[-2:] if file.suffix == ".gz" else [file.suffix]) for file in files)
+        kinds = [f"{count} {ending or 'without ending'}" for ending, count in endings.most_common(3)]
+        rest = len(files) - sum(count for _, count in endings.most_common(3))
+        counted.append(f"{len(files)} {family or 'other'} ({', '.join([*kinds, *([f'{rest} more'] if rest else [])])})")
+    return ", ".join(counted)

@@ -16,7 +16,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.imaging.formats import FAMILIES, identify, survey
+from medimg_eval.imaging.formats import FAMILIES, family_of
 from medimg_eval.imaging.label_values import label_map, label_notes, split_codes
 from medimg_eval.imaging.library_logs import without_values
 
@@ -118,7 +118,7 @@ def _paths(source: Source) -> list[Path]:
 
 def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
     """Calls the first of some functions that the family of the files has; notes what is passed over to do so."""
-    family, passed = survey(paths[0]) if paths[0].is_dir() else (identify(paths[0]), [])
+    family, passed = family_of(paths)
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))

@@ -5,41 +5,74 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.progress import tracked
-from medimg_eval.results import RunScores, build_table
-from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
-from medimg_eval.results.runs import is_set
-from medimg_eval.results.table import Settings, named_runs
+from medimg_eval.results import CompareSettings, RunScores, build_table
+from medimg_eval.results.comparison import FIRST, SECOND, Disagreement, disagreements
+from medimg_eval.results.leaderboard import build_leaderboard, write_leaderboard
+from medimg_eval.results.report import (
+    CASES,
+    LEADERBOARD,
+    MOST,
+    Report,
+    TaskCases,
+    by_task,
+    check_wanted,
+    differences_html,
+    task_titles,
+)
+from medimg_eval.results.runs import frame_to_csv, is_set
+from medimg_eval.results.table import Settings, check_numbers, named_runs
+from medimg_eval.system import whole
 from medimg_eval.tasks import Task
 from medimg_eval.viewer.examples import draw_examples
 from medimg_eval.viewer.scene import CaseView
 
 log = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True)
+class Written:
+    """A report: its page, and what two models differ in where that was asked for, one for each task."""
+
+    page: Path
+    compared: Sequence[Disagreement]
+
+
 MakeTask = Callable[[Path, str | None], Task]
 """Makes the task of a run folder, whose data lie at another root now where one is given."""
+TaskFacts = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, tuple[str, tuple[str, ...]]]]
+"""Says of which family and modalities tasks are, by their names and stored configs."""
+OF_CASES = {"cases": "worst:50", "root": None, "voxels": 2_000_000, "examples": 0, "compare": None, "metric": None}
+"""Keys about pictures of cases, which a leaderboard has none of, and what they are unless they are set."""
 
 
 def write_pages(
     read_runs: Callable[[], Sequence[RunScores]],
     wanted: Mapping[str, Any],
     make_task: MakeTask,
+    task_facts: TaskFacts,
     warn: Callable[[str], None] = log.warning,
-) -> Path:
-    """Writes the report and returns its index.
+) -> Written:
+    """Writes the report.
 
     Args:
         read_runs: reads the runs that it is about, once the settings are known to be meant.
         wanted: the keys of the command `report`.
         make_task: makes the task of a run.
+        task_facts: says of which family and modalities tasks are.
         warn: is told what is left out.
     """
+    UsageError.refuse_unknown("there is no report of kind", (CASES, LEADERBOARD), wanted["kind"])
+    if wanted["kind"] == LEADERBOARD:
+        return _write_leaderboard(read_runs, wanted, task_facts)
     for key, least in (("voxels", 1000), ("examples", 0)):
         if not isinstance(wanted[key], int) or isinstance(wanted[key], bool) or wanted[key] < least:
             raise UsageError(f"{key} must be a whole number of at least {least}, got {wanted[key]!r}")
@@ -49,6 +82,11 @@ def write_pages(
     check_wanted(asked, tasks)
     roots = _roots(wanted["root"], [one.task for one in tasks])
     table = build_table(runs, **{key: wanted[key] for key in ("resamples", "level", "seed")})
+    models = as_list(wanted["compare"] or [])
+    how = CompareSettings(resamples=wanted["resamples"], seed=wanted["seed"])
+    compared = disagreements(runs, list(map(str, models)), wanted["metric"], how) if models else []
+    if wanted["metric"] is not None and not models:
+        raise UsageError("metric= is that by which two models are compared; name them by compare=[A,B]")
     report = Report(Path(wanted["out"]))
     shown = (
         {one.task: _shown(one, roots.get(one.task), wanted["voxels"], make_task) for one in tasks}
@@ -60,7 +98,8 @@ def write_pages(
     for one in tasks:
         found = shown.get(one.task)
         what = found if isinstance(found, CaseView) else None
-        places = one.chosen(asked) if what else []
+        differing = [each for each in compared if each.field.task == one.task]
+        places = list(dict.fromkeys([*one.chosen(asked), *one.places(_shown_of(differing))])) if what else []
         card = what.task.card if what else {}
         number = report.add_task(one, what, places, title=names[one.task], card=card)
         if isinstance(found, str):
@@ -69,14 +108,48 @@ def write_pages(
         if what is not None:
             todo += [(number, place, one, what) for place in places]
     figures = _figures([run for run in runs if run.task in names], wanted)
-    index = report.write_index(table, _title(wanted["title"], names), figures)
+    sections = [_section(one, shown.get(one.field.task), report.folder) for one in compared]
+    index = report.write_index(table, _title(wanted["title"], names), figures, sections)
     for number, place, one, what in tracked(todo, "drawing cases"):
         case = one.cases[place]
         report.add_scene(number, place, what.key(case), partial(what.scene, case))
     report.tidy()
     if wanted["examples"]:
         _write_examples(tasks, shown, wanted, warn)
-    return index
+    return Written(index, compared)
+
+
+def _shown_of(compared: Sequence[Disagreement]) -> list[str]:
+    """The cases that the lists of two models show, which get pictures."""
+    rows = [one.listed[one.listed["better"] == better].head(MOST) for one in compared for better in (FIRST, SECOND)]
+    return [str(case) for some in rows for case in some.index]
+
+
+def _section(compared: Disagreement, view: CaseView | str | None, folder: Path) -> str:
+    """The part of the overview on two models; all cases on which they differ are written beside it."""
+    stem = f"differences-{slug(compared.field.task)}"
+    renamed = dict(zip((FIRST, SECOND), compared.models, strict=True))
+    frame = compared.listed.assign(better=compared.listed["better"].map(renamed)).rename(columns=renamed)
+    with whole(folder / f"{stem}.csv") as partial_file:
+        partial_file.write_text(frame_to_csv(frame.reset_index()), encoding="utf-8")
+
+    def texts(case: str) -> dict[str, Any]:
+        return view.texts(case, compared.models) if isinstance(view, CaseView) else {}
+
+    return differences_html(compared, texts, f"{stem}.csv")
+
+
+def _write_leaderboard(
+    read_runs: Callable[[], Sequence[RunScores]], wanted: Mapping[str, Any], task_facts: TaskFacts
+) -> Written:
+    for key, usual in OF_CASES.items():
+        if wanted[key] != usual:
+            raise UsageError(f"kind={LEADERBOARD} shows no cases; leave out {key}={wanted[key]}")
+    check_numbers(*(wanted[key] for key in ("resamples", "level", "seed")))
+    runs = read_runs()
+    facts = task_facts({run.task: run.task_config for run in runs})
+    board = build_leaderboard(runs, facts, **{key: wanted[key] for key in ("title", "resamples", "level", "seed")})
+    return Written(write_leaderboard(board, Path(wanted["out"])), ())
 
 
 def _title(given: str | None, names: Mapping[str, str]) -> str:

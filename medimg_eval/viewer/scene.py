@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,12 +87,12 @@ class CaseView:
         case = self.case(case_id)
         return "" if case is None or case.question is None else " ".join(case.question.text.split())[:160]
 
-    def texts(self, case_id: str) -> dict[str, Any]:
+    def texts(self, case_id: str, models: Iterable[str] | None = None) -> dict[str, Any]:
         """What was asked, what is right, and what each model said; empty for a task that is not put in words."""
         case = self.case(case_id)
         if case is None:
             return {}
-        found: dict[str, Any] = {"answers": [self._answer(case, name) for name in self._stored]}
+        found: dict[str, Any] = {"answers": [self._answer(case, name) for name in models or self._stored]}
         if case.question is not None:
             found["question"] = cut(case.question.text)
             found["options"] = [[letter, str(text)] for letter, text in case.question.options.items()]

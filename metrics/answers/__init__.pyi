@@ -10,5 +10,11 @@ from .extraction import (
     extract_report as extract_report,
     extract_yes_no as extract_yes_no,
 )
-from .reply import JUDGE as JUDGE, Read as Read, AnsweredQuestion as AnsweredQuestion, UNREAD as UNREAD
+from .reply import (
+    JUDGE as JUDGE,
+    Read as Read,
+    AnsweredQuestion as AnsweredQuestion,
+    UNREAD as UNREAD,
+    texts_among as texts_among,
+)
 from .rule_registry import rules as rules

@@ -26,6 +26,12 @@ class Read(NamedTuple):
     prediction: Any
 
 
+def texts_among(value: Any) -> tuple[str, ...]:
+    """Returns the texts of what is right, one or several, of those that hold anything but blanks."""
+    right = value if isinstance(value, list | tuple) else (value,)
+    return tuple([text for one in right if one is not None and (text := str(one)).strip()])
+
+
 @dataclass(frozen=True)
 class AnsweredQuestion:
     """What a model replied to one question, and the entry of the answer key.
@@ -99,8 +105,7 @@ class AnsweredQuestion:
     @cached_property
     def references(self) -> tuple[str, ...]:
         """The texts that are right, of those that hold anything but blanks."""
-        right = self.value if isinstance(self.value, list | tuple) else (self.value,)
-        return tuple(str(one) for one in right if one is not None and str(one).strip())
+        return texts_among(self.value)
 
     def read(self, annotator: str) -> Any:
         """Returns what an annotator made of the pair; raises CaseError where it was not asked."""

@@ -93,25 +93,28 @@ bez nie jest brak oraz zmian
 _ENGLISH = frozenset(_STOPS.split())
 _OTHER = frozenset(_OTHERS.split()) - {"en", "absence"}
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)  # the references of a set are asked about more than once
 def is_english(text: str) -> bool:
     """Returns whether a text may be English: Latin letters in the main, and no fewer of its words than of others'.
 
     By short words and those for sides, and letters with accents, of German, French, Spanish, Italian, Portuguese,
     Dutch, Swedish, Turkish and Polish. A text without any of them, such as "" or "Pneumothorax", may be English.
     """
+    accents = 0
     if text.isascii():
-        found = _WORD.findall(text.lower())
+        found = _ASCII_WORD.findall(text.lower())
     else:
         signs = [char for char in text if char.isalpha()]
         latin = sum(unicodedata.name(char, "").startswith("LATIN") for char in signs)
         if 2 * latin < len(signs):
             return False
         found = _WORD.findall(text.lower())
-    others = sum(word in _OTHER or not word.isascii() for word in found)
-    return others <= sum(word in _ENGLISH for word in found)
+        accents = sum(not word.isascii() and word not in _OTHER for word in found)
+    others = accents + sum(map(_OTHER.__contains__, found))
+    return others <= sum(map(_ENGLISH.__contains__, found))
 
 
 def in_english(language: str, texts: Iterable[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from medimg_eval.metrics.text.word_overlap import ORDERS, Words
 
 _SIGMA = 6.0
 """Words that a text may be longer or shorter before it is punished much."""
+
+_OF_ORDER = np.eye(ORDERS)
 
 _SHIFT = 32
 """An n-gram is the number of the one that is a word shorter, and the number of the last word, in 32 bits each."""
@@ -82,59 +84,73 @@ class Consensus:
     def score(self, text: Words, references: Sequence[Words]) -> float:
         """Returns CIDEr-D of a text: 10 times the mean of its likeness to the references."""
         texts = (text, *references)
-        lengths = np.array([len(one) for one in texts])
-        numbers, owners, orders = self._numbers(texts, np.repeat(np.arange(len(texts)), lengths))
-        ascending = numbers.argsort()
-        grams, first, among = _distinct(numbers[ascending])
-        times = np.bincount(owners[ascending] * grams.size + among, minlength=len(texts) * grams.size)
-        weights = times.reshape(len(texts), -1) * self.rarity[np.minimum(grams, self.starts[-1])]
-        of_order = (orders[ascending][first][:, None] == np.arange(ORDERS)).astype(np.float64)
+        packed = self._packed(texts)
+        packed.sort()
+        both, owners = np.divmod(packed, len(texts))
+        told, _, among = _distinct(both)
+        times = np.bincount(owners * told.size + among, minlength=len(texts) * told.size)
+        weights = times.reshape(len(texts), -1) * self.rarity[np.minimum(told // ORDERS, self.starts[-1])]
+        of_order = _OF_ORDER[told % ORDERS]
         norms = np.sqrt((weights * weights) @ of_order)
         said, right = weights[:1], weights[1:]
         products = (np.minimum(said, right) * right) @ of_order
-        both = norms[:1] * norms[1:]
-        cosines = np.divide(products, both, out=np.zeros_like(both), where=both > 0).mean(axis=1)
-        # Texts are told by their pairs of neighbouring words: one of a single word is as long as an empty one.
-        pairs = np.maximum(0, lengths - 1)
-        gaps = pairs[0] - pairs[1:]
-        return float(10 * (cosines * np.exp(-(gaps * gaps) / (2 * _SIGMA**2))).mean())
+        own, *others = norms.tolist()
+        alike = [
+            _cosine(product, own, norm) * _punished(abs(max(1, len(text)) - max(1, len(reference))))
+            for product, norm, reference in zip(products.tolist(), others, references, strict=True)
+        ]
+        return 10 * (alike[0] if len(alike) == 1 else float(np.mean(alike)))
 
-    def _numbers(self, texts: Sequence[Words], text: Whole) -> tuple[Whole, Whole, Whole]:
-        """Returns of all n-grams of some texts their numbers, whose they are, and n - 1, in parallel.
+    def _packed(self, texts: Sequence[Words]) -> Whole:
+        """Returns of every n-gram of some texts, in one integer, its number, n - 1, and whose it is.
 
         Those that the set lacks have numbers behind its own, the same in all of these texts.
-
-        Args:
-            texts: the words of each.
-            text: by word: whose it is.
         """
-        known, most = self.words.get, self.starts[-1]
-        tokens = np.array([known(word, -1) for one in texts for word in one], np.int64)
+        known, most, count = self.words.get, self.starts[-1], len(texts)
         strange: dict[str, int] = {}
-        if (lacking := np.flatnonzero(tokens < 0)).size:
-            said = [word for one in texts for word in one]
-            for at in lacking.tolist():
-                tokens[at] = most + strange.setdefault(said[at], len(strange))
-        numbers, owners, rank, free = [tokens], [text], tokens, most + len(strange)
+        tokens = []
+        for one in texts:
+            numbers = [known(word, -1) for word in one]
+            if -1 in numbers:
+                numbers = [
+                    most + strange.setdefault(word, len(strange)) if number < 0 else number
+                    for word, number in zip(one, numbers, strict=True)
+                ]
+            tokens.append(np.array(numbers, np.int64))
+        ranks, free = tokens, most + len(strange)
+        packed = [rank * (ORDERS * count) + owner for owner, rank in enumerate(ranks)]
         for n in range(2, ORDERS + 1):
-            inside = np.flatnonzero(text[: max(0, text.size - n + 1)] == text[n - 1 :])
-            keys = (rank[inside] << _SHIFT) | tokens[inside + n - 1]
+            pairs = zip(ranks, tokens, strict=True)
+            keys = np.concatenate([(rank[:-1] << _SHIFT) | row[n - 1 :] for rank, row in pairs])
             held = self.grams[n - 2]
-            among = np.searchsorted(held, keys)
-            lacking = (
-                np.flatnonzero(held[np.minimum(among, held.size - 1)] != keys) if held.size else np.arange(keys.size)
-            )
+            among = held.searchsorted(keys)
+            strangers = held.take(among, mode="clip") != keys if held.size else np.ones(keys.size, bool)
             among += self.starts[n - 1]
-            if lacking.size:
+            if (lacking := strangers.nonzero()[0]).size:
                 others = keys[lacking]
                 among[lacking] = free + np.sort(others).searchsorted(others)
                 free += others.size
-            numbers.append(among)
-            owners.append(text[inside])
-            rank = np.zeros(text.size, np.int64)
-            rank[inside] = among
-        orders = np.repeat(np.arange(ORDERS), [some.size for some in numbers])
-        return np.concatenate(numbers), np.concatenate(owners), orders
+            of_order, ranks, at = among * (ORDERS * count) + (n - 1) * count, [], 0
+            for owner, row in enumerate(tokens):
+                behind = at + max(0, row.size - n + 1)
+                ranks.append(among[at:behind])
+                packed.append(of_order[at:behind] + owner)
+                at = behind
+        return np.concatenate(packed)
+
+
+def _cosine(products: Sequence[float], own: Sequence[float], other: Sequence[float]) -> float:
+    """Returns the mean cosine over lengths of n-grams, 0 for each that either text has none of."""
+    total = 0.0  # added up one by one: `sum` corrects rounding from Python 3.12 on
+    for product, one, two in zip(products, own, other, strict=True):
+        total += product / (one * two) if one * two > 0 else 0.0
+    return total / ORDERS
+
+
+@cache
+def _punished(words: int) -> float:
+    """Returns what is left to a text that is so many words longer or shorter; one of a word is as long as an empty."""
+    return float(np.exp(-(words * words) / (2 * _SIGMA**2)))
 
 
 def _distinct(ascending: Whole) -> tuple[Whole, npt.NDArray[np.bool_], Whole]:

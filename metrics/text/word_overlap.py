@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.arguments import grouped
-
 ORDERS = 4
 """The longest n-grams that BLEU counts."""
 
@@ -21,6 +19,11 @@ _BITS = 16
 """Of a word's number in an integer that stands for four of them; numbers count from 1."""
 
 _SHIFT = np.uint64(_BITS)
+
+_Placed = tuple[int, str]
+"""The place of a word, and the word or its stem."""
+
+_Pair = tuple[int, int]
 
 
 class Counts(NamedTuple):
@@ -135,30 +138,38 @@ def aligned_words(
     left after that are aligned whose stem is a synonym of the other's stem: as in NLTK, which looks up stems.
     """
     pairs: list[tuple[int, int]] = []
-    left, free = list(enumerate(text)), list(enumerate(reference))
-    stages: list[tuple[Callable[[str], str], Callable[[str], Collection[str]] | None]] = [
-        (str.lower, None),
-        (lambda word: stem(word.lower()), None),
-    ]
+    # From the last word to the first on the left, from the first to the last on the right, as `_pair_off` takes them.
+    left = list(zip(range(len(text) - 1, -1, -1), map(str.lower, reversed(text)), strict=True))
+    free = list(enumerate(map(str.lower, reference)))
+    left, free = _pair_off(left, free, None, pairs)
+    if left and free:
+        left, free = ([(place, stem(word)) for place, word in some] for some in (left, free))
+        left, free = _pair_off(left, free, None, pairs)
     if synonyms is not None:
-        stages.append((stages[-1][0], synonyms))
-    for form, alike in stages:
-        held = grouped((form(word), place) for place, word in free)
-        taken, used = set(), set()
-        for place, word in reversed(left):
-            own = form(word)
-            if alike is None:
-                places = held.get(own)
-            else:
-                options = [held.get(other, []) for other in alike(own)]
-                places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
-            if places:
-                partner = places.pop()
-                pairs.append((place, partner))
-                taken.add(place)
-                used.add(partner)
-        left = [one for one in left if one[0] not in taken]
-        free = [one for one in free if one[0] not in used]
+        _pair_off(left, free, synonyms, pairs)
     pairs.sort()
     breaks = sum([b[0] - a[0] != 1 or b[1] - a[1] != 1 for a, b in pairwise(pairs)])
     return Alignment(len(pairs), breaks + bool(pairs))
+
+
+def _pair_off(
+    left: list[_Placed], free: list[_Placed], alike: Callable[[str], Collection[str]] | None, pairs: list[_Pair]
+) -> tuple[list[_Placed], list[_Placed]]:
+    """Adds the pairs that words make, each taking the last one that is free; returns what is left of both sides."""
+    held: dict[str, list[int]] = {}
+    for place, word in free:
+        held.setdefault(word, []).append(place)
+    lone, used = [], set()
+    for one in left:
+        if alike is None:
+            places = held.get(one[1])
+        else:
+            options = [held.get(other, []) for other in alike(one[1])]
+            places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
+        if places:
+            partner = places.pop()
+            pairs.append((one[0], partner))
+            used.add(partner)
+        else:
+            lone.append(one)
+    return lone, [one for one in free if one[0] not in used]

@@ -134,6 +134,10 @@ class MonaiSegmenter(nn.Module, Segmenter):
         """Makes the network and the window that fit the task, and checks that its labels have channels."""
         self._fit_to(self._classes(labels), example())
 
+    def own_labels(self) -> Mapping[int, str]:
+        """The bundle's channels but for the background."""
+        return {channel: name for channel, name in self.named.items() if channel != 0}
+
     def check_ready(self) -> None:
         """Refuses a network whose weights are random."""
         if not self._has_weights:

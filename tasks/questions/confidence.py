@@ -24,6 +24,8 @@ _SAID = re.compile(
     re.IGNORECASE,
 )
 """Such as `Confidence: 85%`, `confidence 0.85`, `Confidence (0-10): 8` and `85 % sure`; ranges are not read."""
+_NAMED = re.compile(r"[cs](?:onfiden|ure|ertain)", re.IGNORECASE)
+"""Stands in whatever `_SAID` finds, and is looked for in a tenth of the time."""
 _LEADS = re.compile(r"(?:^|[:=~)]|\b(?:is|of|at|about|score|level|rating))[\s*_`'\"(]*$", re.IGNORECASE)
 """Ends what stands between the word and a number without a unit, which may else count anything."""
 _DENIED = re.compile(r"(?:\bnot|n't|\bless than|\bunder|\bbelow|<)\s*$", re.IGNORECASE)
@@ -71,6 +73,8 @@ def written_confidence(text: str) -> float | None:
     >>> written_confidence("B. Confidence: 85%")
     0.85
     """
+    if not _NAMED.search(text):
+        return None
     told = [_share(found) for found in _SAID.finditer(text) if _meant(text, found)]
     return told[-1] if told else None
 

@@ -19,7 +19,7 @@ from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules, texts_among
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.panels import Extracted, Panel
@@ -563,7 +563,9 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def _references(self, case: Case) -> tuple[str, ...]:
         try:
-            return QuestionTask._pair(self, case, {"texts": [""]}).references
+            question_of(case)
+            self.language_of(case)
+            return texts_among(case.target.read().value)
         except CaseError:  # the case says so itself, when it is asked or judged
             return ()
 

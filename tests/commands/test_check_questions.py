@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from medimg_eval.commands.check_questions import check_questions, how_to_get
+from medimg_eval.checking import how_to_get
+from medimg_eval.commands.check import check_task
 from medimg_eval.data.layouts import Questions
 from medimg_eval.errors import UserError
 from medimg_eval.tasks import QuestionTask
@@ -54,7 +55,7 @@ def task_of(root, *, splits=None, expected=None, card=None, **layout):
 def check(task, capsys, *, parts=("fit", "validate", "test"), sample=100):
     """The lines that are printed, and the error's text; empty where all is well."""
     try:
-        check_questions(task, parts, sample)
+        check_task(task, parts, sample)
     except UserError as error:
         return capsys.readouterr().out.splitlines(), str(error)
     return capsys.readouterr().out.splitlines(), ""

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image as Pillow
 
 from medimg_eval.case import Image
+from medimg_eval.checking import describe
 from medimg_eval.commands.check import check_path
-from medimg_eval.commands.describe_files import describe
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.dicom.writing.images import write_series
 from medimg_eval.imaging.slides.reading import write_pyramid

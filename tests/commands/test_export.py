@@ -1,5 +1,6 @@
 """`export`: runs in the layouts of other programs; what can be read back is, and gives the same scores."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -10,11 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from asking import Painted
 
 import medimg_eval
-from medimg_eval.case import Mask
+from medimg_eval.case import Case, Mask
 from medimg_eval.commands.cli import start
+from medimg_eval.exports.classes import COMPETITION, _study
 from medimg_eval.imaging import write_mask
+from medimg_eval.results.published import find_clone
 
 KEEPS = {"A": "Liver", "B": "Heart"}
 COLUMNS = ("id", "question", "options", "reference", "prediction", "patient")
@@ -170,11 +174,118 @@ def test_a_format_that_there_is_not_and_keys_of_another_are_refused(answers, cap
     assert "dataset= is for to=hugging_face" in capsys.readouterr().err
 
 
-def test_reports_go_to_rexrank_by_study(folder):
-    (folder / "mine.csv").write_text("id,reference,prediction\ns1,No effusion.,Effusion.\ns2,Clear.,Clear.\n")
-    assert start(["score", "reports=mine.csv", "metrics=[rouge_l]"]) == 0
+def written_for_rexrank(folder):
+    """What is written of three reports: one without headings, one with both sections, one with an impression alone."""
+    rows = [
+        ("s1", "No effusion.", "Effusion."),
+        ("s2", "FINDINGS: Clear lungs. IMPRESSION: Normal.", "Clear."),
+        ("s3", "IMPRESSION: Pneumonia.", ""),
+    ]
+    pd.DataFrame(rows, columns=["id", "reference", "prediction"]).to_csv("mine.csv", index=False)
+    start(["score", "reports=mine.csv", "metrics=[rouge_l]"])
     assert start(["export", f"run={only_run(folder / 'runs')}", "to=rexrank", "out=given"]) == 0
-    (predicted,) = Path("given").glob("*-predicted.csv")
-    (reference,) = Path("given").glob("*-reference.csv")
-    assert pd.read_csv(predicted).to_dict("list") == {"study_id": ["s1", "s2"], "report": ["Effusion.", "Clear."]}
-    assert list(pd.read_csv(reference)["report"]) == ["No effusion.", "Clear."]
+    return Path("given")
+
+
+def test_reports_go_to_rexrank_by_study(folder):
+    given = written_for_rexrank(folder)
+    (submission,) = given.glob("*.json")
+    studies = json.loads(submission.read_text(encoding="utf-8"))
+    assert [(one["section_findings"], one["section_impression"]) for one in studies.values()] == [
+        ("No effusion.", None),
+        ("Clear lungs.", "Normal."),
+        (None, "Pneumonia."),
+    ]
+    assert {study: one["model_prediction"] for study, one in studies.items()} == {
+        "s1": "Effusion.",
+        "s2": "Clear.",
+        "s3": "",
+    }
+    (predicted,) = given.glob("*-predicted.csv")
+    (reference,) = given.glob("*-reference.csv")
+    assert list(pd.read_csv(predicted, keep_default_na=False)["report"]) == ["Effusion.", "Clear.", ""]
+    assert list(pd.read_csv(reference)["report"]) == [
+        "Findings: No effusion. Impression: None",
+        "Findings: Clear lungs. Impression: Normal.",
+        "Findings: None Impression: Pneumonia.",
+    ]
+
+
+def test_rexrank_s_own_script_makes_the_same_tables(folder):
+    """Where MEDIMG_EVAL_CLONES names a folder that holds a clone: its script, from the page that shows it."""
+    clones = os.environ.get("MEDIMG_EVAL_CLONES")
+    clone = find_clone("rajpurkarlab/ReXrank", Path(clones)) if clones else None
+    if clone is None:
+        pytest.skip("there is no clone of rajpurkarlab/ReXrank in MEDIMG_EVAL_CLONES")
+    page = (clone / "example_files" / "evaluation_script.md").read_text(encoding="utf-8")
+    theirs: dict = {}
+    exec(page.partition("```python")[2].partition("```")[0], theirs)  # noqa: S102
+    given = written_for_rexrank(folder)
+    (submission,) = given.glob("*.json")
+    theirs["split_json"](submission, "their-reference.csv", "their-predicted.csv")
+    for kind in ("reference", "predicted"):
+        (ours,) = given.glob(f"*-{kind}.csv")
+        pd.testing.assert_frame_equal(pd.read_csv(ours), pd.read_csv(f"their-{kind}.csv"))
+
+
+def probabilities(folder, classes):
+    """A run of two studies, whose images lie as CheXpert's do where a model gives these classes."""
+    frame = pd.DataFrame({"case": ["patient1/study1", "patient2/study1"], **{name: [0.25, 0.75] for name in classes}})
+    frame.to_csv("mine.csv", index=False)
+    right = frame.assign(**{name: [0, 1] for name in classes})
+    right.to_csv("right.csv", index=False)
+    assert start(["score", "classes=mine.csv", "references=right.csv"]) == 0
+    return only_run(folder / "runs")
+
+
+def test_the_chexpert_competition_gets_its_five_classes_by_study(folder):
+    run = probabilities(folder, (*COMPETITION[::-1], "Fracture"))
+    assert start(["export", f"run={run}", "to=chexpert", "out=given"]) == 0
+    (file,) = Path("given").glob("*.csv")
+    assert file.read_text(encoding="utf-8") == (
+        "Study,Atelectasis,Cardiomegaly,Consolidation,Edema,Pleural Effusion\n"
+        "patient1/study1,0.25,0.25,0.25,0.25,0.25\npatient2/study1,0.75,0.75,0.75,0.75,0.75\n"
+    )
+
+
+def test_a_study_is_called_by_the_folder_of_its_images():
+    image = Painted(1, files=(Path("/data/CheXpert-v1.0-small/valid/patient7/study2/view1_frontal.jpg"),))
+    assert _study(Case("p7s2", (image,), image)) == "CheXpert-v1.0/valid/patient7/study2"
+    assert _study(Case("p7s2", (), image)) == "p7s2"
+
+
+def test_what_the_competition_judges_may_not_lack(folder, answers, capsys):
+    assert start(["export", f"run={answers}", "to=chexpert"]) == 1
+    assert "no probabilities of classes" in capsys.readouterr().err
+
+
+def test_croissant_describes_the_tables_that_lie_beside_it(folder, masks):
+    assert start(["export", f"run={masks}", "to=croissant", "out=given"]) == 0
+    data = json.loads(Path("given/masks-croissant.json").read_text(encoding="utf-8"))
+    (scores_file,) = Path("given").glob("masks-mine-*-croissant.json")
+    scores = json.loads(scores_file.read_text(encoding="utf-8"))
+    for document in (data, scores):
+        assert document["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+        for held in document["distribution"]:
+            content = Path("given", held["contentUrl"]).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == held["sha256"]
+    (cases,) = data["recordSet"]
+    assert [field["source"]["extract"]["column"] for field in cases["field"]][:3] == ["case", "split", "files"]
+    assert [one["@id"] for one in scores["recordSet"]] == ["scores", "means"]
+    (table,) = [one["contentUrl"] for one in scores["distribution"] if one["contentUrl"].endswith("-scores.csv")]
+    frame = pd.read_csv(Path("given", table))
+    assert set(frame["case"]) == {"x", "y"}
+    assert "patient" not in frame.columns
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of rdflib
+def test_mlcroissant_reads_both_documents_and_their_records(folder, masks):
+    croissant = pytest.importorskip("mlcroissant")
+    assert start(["export", f"run={masks}", "to=croissant", "out=given"]) == 0
+    for file in Path("given").glob("*.json"):
+        dataset = croissant.Dataset(str(file))
+        assert not dataset.metadata.ctx.issues.errors
+        for held in dataset.metadata.record_sets:
+            records = list(dataset.records(held.uuid))
+            assert records
+            assert set(records[0]) == {field.uuid for field in held.fields}

@@ -98,6 +98,7 @@ def test_the_most_frequent_causes_come_first_and_the_others_are_counted(tmp_path
 
 def test_a_cause_is_a_message_without_its_case_and_numbers():
     assert cause_of("/data/a1/a1.nii.gz: 3 labels", "a1") == cause_of("/data/b/b.nii.gz: 12 labels", "b")
+    assert cause_of("/data/x/4fe: is cut short", "a1") == cause_of("/data/y/c0d: is cut short", "b")
     assert cause_of("an answer", "a") == "an answer"
     assert cause_of("status 429", "a") != cause_of("status 500", "a")
 

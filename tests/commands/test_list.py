@@ -5,8 +5,8 @@ import json
 import pytest
 from rich.console import Console
 
+from medimg_eval.api.listing import KINDS, MODALITIES
 from medimg_eval.commands.cli import start
-from medimg_eval.commands.list import KINDS, MODALITIES
 
 
 @pytest.fixture

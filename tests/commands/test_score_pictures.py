@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from medimg_eval.commands.cli import start
-from medimg_eval.commands.scoring import pictures as scoring
+from medimg_eval.file_scores import pictures as scoring
 from medimg_eval.metrics.fidelity import kernel_distance
 from medimg_eval.results import load_runs
 from tests.helpers.printed import said

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from medimg_eval.api.listing import published_systems
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.cli import start, take_apart
-from medimg_eval.commands.list import published_systems
 from medimg_eval.configs.overrides import composed, plain
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.metrics import parse

@@ -5,7 +5,7 @@ import logging
 import pytest
 from omegaconf import OmegaConf
 
-from medimg_eval.api import _settings
+from medimg_eval.api.asking import settings_of
 from medimg_eval.commands.cli import start, take_apart
 from medimg_eval.configs.former_keys import FORMER, present_settings, present_words
 from medimg_eval.configs.overrides import composed
@@ -52,7 +52,7 @@ def test_a_key_under_both_names_is_one_error(capsys):
 def test_python_takes_former_keys_and_values(caplog):
     with caplog.at_level(logging.WARNING, logger="medimg_eval.configs.former_keys"):
         logging.getLogger("medimg_eval.configs.former_keys").addHandler(caplog.handler)
-        settings = _settings("table", {"bounds": "beside", "strata": "site", "better": {"x": "lower"}})
+        settings = settings_of("table", {"bounds": "beside", "strata": "site", "better": {"x": "lower"}})
     assert (settings["ci"], settings["stratify_by"], settings["direction"]) == ("inline", "site", {"x": "lower"})
     assert "bounds= is now called ci=; the former name goes on working" in caplog.messages
     logging.getLogger("medimg_eval.configs.former_keys").removeHandler(caplog.handler)

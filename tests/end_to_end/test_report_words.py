@@ -17,8 +17,22 @@ pytestmark = [
 
 WRONG = re.compile(r"undefined|\bNaN\b|\[object|\bnull\b|cannot read propert|is not a function", re.IGNORECASE)
 
-PAGE = "one => { for (const table of one.querySelectorAll('.results')) table.remove(); return one.outerHTML; }"
-"""What stands on the page, without the task's own table, in which a number may be undefined and is explained."""
+VISIT = """async places => {
+  const page = document.getElementById("page"), shown = [];
+  for (const where of places) {
+    const drawn = new Promise((done) => {
+      const watch = new MutationObserver(() => { watch.disconnect(); setTimeout(done); });
+      watch.observe(page, { childList: true, subtree: true });
+      setTimeout(() => { watch.disconnect(); done(); }, 1000);
+    });
+    location.hash = `task=scores&${where}`;
+    await drawn;
+    for (const table of page.querySelectorAll(".results")) table.remove();
+    shown.push(page.outerHTML + document.title);
+  }
+  return shown;
+}"""
+"""What stands on each page, without the task's own table, in which a number may be undefined and is explained."""
 
 HEAD = "case,model,metric,value"
 
@@ -58,8 +72,5 @@ def test_no_page_says_undefined(browser, tmp_path, lines, judged):
         places = [f"model={model}&sort={sort}" for model in models for sort in ("", "v0", "v9", "name", "status")]
         places += [f"case={case}&model={model}&versus={other}" for case in ids for model in models for other in models]
         places += ODD
-        for where in places:
-            page.goto(f"{page.address}#task=scores&{where}")
-            page.wait_for_timeout(50)
-            shown = page.locator("#page").evaluate(PAGE) + page.title()
+        for where, shown in zip(places, page.evaluate(VISIT, places), strict=True):
             assert not WRONG.search(shown), where

@@ -22,14 +22,16 @@ pytestmark = pytest.mark.slow
 ROOT = Path(medimg_eval.__file__).resolve().parents[1]
 JOINED = ("tasks", "models", "metrics", "configs")
 SUFFIXES = (".py", ".pyi", ".yaml", ".html")
+VIEWER = [f"medimg_eval/results/report/viewer/{name}" for name in ("niivue.js", "niivue-licences.txt")]
+"""What `make viewer` fetched, and git does not track."""
 PIP = ["-m", "pip", "-q", "--disable-pip-version-check"]
 
 
 def copied(place):
-    """What the repository holds, so that nothing stale in the checkout is shipped."""
+    """What the repository holds and the viewer, so that nothing stale in the checkout is shipped."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     tracked = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
-    present = "\n".join(name for name in tracked if (ROOT / name).exists())
+    present = "\n".join(name for name in [*tracked, *VIEWER] if (ROOT / name).exists())
     subprocess.run(["tar", "-cf", str(place / "s.tar"), "-T", "-"], cwd=ROOT, input=present, text=True, check=True)
     (place / "source").mkdir()
     subprocess.run(["tar", "-xf", str(place / "s.tar"), "-C", str(place / "source")], check=True)
@@ -93,6 +95,14 @@ def tree():
 def test_the_wheel_holds_the_modules_stubs_and_configs_of_the_checkout_and_no_others(wheel):
     assert shipped(wheel) == tree()
     assert "medimg_eval/py.typed" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_wheel_holds_the_viewer_of_volumes_with_its_licences(wheel):
+    if not (ROOT / VIEWER[0]).is_file():
+        pytest.skip("make viewer has not fetched it")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert set(VIEWER) < set(names)
+    assert any(name.endswith(f".dist-info/licenses/{VIEWER[1]}") for name in names)
 
 
 def test_a_checkout_without_symbolic_links_builds_the_same_wheel(wheel, tmp_path):

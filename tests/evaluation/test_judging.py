@@ -275,6 +275,21 @@ def test_nothing_is_asked_twice_and_a_run_judged_before_is_scored_without_its_ju
     assert len(judge.asked) == asked
 
 
+@pytest.mark.parametrize("images", [False, True])
+def test_two_columns_of_one_prompt_are_one_request(settings, images):
+    level = {"prompt": {"user": "How bad is '{output}'?"}, "images": images, "pattern": "none|slight|grave"}
+    asked = {
+        "right": {**level, "values": {"none": 1, "slight": 0, "grave": 0}},
+        "worth": {**level, "values": {"none": 1, "slight": 0.8, "grave": 0}},
+    }
+    texts = {"a": "Big liver.", "b": "No edema.", "c": "Clear lungs."}
+    judge = Judge(lambda prompt: "slight" if "Big" in prompt.text else "none", batch=2)
+    folder = run(settings, texts, ["judged@right", "judged@worth"], candidate(judge, "J"), judge=asked)
+    assert sorted(judge.asked) == sorted(f"How bad is '{text}'?" for text in texts.values())
+    assert rows(folder, "judged@right") == {case: float("Big" not in text) for case, text in texts.items()}
+    assert rows(folder, "judged@worth") == {case: 0.8 if "Big" in text else 1 for case, text in texts.items()}
+
+
 def test_a_judge_that_is_stopped_between_rounds_goes_on_where_it_was(settings):
     def stops(prompt):
         if "Big liver" in prompt.messages[-1].text.rpartition("hypothesis: ")[2] and "reference" in prompt.text:

@@ -1,6 +1,7 @@
 """Outside `tasks/` a task is known by its contract alone: a new family changes nothing there."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ FAMILIES = {name for name in tasks.__all__ if name.endswith("Task") and name != 
 ABOUT = {"task", "_task", "layout", "_layout"}
 
 
+@cache  # parsing them takes seconds
 def sources():
     """Every module outside, by its path below the package."""
     files = (file for file in PACKAGE.rglob("*.py") if file.relative_to(PACKAGE).parts[0] not in OWN)

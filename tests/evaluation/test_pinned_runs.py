@@ -62,6 +62,6 @@ def test_a_renamed_class_is_found_by_its_former_name_and_the_log_says_how_it_is_
 
 
 def test_every_class_that_a_command_names_itself_is_named_by_its_face():
-    source = (Path(medimg_eval.__file__).parent / "commands" / "scoring" / "reports.py").read_text(encoding="utf-8")
+    source = (Path(medimg_eval.__file__).parent / "file_scores" / "reports.py").read_text(encoding="utf-8")
     (layout,) = re.findall(r'"(medimg_eval\.data\.layouts\.\S+)"', source)
     assert FORMERLY[layout] == "medimg_eval.data.layouts.report_table.ReportTable"

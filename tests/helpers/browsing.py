@@ -23,7 +23,7 @@ def opened(browser, report):
     """Opens a report; at its end nothing may have been asked of the network, nor gone wrong."""
     context = browser.new_context(viewport={"width": 1300, "height": 850}, color_scheme="dark")
     page = context.new_page()
-    page.set_default_timeout(8000)
+    page.set_default_timeout(20_000)  # the viewer of volumes without a graphics card, on a busy machine
     wrong = []
     page.on("console", lambda said: said.type in ("error", "warning") and wrong.append(said.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -297,3 +297,29 @@ def still(path, pixels=STILL, syntax=ExplicitVRLittleEndian, encoded=None, **ele
     dataset["PixelData"].VR = "OB" if pixels.itemsize == 1 else "OW"
     dataset.save_as(path, enforce_file_format=True)
     return path
+
+
+def write_volumes(
+    folder: Path,
+    volumes: np.ndarray,
+    grid: Grid | None = None,
+    edit: Callable[..., None] | None = None,
+    *,
+    syntax: str = ExplicitVRLittleEndian,
+    **options: Any,
+) -> list[list[Path]]:
+    """Writes (volume, slice, row, column) samples, one file for each slice, in names that tell nothing.
+
+    `edit` is called with each dataset, its volume and its slice; InstanceNumber runs slice after slice of a volume.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    grid, (count, slices) = grid or Grid(), volumes.shape[:2]
+    names = np.random.default_rng(0).permutation(count * slices)
+    written: list[list[Path]] = [[] for _ in range(count)]
+    for number, (t, z) in enumerate(np.ndindex(count, slices)):
+        position = np.array(grid.origin) + z * np.array(grid.step)
+        dataset = slice_dataset(volumes[t, z], position=position, grid=grid, number=number + 1, **options)
+        if edit is not None:
+            edit(dataset, t, z)
+        written[t].append(save(dataset, folder / f"IM{names[number]:04d}", syntax))
+    return written

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image as Pillow
 
 from medimg_eval.case import Image, Mask, Probabilities
-from medimg_eval.commands.describe_files import describe
+from medimg_eval.checking import describe
 from medimg_eval.deid.folder import scan_folder
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import (

@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 
-from medimg_eval import api
+from medimg_eval.api import runs as api
 from medimg_eval.case import Case, Image, Mask, Points, Prompt
 from medimg_eval.codecs import Codec
 from medimg_eval.commands.check import check_task

@@ -13,7 +13,7 @@ import pytest
 from asking import Prefers, Quiz, Says
 from omegaconf import OmegaConf
 
-from medimg_eval.api import _baselines
+from medimg_eval.api.runs import _baselines
 from medimg_eval.case import Image
 from medimg_eval.commands import score as score_command
 from medimg_eval.commands.console import fail_if_cases_failed

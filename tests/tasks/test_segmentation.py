@@ -1,7 +1,7 @@
 """The segmentation task: what it accepts, what it refuses, what a failure is worth."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -151,7 +151,7 @@ def test_nobody_is_judged_by_a_reference_that_cannot_be_read(task):
 def test_rows_carry_patient_and_attributes(task):
     case = task.cases("test")[1]
     row = task.rows(case, task.score(case, ellipsoid(1)), run="r", model="m")[0]
-    assert asdict(row) == {
+    assert row._asdict() == {
         "run": "r",
         "task": "ellipsoids",
         "model": "m",

@@ -15,7 +15,18 @@ from tests.helpers.catalogue import composed
 from tests.helpers.config_files import config_names
 
 SEGMENTATION = {"regions", "unscored", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units"}
-OF_ALL = {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within", "protocol", "published"}
+OF_ALL = {
+    "acceptance",
+    "metrics",
+    "facts",
+    "title",
+    "expected",
+    "monitor",
+    "card",
+    "drawn_within",
+    "protocol",
+    "published",
+}
 
 
 @pytest.mark.parametrize("name", config_names("task"))

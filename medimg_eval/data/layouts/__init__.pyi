@@ -9,6 +9,7 @@ from .folders import (
     PairedFolders as PairedFolders,
     Volumes as Volumes,
 )
+from .found import FoundImages as FoundImages
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable

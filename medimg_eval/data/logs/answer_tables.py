@@ -72,8 +72,9 @@ def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     if file.suffix == ".xlsx" and (cut := sum(len(record.prediction) >= MOST for record in records)):
         notes.append(f"{cut} replies fill a cell of the spreadsheet and may be cut off there")
     _refuse_twice(file, records)
-    folder, dataset = file.resolve().parent, file.stem
-    model = folder.parent.name if folder.name.startswith("T20") else folder.name  # a folder for each start
+    model, dataset = file.parent.name, file.stem
+    if file.parent.name.startswith("T20"):  # a folder for each start, in that of the model
+        model = file.parent.parent.name
     if dataset.startswith(f"{model}_"):
         dataset = dataset.removeprefix(f"{model}_")
     return Log("VLMEvalKit", file, model, dataset, records, notes)

@@ -10,6 +10,7 @@ from .series.grouping import (
 )
 from .series.index import NAMING as NAMING, Series as Series, index_tree as index_tree, naming as naming
 from .series.index import OLD_NAME as OLD_NAME
+from .series.naming import numbers as numbers
 from .writing.images import (
     write_picture as write_picture,
     write_segmentation as write_segmentation,
@@ -18,3 +19,9 @@ from .writing.images import (
 from .writing.modules import save as save
 from .objects.rtstruct import read_structures as read_structures
 from .objects.seg import read_segments as read_segments
+from .objects.sr import (
+    MeasuredGroup as MeasuredGroup,
+    StructuredReport as StructuredReport,
+    is_structured_report as is_structured_report,
+    read_structured_report as read_structured_report,
+)

@@ -16,7 +16,7 @@ from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import MONOCHROME1
-from medimg_eval.imaging.dicom.series.geometry import Gaps, UnevenSlices, arrange
+from medimg_eval.imaging.dicom.series.geometry import Gaps, Stack, UnevenSlices, arrange_volumes
 from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS, STRUCTURES, Group, choose, gather, groups_of
 from medimg_eval.imaging.dicom.series.loading import attributes, load, resample, suv_factors
 from medimg_eval.imaging.library_logs import silence_values
@@ -25,7 +25,7 @@ __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
 
 OBJECTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "picture": ("projection", ("voi",)),
-    "frames": ("enhanced", ("stack", "gaps", "suv")),
+    "frames": ("enhanced", ("stack", "gaps", "suv", "beside")),
     "labels": ("seg", ()),
     "dose": ("rtdose", ()),
 }
@@ -47,8 +47,8 @@ def read(
 
     Args:
         paths: a folder, searched with all folders in it, one file, or the files of one image.
-        series: which of several images in a folder: a series UID, the label of a group as the error lists it, or
-            its number in that list.
+        series: which of several images in a folder: a series UID, the label of a group or its number as the error
+            lists them (its SeriesNumber, where they differ), or `description~portal`: a part of its SeriesDescription.
         gaps: what to do about uneven steps between slices: `raise`, `resample` linearly onto the median step
             (float32), or keep the `largest-run`.
         suv: turn PET into body-weight standardised uptake values (float32, g/ml).
@@ -71,19 +71,21 @@ def read(
             raise CaseError(f"{group.headers[0].path}: is a segmentation; read it with read_mask")
         image = cast("Image", _asked_of_object("read", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
         return replace(image, notes=(*notes, *image.notes))
-    slices = arrange(group.headers, gaps)
+    slices = _arranged(group, gaps)
     head = slices.headers[0]
     notes += _require_grey(slices.headers)
-    array, valid, more = load(slices.headers, suv_factors(slices.headers) if suv else None)
+    factors = suv_factors(slices.headers) if suv else None
+    array, valid, more = load(slices.headers, factors, slices.volumes, slices.mosaic)
     if slices.weights is not None:
         array, valid = resample(array, valid, slices.weights)
     return Image(
         array,
         slices.geometry.affine,
         modality=head.modality,
-        notes=(*notes, *slices.notes, *more),
+        notes=(*notes, *group.found.notes, *slices.notes, *more),
         attributes=attributes(head.path),
         valid=valid,
+        channels=group.found.axis,
     )
 
 
@@ -105,7 +107,7 @@ def grid(
     _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind == "slices":
         _require_grey(group.headers)
-        return arrange(group.headers, gaps).geometry
+        return _arranged(group, gaps).geometry
     return cast("Geometry", _asked_of_object("grid", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
 
 
@@ -169,14 +171,24 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
         hint = "; read it with read_mask" if "RTSTRUCT" in kinds else ""
         raise CaseError(f"{headers[0].path}: holds no pixels ({', '.join(kinds)}){hint}")
     group, notes = choose(images, None if series is None else str(series), paths[0])
-    head = group.headers[0]
-    if head.mosaic:
-        raise CaseError(
-            f"{head.path}: is a mosaic of MR slices side by side in one frame (ImageType MOSAIC or VFRAME, or a count "
-            "of images in Siemens' elements), which is not unpacked yet; convert its folder to NIfTI with dcm2niix, "
-            "and name that file"
-        )
     return group, notes
+
+
+def _arranged(group: Group, gaps: Gaps) -> Stack:
+    """The slices of a group in order, volume after volume; raises CaseError where nothing puts them in order."""
+    head, count = group.headers[0], len(group.found.volumes)
+    if head.samples > 1 and (head.mosaic or count > 1):
+        what = "is a mosaic" if head.mosaic else f"is of {count} volumes"
+        raise CaseError(
+            f"{head.path}: {what} in colour, and channels are volumes or colours; read one with series=UID/1"
+        )
+    try:
+        return arrange_volumes(group.found.volumes, gaps)
+    except CaseError as error:
+        # Slices that are there twice with the same pixels are no trouble.
+        if not group.found.trouble or isinstance(error, UnevenSlices):
+            raise
+        raise CaseError(f"{error}. {group.found.trouble}") from error
 
 
 def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any) -> Image | Geometry:
@@ -185,6 +197,7 @@ def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any
     reader = importlib.import_module(f"medimg_eval.imaging.dicom.objects.{name}")
     head = group.headers[0]
     known = (head.path, head) if taken else (head.path,)
+    options["beside"] = group.headers[1:]
     result: Image | Geometry = getattr(reader, what)(*known, **{option: options[option] for option in taken})
     return result
 

@@ -48,7 +48,7 @@ class _View:
 class Slide:
     """A slide, opened when it is first needed and again in each process that uses it; may be pickled."""
 
-    def __init__(self, path: Path, um_per_px: float | None = None) -> None:
+    def __init__(self, path: str | Path, um_per_px: float | None = None) -> None:
         """Takes the file, or the folder of one DICOM slide; nothing is opened yet.
 
         `um_per_px` is the size of a level-0 pixel in micrometres, where the file states none or a wrong one.

@@ -11,14 +11,12 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Units
 from medimg_eval.errors import CaseError
+from medimg_eval.exchange import UNSIZED
 from medimg_eval.imaging.geometry import Box, check_affine, clip_box, farthest, shifted
 from medimg_eval.imaging.voxel_data import Codec, Layout, check_room, is_gzip, read_voxels
 
 HEADER = 544
 """Bytes read of a header: the longer of the two, and what flags extensions."""
-
-UNSIZED = b"medimg_eval: no physical size"
-"""Description of a file that was written from an image of no known physical size, so that it stays unknown."""
 
 CONNECTIVITY = range(3000, 3100)
 """Intent codes of CIFTI-2, which stores surfaces and matrices rather than volumes."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask, Probabilities, Units
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.label_values import join_codes, smallest_type
 from medimg_eval.imaging.library_logs import kept_log, without_values
@@ -93,7 +93,7 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
     labels = mask.labels
     if objects is not None and mask.instances is not None:
         labels = join_codes(labels, mask.instances, objects)
-    _write(path, labels.astype(smallest_type(labels), copy=False), mask.geometry)
+    _write(path, Image(labels.astype(smallest_type(labels), copy=False)[None], mask.affine, units=mask.units))
 
 
 def write_image(path: str | Path, image: Image) -> None:
@@ -102,30 +102,22 @@ def write_image(path: str | Path, image: Image) -> None:
     Several channels come last on disk, as NIfTI has it. Raises CaseError for another suffix, or a dtype NIfTI has not,
     such as bool or float16.
     """
-    path = Path(path)
-    array = image.array[0] if len(image.array) == 1 else np.moveaxis(image.array, 0, -1)
-    if array.ndim == 3 and image.array.ndim == 3 and len(image.array) > 1:
-        array = array[:, :, None]  # channels are the fourth axis, of pictures too
-    if array.dtype.kind == "b" or array.dtype == np.float16:
-        raise CaseError(f"{path}: NIfTI cannot store {array.dtype}; convert it to uint8 or float32")
-    _write(path, array, image.geometry)
+    _write(Path(path), image)
 
 
-def _write(path: Path, array: Array, grid: Geometry) -> None:
-    import nibabel as nib
+def _write(path: Path, image: Image) -> None:
     from nibabel.openers import Opener
 
     if not path.name.endswith((".nii.gz", ".nii")):
         raise CaseError(f"{path}: images and masks are written as NIfTI; expected a name that ends in .nii.gz or .nii")
-    image = nib.Nifti1Image(array, grid.affine, dtype=array.dtype)
-    if grid.units == "mm":
-        image.header.set_xyzt_units("mm")
-    else:
-        image.header["descrip"] = nifti.UNSIZED
+    try:
+        stored = image.to_nibabel()
+    except UsageError as error:
+        raise CaseError(f"{path}: {error}") from error
     # Label maps shrink to a few per cent at the fastest level; the default level costs ten times the time.
     options = {"compresslevel": 1} if path.suffix == ".gz" else {}
     with whole(path) as partial, Opener(str(partial), "wb", **options) as stream:
-        image.to_stream(stream)
+        stored.to_stream(stream)
 
 
 def _header_of(paths: Sequence[Path]) -> Path:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
     Judge = Callable[[Array, Array], float]
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -281,7 +281,9 @@ class Verdicts:
         return self.human.dtype.kind == "f"
 
 
-def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: str | None = None) -> list[Verdicts]:
+def read_verdicts(
+    folder: str | Path, labels: str | Path, *, column: str = "human", judge: str | None = None
+) -> list[Verdicts]:
     """Reads what judges said of a run, and the labels of people for the same cases.
 
     Args:
@@ -299,6 +301,7 @@ def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: s
         UsageError: If there is no such judge or column, or it is not clear which question a label answers.
         UserError: If a file cannot be read, or the two have no case in common.
     """
+    folder, labels = Path(folder), Path(labels)
     judged = _alone(list(_judgements(folder)), folder)
     judges = dict.fromkeys(one.judge for one in judged)
     if judge is not None and judge not in judges:

@@ -1,17 +1,25 @@
-"""What two checklists ask of a paper, in our words and their numbers, and which facts of runs answer it.
+"""What checklists ask of a paper, in our words and their numbers, and which facts of runs answer it.
 
-Sources: Tejani et al., Checklist for Artificial Intelligence in Medical Imaging (CLAIM): 2024 Update, Radiology:
-Artificial Intelligence 6(4), 2024, e240300; Miao et al., The Minimum Information about Clinical Artificial Intelligence
-Checklist for Generative Modeling Research (MI-CLAIM-GEN), 2024, arXiv:2403.02558.
+Each is a file of this folder with its source, and with what of it was read. Items have a `number`, what is asked
+(`asks`), the facts of runs that answer it (`facts`, names of `manifest_facts.SECTIONS`; none where only the authors
+can), and what the authors must say themselves (`authors`). Items of MI-CLAIM-GEN have no numbers of their own and are
+counted within its parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 import yaml
+
+from medimg_eval.errors import UsageError
+
+CHECKLISTS = ("claim", "mi_claim_gen", "stard_ai", "tripod_ai", "tripod_llm", "metrics", "decide_ai")
+USUAL = ("claim", "mi_claim_gen")
+"""Those of a card where none are named."""
 
 
 class Item(NamedTuple):
@@ -31,13 +39,21 @@ class Checklist(NamedTuple):
     name: str
     source: str
     items: tuple[Item, ...]
+    read: str = ""
+    """What of the source was read to write the items, where it was not the published checklist itself."""
+
+
+def checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
+    """The checklists of these names, in this order; raises UsageError for a name that there is not."""
+    UsageError.refuse_unknown("there is no checklist", CHECKLISTS, *names)
+    return tuple(map(_checklist, names))
 
 
 @cache
-def checklists() -> tuple[Checklist, ...]:
-    """Both checklists, as `checklists.yaml` beside this file holds them."""
-    stated = yaml.safe_load((files(__package__) / "checklists.yaml").read_text(encoding="utf-8"))
-    return tuple(Checklist(one["name"], one["source"], tuple(_item(**item) for item in one["items"])) for one in stated)
+def _checklist(name: str) -> Checklist:
+    stated = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text(encoding="utf-8"))
+    items = tuple(_item(**item) for item in stated["items"])
+    return Checklist(stated["name"], stated["source"], items, stated.get("read", ""))
 
 
 def _item(number: str, asks: str, facts: list[str] | None = None, authors: str = "") -> Item:

@@ -1,4 +1,4 @@
-"""The card of a table: what its runs say of themselves, and with it two checklists for papers filled in.
+"""The card of a table: what its runs say of themselves, and with it checklists for papers filled in.
 
 A card tells nothing that it does not know: what no manifest says is "unknown", and what only authors can say is left
 to them in so many words.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import grouped
-from medimg_eval.results.cards.checklists import Checklist, Item, checklists
+from medimg_eval.results.cards.checklists import USUAL, Checklist, Item, checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
 from medimg_eval.results.table import escape_markdown, write_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from medimg_eval.results.table import Table
 
@@ -28,7 +28,7 @@ BEYOND = (
     "Conflicts of interest",
     "Agreements under which the data may be used",
 )
-"""What papers must say too, and neither checklist numbers."""
+"""What papers must say too, and not every checklist numbers."""
 _LONGEST = 120
 """Characters of a fact that is told again beside an item."""
 _NAMES = {name: title for section in SECTIONS.values() for name, title in section.items()}
@@ -43,11 +43,13 @@ class Disclosure:
         facts: Name of a fact -> what it is about (a task, a model, a run, or "" for the table) -> what is known; "" is
             unknown.
         footnotes: Of the table.
+        checklists: Those that are filled in, by the names of their files.
     """
 
     title: str
     facts: Facts
     footnotes: tuple[str, ...]
+    checklists: tuple[str, ...] = USUAL
 
     def answer(self, item: Item) -> str:
         """Returns what can be said to an item of a checklist: what is known, "unknown", or that the authors must."""
@@ -82,7 +84,7 @@ class Disclosure:
             },
             "footnotes": list(self.footnotes),
             "authors": list(BEYOND),
-            "checklists": [self._filled(checklist) for checklist in checklists()],
+            "checklists": [self._filled(checklist) for checklist in checklists(self.checklists)],
         }
 
     def _filled(self, checklist: Checklist) -> dict[str, Any]:
@@ -95,7 +97,8 @@ class Disclosure:
             }
             for item in checklist.items
         ]
-        return {"name": checklist.name, "source": checklist.source, "items": items}
+        read = {"read": checklist.read} if checklist.read else {}
+        return {"name": checklist.name, "source": checklist.source, **read, "items": items}
 
     def to_markdown(self) -> str:
         """Returns the card in GitHub's Markdown."""
@@ -113,26 +116,33 @@ class Disclosure:
             yield from (f"| {title} | {escape_markdown(self.told(name))} |" for name, title in names.items())
         yield from ["", "## What stands below the table", ""]
         yield from (f"- {escape_markdown(note)}" for note in self.footnotes)
-        for checklist in checklists():
+        for checklist in checklists(self.checklists):
             yield from ["", f"## {checklist.name}", "", f"Items in our words, after {checklist.source}.", ""]
+            yield from [f"What of it was read: {checklist.read}.", ""] if checklist.read else []
             yield from ["| Item | Asks for | Answer |", "| ---: | --- | --- |"]
             for item in checklist.items:
                 yield f"| {item.number} | {item.asks} | {escape_markdown(self.answer(item))} |"
-        yield from ["", f"## Beyond both checklists, {AUTHORS}", "", *(f"- {asked}" for asked in BEYOND)]
+        yield from ["", f"## Beyond checklists, {AUTHORS}", "", *(f"- {asked}" for asked in BEYOND)]
 
 
-def disclose(table: Table) -> Disclosure:
+def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
     """Returns the card of a table, from the manifests of its runs and from its scores.
+
+    Args:
+        table: Of runs.
+        names: The checklists that it fills in.
 
     Raises:
         UserError: If a manifest cannot be read.
+        UsageError: If there is no such checklist.
     """
+    checklists(names)
     layout = table.layout()
-    return Disclosure(layout.caption, gather(table), tuple(layout.footnotes))
+    return Disclosure(layout.caption, gather(table), tuple(layout.footnotes), tuple(names))
 
 
-def write_card(table: Table, folder: Path, stem: str = "card") -> list[Path]:
+def write_card(table: Table, folder: str | Path, stem: str = "card", names: Sequence[str] = USUAL) -> list[Path]:
     """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
-    card = disclose(table)
+    card = disclose(table, names)
     told = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
-    return write_texts(folder / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})
+    return write_texts(Path(folder) / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval import metrics
+from medimg_eval.results.acceptance import ACCEPTANCE
 from medimg_eval.results.runs import MANIFEST, attributes, is_known, read_manifest
 from medimg_eval.results.table import one_line
 
@@ -67,6 +68,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "failures": "Failed cases",
         "undefined": "Undefined values",
         "warnings": "Warnings",
+        "acceptance": "Criteria, plan and verdict",
     },
     "Running": {
         "command": "Command",
@@ -206,8 +208,26 @@ def _of_run(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, 
     for name, key in (("prompts", "template"), ("decoding", "decoding")):
         said = _text(run.task_config.get(key)) or _unsaid(run, manifest)
         yield name, "" if given and run.asks else said
+    yield "acceptance", _acceptance(run.folder / ACCEPTANCE)
     yield "judge", _judge(_mapping(manifest, "judge")) or unsaid
     yield "extractors", _text(manifest.get("extractors")) or unsaid
+
+
+def _acceptance(file: Path) -> str:
+    """What a run was last judged by, and the verdicts, as `test` and `score` keep them; nothing where it was not."""
+    if not file.is_file():
+        return ""
+    held = json.loads(file.read_text(encoding="utf-8"))
+    plan = f"by plan {held['plan']}" if held.get("plan") else "without a plan"
+    if held.get("deviations"):
+        return f"not judged {plan}: {'; '.join(held['deviations'])}"
+    bounds = [
+        f"{one['metric']} {key} {one[key]:g}: {one['verdict']}"
+        for one in held["endpoints"]
+        for key in ("lower", "upper")
+        if key in one
+    ]
+    return f"{'accepted' if held['accepted'] else 'not accepted'} {plan}; {'; '.join(bounds)}"
 
 
 def _hardware(found: Mapping[str, Any]) -> str:

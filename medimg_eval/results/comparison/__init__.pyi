@@ -1,3 +1,9 @@
+from .differing_cases import (
+    Disagreement as Disagreement,
+    FIRST as FIRST,
+    SECOND as SECOND,
+    disagreements as disagreements,
+)
 from .fields import Field as Field, make_fields as make_fields
 from .footnotes import CORRECTIONS as CORRECTIONS, described as described
 from .marks import marked as marked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,7 +39,6 @@ from medimg_eval.results.table import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -117,13 +117,13 @@ def _groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: 
     return compare_groups(fields, attribute, how.alpha)
 
 
-def write_comparison(comparison: Comparison, folder: Path, stem: str = "compare") -> list[Path]:
+def write_comparison(comparison: Comparison, folder: str | Path, stem: str = "compare") -> list[Path]:
     """Writes a comparison as .md, .tex, .csv and .html into `folder`, made if needed; its maps also as .svg.
 
     Returns:
         The files.
     """
-    return write_sheets(comparison.title, comparison.sheets, comparison.frame(), comparison.maps, folder / stem)
+    return write_sheets(comparison.title, comparison.sheets, comparison.frame(), comparison.maps, Path(folder) / stem)
 
 
 def write_sheets(

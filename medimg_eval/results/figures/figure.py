@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medimg_eval.results.figures.style import PAGE, styled
 from medimg_eval.results.runs import frame_to_csv
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -56,13 +56,27 @@ class Drawn:
         """Returns the frame as CSV."""
         return frame_to_csv(self.frame)
 
+    def _repr_html_(self) -> str:
+        drawing = svg(self)
+        return (
+            f'<figure style="margin: 0">\n{drawing}\n<figcaption>{html.escape(self.caption)}</figcaption>\n</figure>\n'
+        )
 
-def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:
+
+class Figures(dict[str, Drawn]):
+    """Figures by their names; a notebook shows them all."""
+
+    def _repr_html_(self) -> str:
+        return "\n".join(one._repr_html_() for one in self.values())
+
+
+def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
     """Files of a figure: .pdf (TrueType fonts), .png (300 dpi), .csv, and its caption as .txt.
 
     They hold no date: the same numbers give the same bytes, with the same release of matplotlib. `folder` is made if
     needed, and `stem` is the name of the files without their ends.
     """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]
     pdf, png, csv, text = files

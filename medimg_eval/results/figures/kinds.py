@@ -161,5 +161,6 @@ KINDS: Mapping[str, Kind] = {
     **{
         name: _drawn_by(name, _DIVIDED, metric=False) for name in ("risk_coverage", "roc", "pr", "froc", "bland_altman")
     },
+    "learning_curve": _drawn_by("learning_curve", ("label",)),
     "radar": _drawn_by("radar", ("by",), each_task=False),
 }

@@ -12,9 +12,9 @@ import pandas as pd
 
 from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
-from medimg_eval.results.comparison import Field, Pair, Together, every_pair, make_fields
+from medimg_eval.results.comparison import LEVEL, Field, Pair, Together, every_pair, make_fields
 from medimg_eval.results.ranking.orders import rank
-from medimg_eval.results.runs import Part, is_evidence, is_set, row_of_part
+from medimg_eval.results.runs import Part, is_evidence, is_set, refuse_other_salts, row_of_part
 from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, Resamples
 from medimg_eval.results.table import Column, make_columns, named_runs, titles
 
@@ -38,9 +38,9 @@ class RankColumn:
         resampled: (resample, model), values on resamples of patients, the models as in `worth`; None of fewer than
             5 patients, and of sets.
         mean_ranks: Of each model, the mean over those cases of its rank in each; empty of what is no mean over cases.
-        tests: Of every ordered pair; empty of sets.
+        tests: Of every ordered pair; empty of sets, and where none were asked for.
         better: For each pair of models, the first less the second on the cases that both have, 0 being a tie and
-            positive meaning better.
+            positive meaning better; empty of cases without tests.
     """
 
     field: Field
@@ -69,6 +69,26 @@ class RankColumn:
         if self.resampled is None:
             return None
         return rank(_rounded(self.resampled), higher_is_better=bool(self.column.higher_is_better), ties=ties)
+
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """Returns the 95 % interval of each model's rank over resamples; nothing without resamples."""
+        ranks = self.resampled_ranks("min")
+        if ranks is None:
+            return {}
+        tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+        low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
+        return {model: (float(low[place]), float(high[place])) for place, model in enumerate(self.worth)}
+
+    def shares(self) -> dict[str, dict[int, float]]:
+        """Returns the share of resamples in which each model has each rank, 0 to 1; nothing without resamples."""
+        ranks = self.resampled_ranks("min")
+        if ranks is None:
+            return {}
+        counted = (np.unique(ranks[:, place], return_counts=True) for place in range(len(self.worth)))
+        return {
+            model: {int(number): float(count / len(ranks)) for number, count in zip(*found, strict=True)}
+            for model, found in zip(self.worth, counted, strict=True)
+        }
 
     def rank_of_ranks(self) -> dict[str, float]:
         """Returns the rank of each model's mean rank over cases."""
@@ -132,6 +152,45 @@ def make_rank_columns(
     return made, [name for name in names if name not in several]
 
 
+def untested_columns(
+    runs: Sequence[RunScores], columns: Sequence[Column], *, resamples: int, seed: int
+) -> list[RankColumn]:
+    """Returns ranks and their stability by each of these metrics of each task, without tests of pairs, which take long.
+
+    Columns without a direction, and those that fewer than two models have a value of, are left out.
+
+    Args:
+        runs: As `load_runs` returns them; unfinished ones are left out, and baselines are not ranked.
+        columns: Metrics of tasks, as a table has them.
+        resamples: Of patients, for the stability of ranks; summaries make at most 1,000.
+        seed: Of the resamples; metrics of one task meet the same.
+    """
+    tasks = list(dict.fromkeys(column.task for column in columns))
+    found = []
+    for place, task in enumerate(tasks):
+        members = [run for run in runs if run.task == task and run.finished and not run.baseline]
+        for column in columns:
+            if column.task != task or column.higher_is_better is None:
+                continue
+            if not any(len(run.scores) or len(run.sets) for run in members):
+                continue
+            found += [
+                _column(field, column.title, None, resamples=resamples, seed=seed + place)
+                for field in _fields_with_values(members, column.metric)
+                if len(field.models or field.runs) > 1
+            ]
+    return found
+
+
+def _fields_with_values(runs: Sequence[RunScores], metric: str) -> list[Field]:
+    """Returns the fields of a metric; none where it is undefined throughout, or no run was scored by it."""
+    refuse_other_salts(runs)
+    try:
+        return _fields(runs, metric, by_label=False)
+    except UserError:
+        return []
+
+
 def _fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[Field]:
     if not is_set(metric):
         return make_fields(runs, metric, by_label=by_label)
@@ -150,10 +209,10 @@ def _titles(fields: Sequence[Field]) -> list[str]:
     return [f"{field.name}: {field.column.title}" if several else field.name for field in fields]
 
 
-def _column(field: Field, title: str, how: CompareSettings, *, resamples: int, seed: int) -> RankColumn:
+def _column(field: Field, title: str, how: CompareSettings | None, *, resamples: int, seed: int) -> RankColumn:
     if is_set(field.column.metric):
         return _of_set(field, title)
-    tests = every_pair(field, how, sized=False)
+    tests = [] if how is None else every_pair(field, how, sized=False)
     better = {(one.model, one.other): one.mean_difference * field.sign for one in tests if one.n}
     if field.parts:
         return _of_summary(field, title, tests, better, resamples=resamples, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +17,10 @@ from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
 from medimg_eval.results.ranking.orders import Friedman, borda, cliques, friedman, kemeny
 from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
 from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, RunScores, frame_to_csv, refuse_other_salts
-from medimg_eval.results.table import check_numbers, write_texts
+from medimg_eval.results.table import check_numbers, notebook_html, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -80,6 +80,9 @@ class Ranking:
     def frame(self) -> pd.DataFrame:
         """Returns the numbers of the main table, one row per model."""
         return self.overall
+
+    def _repr_html_(self) -> str:
+        return notebook_html(*self.sheets)
 
 
 _KEYS = ["column", "task", "label", "metric"]
@@ -165,7 +168,7 @@ def rank_models(
     return make_sheets(together, columns, Printing(how, consensus.exact, resamples, tuple(lonely), weights))
 
 
-def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Path]:
+def write_ranking(ranking: Ranking, folder: str | Path, stem: str = "rank") -> list[Path]:
     """Writes a ranking as .md, .tex, .csv, .html and .svg into `folder`, made if needed.
 
     The CSV holds one row per model; `STEM_columns.csv`, `STEM_stability.csv` and `STEM_significance.csv` hold ranks on
@@ -174,6 +177,7 @@ def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Pa
     Returns:
         The files.
     """
+    folder = Path(folder)
     files = write_sheets(ranking.title, ranking.sheets, ranking.overall, ranking.maps, folder / stem)
     frames = {
         "columns": ranking.by_column,
@@ -269,7 +273,7 @@ def _by_column(columns: Sequence[RankColumn], models: Sequence[str]) -> pd.DataF
     records = []
     for column in columns:
         ranks, of_ranks, of_tests = column.ranks("min"), column.rank_of_ranks(), column.rank_of_tests()
-        bounds = _rank_bounds(column)
+        bounds = column.bounds()
         for model in models:
             if model in _known(column):
                 low, high = bounds.get(model, (np.nan, np.nan))
@@ -289,27 +293,13 @@ def _by_column(columns: Sequence[RankColumn], models: Sequence[str]) -> pd.DataF
     return pd.DataFrame.from_records(records)
 
 
-def _rank_bounds(column: RankColumn) -> Mapping[str, tuple[float, float]]:
-    ranks = column.resampled_ranks("min")
-    if ranks is None:
-        return {}
-    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
-    return {model: (float(low[place]), float(high[place])) for place, model in enumerate(column.worth)}
-
-
 def _distribution(columns: Sequence[RankColumn]) -> pd.DataFrame:
-    records = []
-    for column in columns:
-        ranks = column.resampled_ranks("min")
-        if ranks is None:
-            continue
-        for place, model in enumerate(column.worth):
-            numbers, times = np.unique(ranks[:, place], return_counts=True)
-            records += [
-                _keys(column) | {"model": model, "rank": int(number), "share": float(count / len(ranks))}
-                for number, count in zip(numbers, times, strict=True)
-            ]
+    records = [
+        _keys(column) | {"model": model, "rank": rank, "share": share}
+        for column in columns
+        for model, shares in column.shares().items()
+        for rank, share in shares.items()
+    ]
     return pd.DataFrame.from_records(records, columns=[*_KEYS, "model", "rank", "share"])
 
 

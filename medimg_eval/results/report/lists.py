@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -114,6 +114,11 @@ class TaskCases:
                 scores[places[str(case)]][model].append([str(label), title, number, str(status), evidence])
         for start in range(0, len(scores), PIECE):
             yield scores[start : start + PIECE]
+
+    def places(self, cases: Iterable[str]) -> list[int]:
+        """Returns the places of cases by their ids."""
+        known = {case: place for place, case in enumerate(self.cases)}
+        return [known[case] for case in cases]
 
     def chosen(self, wanted: Sequence[str]) -> list[int]:
         """Returns the places of the cases that are asked for: `all`, `worst:50`, `median:5`, `best:5`, or ids.

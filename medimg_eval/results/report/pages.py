@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
-import math
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.resources import files
@@ -13,23 +11,17 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-import numpy as np
-
 import medimg_eval
-from medimg_eval.errors import UserError
+from medimg_eval.results.report.folder import CASES, claim, copy_static, write_script, write_text
 from medimg_eval.results.report.lists import PIECE, TaskCases
 from medimg_eval.results.table import html_table, titles
-from medimg_eval.system import whole
 
 if TYPE_CHECKING:
     from medimg_eval.results.table import Table
 
-STATIC = ("report.css", "report.js", "viewer.js")
+STATIC = ("report.css", "base.js", "report.js", "viewer.js")
 VIEWER = "niivue.js"
 NOTICES = "niivue-licences.txt"
-MARK = "report.json"
-"""The file that says that a folder holds a report, which may then be written over."""
-MAKER = "medimg_eval"
 
 
 class Showing(Protocol):
@@ -68,12 +60,7 @@ class Report:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if folder.is_dir() and not _is_ours(folder / MARK) and any(folder.iterdir()):
-            raise UserError(f"{folder} holds files that are no report; name a new folder with out=")
-        with UserError.about(folder, "cannot be written to", OSError, mend="name another folder with out="):
-            folder.mkdir(parents=True, exist_ok=True)
-            with whole(folder / MARK) as partial:
-                partial.write_text(json.dumps({"made_by": f"{MAKER} {medimg_eval.__version__}"}) + "\n")
+        claim(folder, CASES)
         self._entries: list[dict[str, Any]] = []
         self._kept: set[str] = set()
 
@@ -144,31 +131,33 @@ class Report:
             mark.write_text(key, encoding="ascii")
         return True
 
-    def write_index(self, table: Table, title: str, figures: Mapping[str, str] | None = None) -> Path:
+    def write_index(
+        self, table: Table, title: str, figures: Mapping[str, str] | None = None, sections: Sequence[str] = ()
+    ) -> Path:
         """Writes the page itself and returns it.
 
         Args:
             table: Of all tasks.
             title: Of the report.
             figures: By task, a figure as SVG.
+            sections: Further parts of the overview as HTML, below its tables.
         """
         own = files(__package__) / "static"
-        for name in STATIC:
-            _write(self.folder / name, (own / name).read_text(encoding="utf-8"))
+        copy_static(self.folder, STATIC)
         built = viewer()
         for name in (VIEWER, NOTICES):
             if built is not None:
                 shutil.copyfile(built.parent / name, self.folder / name)
         for task, svg in (figures or {}).items():
-            _write(self.folder / "figures" / f"{self._number(task)}.svg", svg)
+            write_text(self.folder / "figures" / f"{self._number(task)}.svg", svg)
         write_script(self.folder, "data/report", {"title": title, "niivue": built is not None, "tasks": self._entries})
         page = Template((own / "index.html").read_text(encoding="utf-8"))
         shown = page.substitute(
             version=html.escape(medimg_eval.__version__),
             title=html.escape(title),
-            overview=self._overview(table, title, set(figures or {})),
+            overview=self._overview(table, title, set(figures or {}), sections),
         )
-        _write(self.folder / "index.html", shown)
+        write_text(self.folder / "index.html", shown)
         return self.folder / "index.html"
 
     def tidy(self) -> None:
@@ -184,7 +173,7 @@ class Report:
     def _number(self, task: str) -> int:
         return [entry["task"] for entry in self._entries].index(task)
 
-    def _overview(self, table: Table, title: str, drawn: Collection[str]) -> str:
+    def _overview(self, table: Table, title: str, drawn: Collection[str], sections: Sequence[str]) -> str:
         """Returns the tables as HTML, task by task; unfinished tasks are among them."""
         known = {entry["task"]: entry for entry in self._entries}
         parts = [
@@ -209,13 +198,14 @@ class Report:
                 if entry["description"]:
                     inner.append(f'<p class="soft small">{html.escape(entry["description"])}</p>')
             if part is not None:  # of probabilities alone there is none
-                inner.append(f'<div class="wide">{html_table(part.layout())}</div>')
+                region = f'<div class="wide" tabindex="0" role="region" aria-label="Results, {name}">'
+                inner.append(f"{region}{html_table(part.layout())}</div>")
             if entry is not None and task in drawn:
                 inner.append(
                     f'<img class="figure" src="figures/{entry["number"]}.svg" alt="Means with intervals, {name}">'
                 )
             parts.append("\n".join([*inner, "</section>"]))
-        parts.append("</div>")
+        parts += ["</div>", *sections]
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.footnotes)
         parts.append(
             f'<section class="card" aria-label="Notes"><h2>Notes</h2><ul class="footnotes">{notes}</ul></section>'
@@ -234,54 +224,3 @@ def _counted(entries: Sequence[Mapping[str, Any]]) -> str:
     cases = sum(entry["cases"] for entry in entries)
     counts = ((len(entries), "task"), (len(models), "model"), (cases, "case"))
     return ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for count, noun in counts)
-
-
-def _is_ours(mark: Path) -> bool:
-    """Whether a file says that its folder holds a report; others may call a file of theirs the same."""
-    try:
-        told = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(told, dict) and str(told.get("made_by", "")).startswith(f"{MAKER} ")
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-def script(name: str, value: Any) -> str:
-    """Returns a script that hands a value to the page under a name of ours.
-
-    Nothing in the value can end the script, or the text that it stands in: all is ASCII, and `<`, quotes and
-    backslashes are escaped. The page parses the text as JSON, so that no name in it means anything to JavaScript.
-
-    Args:
-        name: Letters, digits, `/` and `-`.
-        value: What JSON can hold; numbers that it cannot become null.
-    """
-    text = json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
-    for mark, escaped in (("\\", "\\\\"), ("'", "\\'"), ("<", "\\x3c")):
-        text = text.replace(mark, escaped)
-    return f"report.take('{name}','{text}')\n"
-
-
-def write_script(folder: Path, name: str, value: Any) -> None:
-    """Writes the script `NAME.js` below a folder, whole or not at all."""
-    _write(folder / f"{name}.js", script(name, value))
-
-
-def plain(value: Any) -> Any:
-    """Returns a value as JSON can hold it: no NumPy, no number that is not finite, keys as text."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, Sequence | np.ndarray | set | frozenset):
-        return [plain(one) for one in value]
-    return str(value)

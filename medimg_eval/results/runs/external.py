@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +20,6 @@ from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 Better = Literal["higher", "lower"]
 
@@ -36,7 +36,7 @@ TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")
 
 
 def load_scores(
-    file: Path, *, direction: Mapping[str, Better] | None = None, proportions: Iterable[str] = ()
+    file: str | Path, *, direction: Mapping[str, Better] | None = None, proportions: Iterable[str] = ()
 ) -> list[RunScores]:
     """Reads scores from a CSV, as one run for each model and task.
 
@@ -58,6 +58,7 @@ def load_scores(
         UsageError: `direction` or `proportions` names a metric that the file does not hold, `direction` says neither
             `higher` nor `lower`, or one of `proportions` is a metric of ours or has other values than 0 and 1.
     """
+    file = Path(file)
     rows = _read(file)
     directions, yes_or_no = _directions(direction or {}, rows), _proportions(proportions, rows)
     by_patient = bool((rows["patient"] != "").any())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 MANIFEST = "manifest.json"
 SCORES = "scores.parquet"
@@ -121,6 +121,8 @@ class RunScores:
     """What the model gives, in words."""
     partial: str = ""
     """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
     """What decided its answers, by keys joined with dots; see `results.left_out`."""
     left_out: tuple[RunScores, ...] = ()
@@ -164,7 +166,7 @@ class RunScores:
         return "groups of questions" if self.resampled == "patients" else "questions"
 
 
-def load_runs(paths: Sequence[Path]) -> list[RunScores]:
+def load_runs(paths: Sequence[str | Path]) -> list[RunScores]:
     """Reads the runs that `paths` name or contain.
 
     A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
@@ -185,7 +187,7 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
     """
     named: dict[Path, RunScores] = {}
     found: dict[Path, RunScores] = {}
-    for path in paths:
+    for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             folder = path.resolve()
             named[folder] = _described_run(folder, read_manifest(folder / MANIFEST))
@@ -311,9 +313,10 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         noun=noun,
         output=output,
         partial=str(manifest.get("partial") or ""),
+        training=_mapping(manifest, "training"),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
-        usage=_usage(manifest.get("usage")),
+        usage=usage_in_all(manifest.get("usage")),
     )
 
 
@@ -335,7 +338,7 @@ def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _usage(said: object) -> Mapping[str, Any]:
+def usage_in_all(said: object) -> Mapping[str, Any]:
     """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
     starts = said if isinstance(said, list) else [said]
     together: dict[str, Any] = {}

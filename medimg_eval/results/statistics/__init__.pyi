@@ -1,3 +1,11 @@
+from .control_charts import (
+    CHARTS as CHARTS,
+    Chart as Chart,
+    Charted as Charted,
+    RULES as RULES,
+    control_chart as control_chart,
+    violations as violations,
+)
 from .hypothesis_tests import Areas as Areas, correlated_areas as correlated_areas
 from .disparities import (
     Disparity as Disparity,
@@ -48,6 +56,14 @@ from .hypothesis_tests import (
 )
 from .summaries import case_values as case_values, label_values as label_values, is_share as is_share, units as units
 from .effect_sizes import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
+from .sample_sizes import (
+    Design as Design,
+    VALUES as VALUES,
+    Value as Value,
+    cautious_sd as cautious_sd,
+    largest_sd as largest_sd,
+    sd_of_differences as sd_of_differences,
+)
 from .resampling import Resamples as Resamples, draws as draws, quantiles as quantiles
 from .summaries import (
     MOST_LEFT_OUT as MOST_LEFT_OUT,

@@ -26,6 +26,7 @@ from .render import (
     escape_markdown as escape_markdown,
     html_page as html_page,
     html_table as html_table,
+    notebook_html as notebook_html,
     rich_table as rich_table,
     to_csv as to_csv,
     to_html as to_html,

@@ -306,7 +306,11 @@ def _warnings(group: _Group) -> Iterator[str]:
             f"Warning: patients of {group.title} are named with different salts, so its rows cannot be paired: {parts}."
         )
     if (
-        len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(judged_labels(run.scores)["label"])))))
+        len(
+            labels := _names_by(
+                group.finished, lambda run: ", ".join(sorted(judged_labels(run.scores)["label"].unique()))
+            )
+        )
         > 1
     ):
         parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
@@ -335,7 +339,7 @@ def _in_words(names: Mapping[str, str]) -> list[str]:
 
 def _different_cases(group: _Group) -> Iterator[str]:
     """Yields that the rows of one task rest on different cases, if they do."""
-    case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
+    case_sets = {frozenset(entry.run.scores["case"].unique()) for entry in group.finished}
     if len(case_sets) > 1 and not _own_cases(group):
         sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
         shared = len(frozenset.intersection(*case_sets))
@@ -437,7 +441,7 @@ def _spreads(entry: _Entry) -> Iterator[str]:
 
 def _not_shown(entry: _Entry) -> Iterator[str]:
     """Yields which of the task's metrics have no column, for no run has a value of them."""
-    scored = {*entry.run.scores["metric"], *entry.run.sets["metric"]}
+    scored = {*entry.run.scores["metric"].unique(), *entry.run.sets["metric"].unique()}
     wanted = [name for name in entry.run.metrics if not (is_summary(name) or is_evidence(name))]
     shown = {column.metric for column, _ in entry.cells}
     if any(name in scored and name not in shown for name in wanted):

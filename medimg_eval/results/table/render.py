@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from medimg_eval.results.table.xlsx import write_xlsx
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from medimg_eval.results.table.layout import Layout, Printable, Span, Style
 
@@ -25,6 +25,7 @@ __all__ = [
     "escape_markdown",
     "html_page",
     "html_table",
+    "notebook_html",
     "rich_table",
     "to_csv",
     "to_html",
@@ -151,8 +152,26 @@ def html_table(layout: Layout) -> str:
     return "\n".join(body)
 
 
-def write_all(table: Printable, folder: Path, stem: str = "table") -> list[Path]:
+def notebook_html(*tables: Printable, before: str = "") -> str:
+    """Returns tables one below the other as a part of a notebook; its style holds for nothing else there.
+
+    Args:
+        tables: each with its caption where there are several.
+        before: HTML that stands before them.
+    """
+    style = (files(__package__) / "static" / "notebook.css").read_text(encoding="utf-8")
+    parts = []
+    for table in tables:
+        layout = table.layout()
+        alone = layout.caption if len(tables) > 1 else ""
+        parts.append((f"<h4>{html.escape(alone)}</h4>\n" if alone else "") + html_table(layout))
+    inner = "\n".join([before, *parts] if before else parts)
+    return f'<div class="medimg-eval">\n<style>\n{style}</style>\n{inner}\n</div>\n'
+
+
+def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list[Path]:
     """Writes the table as .md, .tex, .csv, .html and .xlsx into `folder`, made if needed; returns the files."""
+    folder = Path(folder)
     renderers = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
     files = write_texts(folder / stem, {suffix: render(table) for suffix, render in renderers.items()})
     return [*files, write_xlsx(table, folder / f"{stem}.xlsx")]

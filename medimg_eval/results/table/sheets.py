@@ -61,6 +61,11 @@ class Comparison:
         """Returns the numbers of all sheets."""
         return pd.concat([sheet.numbers for sheet in self.sheets], ignore_index=True)
 
+    def _repr_html_(self) -> str:
+        from medimg_eval.results.table import render  # which prints what is made here
+
+        return render.notebook_html(*self.sheets)
+
 
 def p_text(p: float) -> str:
     """Returns a p-value as it is printed, never as 0."""

@@ -132,7 +132,10 @@ class Table:
         """Returns the tidy frame of the table, with unrounded numbers."""
         return self._as("csv")
 
-    _repr_html_ = to_html
+    def _repr_html_(self) -> str:
+        from medimg_eval.results.table import render
+
+        return render.notebook_html(self)
 
     def _as(self, form: str) -> str:
         from medimg_eval.results.table import render  # which prints what is made here

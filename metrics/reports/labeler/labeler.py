@@ -34,7 +34,7 @@ from medimg_eval.metrics.reports.labeler.findings import (
 )
 from medimg_eval.metrics.reports.labeler.lengths import Measurement, measured
 from medimg_eval.metrics.reports.labeler.sentence import Said, Sentence, side_of, trend_of
-from medimg_eval.metrics.reports.labeler.sentence_findings import read
+from medimg_eval.metrics.reports.labeler.sentence_findings import read, tell
 
 OBSERVATIONS = (
     ENLARGED,
@@ -58,7 +58,6 @@ _ASIDE = ("indication", "comparison", "technique", "examination")
 _SPEAKS_OF_IT = late_pattern(
     r"(?:it|they|these|this|both) (?:has|have|had|is|are|was|were|may|could|cannot|does|do)\b", re.IGNORECASE
 )
-_SPEAKS = ("normal", "not before", "not behind", "held")
 
 
 class Mention(NamedTuple):
@@ -101,18 +100,15 @@ def label_report(text: str) -> dict[str, int]:
     found: dict[str, list[int]] = {}
     clean, speaks, failing = True, False, False
     lowered = lower(text)
-    for sentence in _read(text):
-        speaks = speaks or any(item.kind in _SPEAKS or item.holds == "unchanged" for item in sentence.items)
-        for said in sentence.said:
-            if said.status is None:
-                continue
-            if said.observations != (DEVICES,):
-                clean = clean and said.status == NEGATIVE
-            for observation in said.observations:
-                found.setdefault(observation, []).append(said.status)
-            if said.observations == (EDEMA,) and said.status != NEGATIVE:
-                failing = failing or _fails(lowered, sentence, said)
-    labels = {name: combined(found.get(name, ())) for name in OBSERVATIONS}
+    for start, end in _sentences(text):
+        told = tell(lowered, start, end)
+        speaks, clean = speaks or told.speaks, clean and told.clean
+        for observation, status in told.statuses:
+            found.setdefault(observation, []).append(status)
+        if told.swollen and not failing:
+            sentence = read(lowered, start, end)
+            failing = any(_fails(lowered, sentence, said) for said in told.swollen)
+    labels = dict.fromkeys(OBSERVATIONS, 0) | {name: combined(statuses) for name, statuses in found.items()}
     if failing and not labels[HEART]:
         labels[HEART] = UNCERTAIN
     labels[NO_FINDING] = int(clean and (speaks or bool(found)))
@@ -139,8 +135,8 @@ def mentions(text: str) -> list[Mention]:
     >>> [tuple(mention) for mention in mentions("Improved left effusion.")]
     [('Pleural Effusion', 1, 'left', 14, 22, 'improved')]
     """
-    found = []
-    for sentence in _read(text):
+    found, lowered = [], lower(text)
+    for sentence in (read(lowered, start, end) for start, end in _sentences(text)):
         for index, said in enumerate(sentence.said):
             if said.status is None or not said.observations:
                 continue
@@ -178,16 +174,12 @@ def sentences(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
-def _read(text: str) -> tuple[Sentence, ...]:
+def _sentences(text: str) -> tuple[tuple[int, int], ...]:
+    """Where the sentences lie that are judged."""
     if not is_english(text):
         return ()
-    lowered = lower(text)
-    return tuple(
-        read(lowered, first, behind)
-        for name, start, end in section_spans(text)
-        if name not in _ASIDE
-        for first, behind in _thoughts(text, start, end)
-    )
+    spans = section_spans(text)
+    return tuple(span for name, start, end in spans if name not in _ASIDE for span in _thoughts(text, start, end))
 
 
 def _thoughts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

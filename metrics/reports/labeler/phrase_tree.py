@@ -6,7 +6,7 @@ with and without an s, "?" in front of a place for one that may be left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -57,7 +57,9 @@ def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
     return root
 
 
-def longest(root: Node, words: list[str], start: int, end: int, fillers: frozenset[str]) -> tuple[Entry | None, int]:
+def longest(
+    root: Node, words: Sequence[str], start: int, end: int, fillers: frozenset[str]
+) -> tuple[Entry | None, int]:
     """Returns the longest phrase that starts at a word and lies before another, and the word behind it.
 
     Fillers between its words do not count.

@@ -48,6 +48,22 @@ class Said:
     doubted: bool = False
 
 
+class Told(NamedTuple):
+    """What a sentence tells of a report, wherever it stands.
+
+    Attributes:
+        statuses: observation and status of each thing that it names, but for those that are only asked for.
+        speaks: whether it says that something is absent, normal or unchanged.
+        clean: whether nothing but devices is present or in doubt.
+        swollen: the things named that are an oedema which is present or in doubt.
+    """
+
+    statuses: tuple[tuple[str, int], ...] = ()
+    speaks: bool = False
+    clean: bool = True
+    swollen: tuple[Said, ...] = ()
+
+
 @dataclass
 class Sentence:
     """What was found in one sentence.

@@ -7,15 +7,25 @@ applied to the left; what is seen of heart and mediastinum is judged by the word
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 
 from medimg_eval.metrics.reports.labeler.cues import CUES, FILLERS
-from medimg_eval.metrics.reports.labeler.findings import DEVICES, NAMED, NEGATIVE, POSITIVE, UNCERTAIN
+from medimg_eval.metrics.reports.labeler.findings import DEVICES, EDEMA, NAMED, NEGATIVE, POSITIVE, UNCERTAIN
 from medimg_eval.metrics.reports.labeler.phrase_tree import Node, longest, planted
-from medimg_eval.metrics.reports.labeler.sentence import ABOUT, ASKED, DOUBT, HELD, NOT, WORD, Item, Said, Sentence
-from medimg_eval.metrics.reports.labeler.spelling import misspellings
+from medimg_eval.metrics.reports.labeler.sentence import (
+    ABOUT,
+    ASKED,
+    DOUBT,
+    HELD,
+    NOT,
+    WORD,
+    Item,
+    Said,
+    Sentence,
+    Told,
+)
+from medimg_eval.metrics.reports.labeler.spelling import misspellings, words_of
 
 _NEAR = 4
 """How many words may lie between a word about size and what it is about, where it stands in front."""
@@ -92,7 +102,16 @@ _SOFT = (",", "and", "or", "with")
 _OF = 3
 """How many words may stand between a part and its whole: "tip of the right"."""
 _ARTICLES = ("a", "an", "the", "there", "only", "now", "some", "this", "these")
+_CONTOURS = ("contours", "contour", "silhouettes", "silhouette", "borders", "structures", "shadows")
+_BEFORE_CONTOURS = (",", "and", "the", "hilar", "mediastinal", "cardiac", "aortic", "pulmonary", "/")
+_STRANGE = "*"
+"""Stands for each word that no rule knows, so that sentences which differ in such words alone are judged once."""
 _NAMES = ("finding", "other", "seen")
+
+_SPEAKS = ("normal", "not before", "not behind", "held")
+
+Found = tuple[int, list[Item], list[Said], list[str], Told]
+"""What was found in a sentence, wherever it stands: all of `Sentence` from its length on, and what comes of it."""
 
 
 @cache
@@ -102,31 +121,54 @@ def tree() -> Node:
 
 
 @cache
-def _misspelt() -> dict[str, str]:
-    return misspellings(tree())
+def _meant() -> dict[str, str]:
+    """Every word that the rules know, by itself and by its misspellings."""
+    known = words_of(tree()).union(FILLERS, _ARTICLES, _CONTOURS, _BEFORE_CONTOURS, {"?"})
+    return misspellings(known) | {word: word for word in known}
 
 
 def read(lowered: str, start: int, end: int) -> Sentence:
     """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
-    return replace(_read(lowered[start:end]), text=lowered, start=start, end=end)
+    return Sentence(lowered, start, end, *_read(lowered[start:end])[:-1])
+
+
+def tell(lowered: str, start: int, end: int) -> Told:
+    """Returns what comes of a sentence, as `read` has it."""
+    return _read(lowered[start:end])[-1]
 
 
 @lru_cache(maxsize=4096)  # reports say the same again and again: "No pneumothorax."
-def _read(said: str) -> Sentence:
-    words = [_misspelt().get(word, word) for word in WORD.findall(said)]
-    sentence = Sentence(said, 0, len(said), len(words), list(_items(words)))
+def _read(said: str) -> Found:
+    meant = _meant()
+    return _read_words(tuple([meant.get(word, _STRANGE) for word in WORD.findall(said)]))
+
+
+@lru_cache(maxsize=4096)  # and where they do not, it is often but a number or a name that differs
+def _read_words(words: tuple[str, ...]) -> Found:
+    sentence = Sentence("", 0, 0, len(words), list(_items(words)))
     if any(item.kind in _NAMES for item in sentence.items):
         _Forward(sentence, words).run()
         judge_seen(sentence)
         _either_or(sentence)
-    return sentence
+    return sentence.length, sentence.items, sentence.said, sentence.scopes, _told(sentence)
 
 
-def _items(words: list[str]) -> Iterator[Item]:
+def _told(sentence: Sentence) -> Told:
+    known = [(said, said.status) for said in sentence.said if said.status is not None]
+    return Told(
+        tuple((name, status) for said, status in known for name in said.observations),
+        any(item.kind in _SPEAKS or item.holds == "unchanged" for item in sentence.items),
+        all(status == NEGATIVE for said, status in known if said.observations != (DEVICES,)),
+        tuple(said for said, status in known if said.observations == (EDEMA,) and status != NEGATIVE),
+    )
+
+
+def _items(words: Sequence[str]) -> Iterator[Item]:
     at, end, root = 0, len(words), tree()
     while at < end:
-        if words[at] not in root:
-            if words[at] == "?" and at + 1 < end:
+        word = words[at]
+        if word not in root:
+            if word == "?" and at + 1 < end:
                 yield Item("doubt before", None, at, at + 1)
             at += 1
             continue
@@ -142,12 +184,12 @@ def _items(words: list[str]) -> Iterator[Item]:
         at = behind
 
 
-def _has_contour(words: list[str], at: int) -> bool:
+def _has_contour(words: Sequence[str], at: int) -> bool:
     """Whether "cardiac" or "mediastinal" belongs to a noun that stands further on: "cardiac and hilar contours"."""
     for word in words[at : at + 6]:
-        if word in ("contours", "contour", "silhouettes", "silhouette", "borders", "structures", "shadows"):
+        if word in _CONTOURS:
             return True
-        if word not in (",", "and", "the", "hilar", "mediastinal", "cardiac", "aortic", "pulmonary", "/"):
+        if word not in _BEFORE_CONTOURS:
             return False
     return False
 
@@ -155,7 +197,7 @@ def _has_contour(words: list[str], at: int) -> bool:
 class _Forward:
     """The pass from left to right."""
 
-    def __init__(self, sentence: Sentence, words: list[str]) -> None:
+    def __init__(self, sentence: Sentence, words: Sequence[str]) -> None:
         self.items = sentence.items
         self.said = sentence.said
         self.scopes = sentence.scopes

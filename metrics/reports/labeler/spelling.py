@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from string import ascii_lowercase
 
 from medimg_eval.metrics.reports.labeler.phrase_tree import Node
@@ -16,15 +16,21 @@ _SHORTEST = 7
 """Shorter words are too near to others."""
 
 
-def misspellings(root: Node) -> dict[str, str]:
-    """Returns the name that is meant by each word one edit away from it; words of phrases are no misspellings."""
-    words = _words(root)
+def misspellings(known: Collection[str]) -> dict[str, str]:
+    """Returns the name that is meant by each word one edit away from it; words that are known are no misspellings."""
     near = ((wrong, name) for name in _NAMES for wrong in _one_edit_away(name))
-    return {wrong: name for wrong, name in near if len(wrong) >= _SHORTEST and wrong not in words}
+    return {wrong: name for wrong, name in near if len(wrong) >= _SHORTEST and wrong not in known}
 
 
-def _words(node: Node) -> set[str]:
-    return {word for word in node if word}.union(*(_words(node[word]) for word in node if word))
+def words_of(root: Node) -> set[str]:
+    """Returns the words of all phrases of a tree."""
+    words: set[str] = set()
+    nodes = [root]
+    for node in nodes:
+        words.update(node)
+        nodes += [below for word, below in node.items() if word]
+    words.discard("")
+    return words
 
 
 def _one_edit_away(word: str) -> Iterator[str]:

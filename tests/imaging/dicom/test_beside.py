@@ -9,7 +9,7 @@ import pytest
 from dicom_fixtures import Grid, ramp, require_equal, write_series
 from PIL import Image as Pillow
 
-from medimg_eval.commands import describe_files as describe
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid
 
@@ -48,6 +48,35 @@ def test_two_things_that_may_be_meant_are_both_named(tmp_path, name):
         assert f"{tmp_path / name} (volume)" in str(caught.value)
         assert f"{paths[0]} (dicom)" in str(caught.value)
     assert read(paths).array.shape == (1, 5, 7, 6)
+
+
+def test_an_export_with_a_viewer_is_its_series(tmp_path):
+    write_series(tmp_path / "DICOM" / "ST0", ramp())
+    for name in ("AUTORUN/logo.png", "AUTORUN/back.bmp", "VIEWER/help.pdf", "INDEX.HTM", "AUTORUN.INF"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        picture(tmp_path / name) if name.endswith(("png", "bmp")) else (tmp_path / name).write_text("words")
+    image = require_equal(tmp_path, ramp(), Grid())
+    assert image.notes == ("3 other files in the folder were passed over, such as back.bmp",)
+
+
+def test_what_a_folder_holds_is_counted_before_anything_is_chosen(tmp_path):
+    write_series(tmp_path / "a", ramp())
+    for name in ("b.nii.gz", "c.nii.gz", "d.nii"):
+        nifti(tmp_path / name)
+    picture(tmp_path / "logo.png")
+    (tmp_path / "notes.txt").write_text("words")
+    census = "6 dicom (6 .dcm), 3 volume (2 .nii.gz, 1 .nii), 1 picture (1 .png), 1 other (1 .txt)"
+    with pytest.raises(CaseError, match=re.escape(f"{tmp_path}: holds {census}. ")):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_first_of_several_paths_does_not_decide_what_they_are(tmp_path, first):
+    write_series(tmp_path / "ct", ramp())
+    nifti(tmp_path / "scan.nii.gz")
+    paths = [tmp_path / "ct", tmp_path / "scan.nii.gz"]
+    with pytest.raises(CaseError, match=r"\((dicom|volume)\) and .*images of several kinds, which are not read as one"):
+        read(paths[first:] + paths[:first])
 
 
 def test_a_picture_does_not_stand_for_the_volume_beside_it(tmp_path):

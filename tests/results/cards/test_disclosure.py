@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from medimg_eval.errors import UsageError
 from medimg_eval.results import build_table, disclose, load_runs, load_scores, write_card
 from medimg_eval.results.cards.checklists import checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS
@@ -133,6 +134,55 @@ def test_items_are_numbered_without_gaps_and_name_facts():
     for item in (*claim.items, *generative.items):
         assert item.facts or item.authors, item
         assert set(item.facts) <= known, item
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "last"),
+    [
+        ("stard_ai", 48, "40b"),
+        ("tripod_ai", 52, "27c"),
+        ("tripod_llm", 49, "19g"),
+        ("metrics", 30, "30"),
+        ("decide_ai", 38, "X"),
+    ],
+)
+def test_further_checklists_are_whole_and_say_what_was_read(name, rows, last):
+    (found,) = checklists([name])
+    numbers = [item.number for item in found.items]
+    assert len(set(numbers)) == rows
+    assert numbers[-1] == last
+    assert found.read
+    known = {fact for section in SECTIONS.values() for fact in section}
+    for item in found.items:
+        assert item.facts or item.authors, item
+        assert set(item.facts) <= known, item
+
+
+def test_numbers_of_further_checklists_have_no_gaps():
+    for name in ("stard_ai", "tripod_ai", "tripod_llm", "metrics", "decide_ai"):
+        (found,) = checklists([name])
+        heads = dict.fromkeys(item.number.rstrip("abcdefg") for item in found.items)
+        arabic = sorted(int(one) for one in heads if one.isdigit())
+        assert arabic == list(range(1, len(arabic) + 1)), name
+    roman = [one for one in heads if not one.isdigit()]
+    assert roman == ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X"]
+
+
+def test_a_card_fills_in_the_checklists_that_are_named(told, write_run, tmp_path):
+    folder = write_run("net", ROWS, **TOLD)
+    held = {"plan": "sha256:ab", "accepted": True, "endpoints": [{"metric": "dice", "lower": 0.2, "verdict": "met"}]}
+    (folder / "acceptance.json").write_text(json.dumps(held), encoding="utf-8")
+    table = build_table(load_runs([folder]), resamples=20)
+    files = write_card(table, tmp_path / "paper", names=["stard_ai", "decide_ai"])
+    text = files[0].read_text(encoding="utf-8")
+    assert "## STARD-AI" in text
+    assert "What of it was read: two transcripts" in text
+    assert "CLAIM" not in text
+    assert "accepted by plan sha256:ab; dice lower 0.2: met" in text
+    said = json.loads(files[1].read_text(encoding="utf-8"))
+    assert [one["name"] for one in said["checklists"]] == ["STARD-AI", "DECIDE-AI"]
+    with pytest.raises(UsageError, match="no checklist 'stard'; did you mean 'stard_ai'"):
+        disclose(table, ["stard"])
 
 
 def test_files_hold_every_item_and_escape_what_is_told(told, write_run, tmp_path):

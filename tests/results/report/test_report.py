@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.report import Report, by_task, check_wanted
-from medimg_eval.results.report.pages import script
+from medimg_eval.results.report.folder import script
 from medimg_eval.results.table.table import named_runs
 
 NAN = float("nan")

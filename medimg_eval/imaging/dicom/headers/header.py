@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.headers.csa import csa_numbers
 from medimg_eval.imaging.dicom.headers.scanner import (
     ELEMENTS,
     IMPLICIT,
@@ -26,6 +27,9 @@ from medimg_eval.imaging.dicom.headers.scanner import (
     CutShortError,
     OddError,
     Scan,
+)
+from medimg_eval.imaging.dicom.headers.scanner import (
+    FACTS as VOLUME_FACTS,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +65,8 @@ class Header:
         pixel_length: bytes of pixel data; None where they are encapsulated.
         has_pixels: whether the file has pixel data at all.
         mosaic: whether the one frame holds all slices of a volume side by side, as Siemens and United Imaging write.
+        facts: raw values of what sets slices at one position apart, by the names of `scanner.FACTS`; `volume_facts`
+            reads them.
     """
 
     path: Path
@@ -108,6 +114,7 @@ class Header:
     pixel_length: int | None
     has_pixels: bool
     mosaic: bool
+    facts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def read_header(path: Path) -> Header | None:
@@ -163,7 +170,7 @@ def required_header(path: Path) -> Header:
 def header_of(dataset: Any, path: Path) -> Header:
     """Makes the header of a pydicom dataset, with its file meta where it has one; the path is for messages."""
     found = {}
-    for name, tag in ELEMENTS.items():
+    for name, tag in (ELEMENTS | VOLUME_FACTS).items():
         group = getattr(dataset, "file_meta", None) if tag >> 16 == 2 else dataset
         if group is not None and tag in group:
             found[name] = _bytes_of(group.get_item(tag))
@@ -195,8 +202,10 @@ def _bytes_of(element: Any) -> bytes:
     if value is None:
         return b""
     if isinstance(value, bytes):
-        little = getattr(element, "is_little_endian", True)
-        return value if little or element.VR not in ("US", "SS", "FD", "FL") else value[::-1]
+        size = {"US": 2, "SS": 2, "FL": 4, "FD": 8}.get(element.VR, 1)
+        if size == 1 or getattr(element, "is_little_endian", True):
+            return value
+        return b"".join(value[at : at + size][::-1] for at in range(0, len(value), size))
     if isinstance(value, int) and element.VR in ("US", "SS", "US or SS"):
         return (value & 0xFFFF).to_bytes(2, "little")
     if isinstance(value, float) and element.VR in ("FD", "FL"):
@@ -266,7 +275,20 @@ def _header(
         pixel_length=None if length == UNDEFINED else length,
         has_pixels=has_pixels or pixels is not None,
         mosaic=texts.mosaic(),
+        facts={name: found[name] for name in VOLUME_FACTS if name in found} | _weighting(found),
     )
+
+
+def _weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The diffusion weighting in Siemens' image header, where its own elements do not state it."""
+    block = found.get("header_siemens")
+    if block is None or ("b_value_siemens" in found and "direction_siemens" in found):
+        return {}
+    facts = {
+        "b_value_csa": csa_numbers(block, "B_value"),
+        "direction_csa": csa_numbers(block, "DiffusionGradientDirection"),
+    }
+    return {name: "\\".join(map(repr, values)).encode() for name, values in facts.items() if values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +338,8 @@ class _Values:
 
     def mosaic(self) -> bool:
         """Says so in its image types (XA has its own), or counts several images in Siemens' own elements."""
-        if self.code("modality") not in ("MR", ""):
+        # Enhanced files of Siemens keep the word, and hold the slices as frames.
+        if self.code("modality") not in ("MR", "") or (self.whole("frames") or 1) > 1:
             return False
         types = "\\".join(self.code(name).upper() for name in ("image_type", "image_type_siemens")).split("\\")
         counted = _TILES.search(self.found.get("header_siemens", b""))

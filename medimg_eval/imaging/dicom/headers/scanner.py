@@ -38,7 +38,6 @@ ELEMENTS = {
     "trigger_time": 0x00181060,
     "b_value": 0x00189087,
     "creator_19": 0x00190010,
-    "tiles_siemens": 0x0019100A,
     "b_value_siemens": 0x0019100C,
     "image_type_siemens": 0x00211175,
     "header_siemens": 0x00291010,
@@ -75,7 +74,46 @@ ELEMENTS = {
 }
 """Name -> tag."""
 
-_NAMES = {struct.pack("<HH", tag >> 16, tag & 0xFFFF): name for name, tag in ELEMENTS.items()}
+FACTS = {
+    "tiles_siemens": 0x0019100A,
+    "sop_instance": 0x00080018,
+    "acquisition_date": 0x00080022,
+    "acquisition_moment": 0x0008002A,
+    "manufacturer": 0x00080070,
+    "component": 0x00089208,
+    "contrast": 0x00180010,
+    "acquisition_type": 0x00180023,
+    "repetition_time": 0x00180080,
+    "echo_number": 0x00180086,
+    "cardiac_images": 0x00181090,
+    "kernel": 0x00181210,
+    "acquisition_matrix": 0x00181310,
+    "phase_encoding": 0x00181312,
+    "flip_angle": 0x00181314,
+    "directionality": 0x00189075,
+    "direction": 0x00189089,
+    "direction_siemens": 0x0019100E,
+    "direction_x_ge": 0x001910BB,
+    "direction_y_ge": 0x001910BC,
+    "direction_z_ge": 0x001910BD,
+    "comments": 0x00204000,
+    "component_ge": 0x0043102F,
+    "delay_ge": 0x0043107C,
+    "tile_siemens": 0x0051100B,
+    "b_value_uih": 0x00651009,
+    "repetition_uih": 0x0065102C,
+    "direction_uih": 0x00651037,
+    "tiles_uih": 0x00651050,
+    "begin_philips": 0x200510A0,
+    "direction_x_philips": 0x200510B0,
+    "direction_y_philips": 0x200510B1,
+    "direction_z_philips": 0x200510B2,
+    "b_number_philips": 0x20051412,
+    "direction_number_philips": 0x20051413,
+}
+"""Name -> tag of what tells slices at one position, or series, apart; kept as written, read where it is needed."""
+
+_NAMES = {struct.pack("<HH", tag >> 16, tag & 0xFFFF): name for name, tag in (ELEMENTS | FACTS).items()}
 
 
 class OddError(Exception):

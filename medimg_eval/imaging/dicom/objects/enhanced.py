@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,12 @@ from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, facts, required_header
 from medimg_eval.imaging.dicom.headers.suv import factor as suv_factor
+from medimg_eval.imaging.dicom.headers.volume_facts import VolumeFacts, seconds, unit
 from medimg_eval.imaging.dicom.objects import projection as pictures
 from medimg_eval.imaging.dicom.pixels import colour
 from medimg_eval.imaging.dicom.pixels.samples import MONOCHROME1, is_encapsulated, stored_frames
-from medimg_eval.imaging.dicom.series.geometry import Gaps, Stack, UnevenSlices, arrange
+from medimg_eval.imaging.dicom.series.dynamics import Slice, Volumes, volumes_of
+from medimg_eval.imaging.dicom.series.geometry import Gaps, Stack, UnevenSlices, arrange, arrange_volumes
 from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, facing, normal_of
 from medimg_eval.imaging.dicom.series.loading import load, resample, rescales
 
@@ -46,18 +48,24 @@ PLACES = ("ImagePositionPatient", "InStackPositionNumber", "StackID")
 
 @dataclass(frozen=True)
 class _Frame:
-    """One frame: its place, as the header of a slice numbered from 0, and what it shows."""
+    """One frame: its place, as the header of a slice numbered from 0, what it shows, and what it says of its volume."""
 
     header: Header
     keys: Mapping[str, str]
+    facts: VolumeFacts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Part:
-    """Frames that make up one volume, and what sets them apart."""
+    """Frames that make up one image, the volumes they are, and what sets them apart from others."""
 
-    frames: tuple[_Frame, ...]
+    found: Volumes
     label: str = ""
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """Of all frames, volume after volume."""
+        return tuple(header for volume in self.found.volumes for header in volume)
 
 
 def read(
@@ -67,21 +75,24 @@ def read(
     stack: int | None = None,
     gaps: Gaps = "raise",
     suv: bool = False,
+    beside: Sequence[Header] = (),
 ) -> Image:
-    """Reads a multi-frame file as a volume, (channel, column, row, slice).
+    """Reads a multi-frame file as a volume, (channel, column, row, slice); a channel is a time, an echo, a direction.
 
     Frames are sorted by the projection of their position on the normal, whatever order they are stored in, and checked
     as the files of a series are. Each has its own slope and intercept. Frames without a place in the patient are read
     as a clip, and that is noted. The dtype is the stored one where there is no rescale, int16 where the slope is 1 and
-    the values fit, float32 otherwise. Options are those of `medimg_eval.imaging.dicom.reading.read`.
+    the values fit, float32 otherwise. Options are those of `medimg_eval.imaging.dicom.reading.read`; `beside` are
+    further files of the image, where there is one for each volume or each part of one.
 
     Raises:
         CaseError: several stacks, two frames at one place, or frames that contradict the header.
         UnevenSlices: the steps between slices differ.
     """
     header = header or required_header(path)
-    dataset = pictures.metadata(path)
-    frames = _frames(header, dataset)
+    files = {one.path: (one, pictures.metadata(one.path)) for one in (header, *beside)}
+    frames = _frames_of(list(files.values()))
+    dataset = files[header.path][1]
     if not frames:
         if suv:
             raise CaseError(
@@ -90,17 +101,16 @@ def read(
         image = pictures.read(path, header)
         return replace(image, notes=(*image.notes, "frames state no place in the patient and are in stored order"))
     part, notes = _chosen(frames, stack)
-    if _repeats(part.frames):
-        part = _without_twins(part, stored_frames(path, header), notes)
-    arranged = _arranged(part, gaps)
+    arranged = _arranged(part, gaps, files, notes)
     if header.photometric.upper() == "MONOCHROME1":
         notes.append(MONOCHROME1)
     factor = suv_factor(dataset) if suv else None
-    if _is_addressable(header):
-        array, valid, more = load(arranged.headers, None if factor is None else np.full(len(arranged.headers), factor))
+    if all(_is_addressable(one) for one, _ in files.values()):
+        factors = None if factor is None else np.full(len(arranged.headers), factor)
+        array, valid, more = load(arranged.headers, factors, arranged.volumes)
         notes += more
     else:
-        array, valid = _decoded(arranged, dataset, header, notes)
+        array, valid = _decoded(arranged, files, header, notes)
         array = array if factor is None else array.astype(np.float32) * np.float32(factor)
     if arranged.weights is not None:
         array, valid = resample(array, valid, arranged.weights)
@@ -108,9 +118,10 @@ def read(
         array,
         arranged.geometry.affine,
         modality=header.modality,
-        notes=(*notes, *arranged.notes),
+        notes=(*notes, *part.found.notes, *arranged.notes),
         attributes=facts(dataset),
         valid=valid,
+        channels=part.found.axis,
     )
 
 
@@ -121,19 +132,38 @@ def grid(
     stack: int | None = None,
     gaps: Gaps = "raise",
     suv: bool = False,
+    beside: Sequence[Header] = (),
 ) -> Geometry:
     """Reads the grid alone; takes the options of `read`, and raises what it raises of the geometry."""
     header = header or required_header(path)
-    frames = _frames(header, pictures.metadata(path))
+    files = {one.path: (one, pictures.metadata(one.path)) for one in (header, *beside)}
+    frames = _frames_of(list(files.values()))
     if not frames:
         return pictures.grid(path, header)
     part, notes = _chosen(frames, stack)
-    if _repeats(part.frames):
-        part = _without_twins(part, stored_frames(path, header), notes)
-    return _arranged(part, gaps).geometry
+    return _arranged(part, gaps, files, notes).geometry
+
+
+_Files = Mapping[Path, "tuple[Header, pydicom.Dataset]"]
 
 
 # --- what each frame says --------------------------------------------------------------------------------------
+
+
+def _frames_of(files: Sequence[tuple[Header, pydicom.Dataset]]) -> list[_Frame]:
+    """The frames of all files, in the order of the files' numbers."""
+    ordered = sorted(files, key=lambda file: (file[0].instance_number or 0, file[0].path))
+    found = [_frames(header, dataset) for header, dataset in ordered]
+    empty = next((ordered[at][0] for at, frames in enumerate(found) if not frames), None)
+    if empty is not None and len(files) > 1:
+        raise CaseError(f"{empty.path}: its frames state no place in the patient, and those of files beside it do")
+    # Frames are numbered on from file to file.
+    starts = np.cumsum([0, *(len(frames) for frames in found)])
+    return [
+        replace(frame, facts=replace(frame.facts, number=int(start) + (frame.facts.number or 0)))
+        for start, frames in zip(starts, found, strict=False)
+        for frame in frames
+    ]
 
 
 def _frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
@@ -148,10 +178,13 @@ def _frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
             "write or copy it again"
         )
     dimensions = _dimensions(dataset)
-    return [_frame(header, index, groups, shared, dimensions) for index, groups in enumerate(own)]
+    gated = str(dataset.get("CardiacSynchronizationTechnique") or "NONE").upper() != "NONE"
+    return [_frame(header, index, groups, shared, dimensions, gated=gated) for index, groups in enumerate(own)]
 
 
-def _frame(header: Header, index: int, own: Any, shared: Any, dimensions: Sequence[str | None]) -> _Frame:
+def _frame(
+    header: Header, index: int, own: Any, shared: Any, dimensions: Sequence[str | None], *, gated: bool
+) -> _Frame:
     def value(sequence: str, element: str) -> Any:
         found = own.get(sequence) or shared.get(sequence)
         return found[0].get(element) if found else None
@@ -196,7 +229,45 @@ def _frame(header: Header, index: int, own: Any, shared: Any, dimensions: Sequen
         slope=slope,
         intercept=number("PixelValueTransformationSequence", "RescaleIntercept"),
     )
-    return _Frame(place, {"stack": _text(value("FrameContentSequence", "StackID")), **keys})
+    named = {name: keys[name] for name in keys if name.startswith("index of ")}
+    return _Frame(
+        place,
+        {"stack": _text(value("FrameContentSequence", "StackID")), **keys},
+        _volume_facts(header, index, value, named, gated=gated),
+    )
+
+
+def _volume_facts(
+    header: Header, index: int, value: Callable[[str, str], Any], dimensions: Mapping[str, str], *, gated: bool
+) -> VolumeFacts:
+    def number(sequence: str, element: str) -> float | None:
+        found = value(sequence, element)
+        return float(found) if isinstance(found, int | float) and np.isfinite(found) else None
+
+    types = [_text(value(f"{kind}FrameTypeSequence", "FrameType")) for kind in ("MRImage", "CTImage", "PET")]
+    component = _text(value("MRImageFrameTypeSequence", "ComplexImageComponent"))
+    way = _text(value("MRDiffusionSequence", "DiffusionDirectionality")).upper()
+    gradient = value("MRDiffusionSequence", "DiffusionGradientDirectionSequence")
+    direction = gradient[0].get("DiffusionGradientOrientation") if gradient else None
+    moment = _text(value("FrameContentSequence", "FrameAcquisitionDateTime"))
+    inversion = value("MRModifierSequence", "InversionTimes")
+    repetition = number("MRTimingAndRelatedParametersSequence", "RepetitionTime")
+    trigger = number("CardiacSynchronizationSequence", "NominalCardiacTriggerDelayTime")
+    return VolumeFacts(
+        kind=" ".join(word for word in (*types, component, "isotropic" if way == "ISOTROPIC" else "") if word),
+        b_value=number("MRDiffusionSequence", "DiffusionBValue"),
+        direction=unit(_numbers(direction, 3)) if way != "NONE" else None,
+        echo_time=number("MREchoSequence", "EffectiveEchoTime"),
+        inversion_time=float(inversion) if isinstance(inversion, int | float) else None,
+        flip_angle=number("MRTimingAndRelatedParametersSequence", "FlipAngle"),
+        trigger_time=trigger if gated else None,
+        temporal=_text(value("FrameContentSequence", "TemporalPositionIndex")),
+        acquisition=_text(value("FrameContentSequence", "FrameAcquisitionNumber")),
+        acquired=seconds(moment[:8], moment[8:]),
+        repetition_time=None if not repetition or repetition < 0 else repetition / 1000,
+        number=index,
+        index=tuple((name, int(place)) for name, place in dimensions.items() if place.isdecimal()),
+    )
 
 
 def _dimensions(dataset: pydicom.Dataset) -> list[str | None]:
@@ -234,6 +305,8 @@ def _chosen(frames: Sequence[_Frame], stack: int | None) -> tuple[_Part, list[st
     """The stack that is meant, and a note where others were left out."""
     parts = _parts(frames)
     path = frames[0].header.path
+    if len(parts) == 1 and len(parts[0].found.volumes) > 1 and stack is not None:
+        parts = _singly(parts[0])
     listing = "; ".join(f"{number}) {_line(part)}" for number, part in enumerate(parts[:12], 1))
     listing += f"; and {len(parts) - 12} more" if len(parts) > 12 else ""
     if stack is not None:
@@ -242,16 +315,25 @@ def _chosen(frames: Sequence[_Frame], stack: int | None) -> tuple[_Part, list[st
         return parts[stack - 1], [] if len(parts) == 1 else [
             f"stack {stack} of {len(parts)}: {_line(parts[stack - 1])}"
         ]
-    meant = parts if len(parts) == 1 else [part for part in parts if len(part.frames) > 1]
+    meant = parts if len(parts) == 1 else [part for part in parts if len(part.headers) > 1]
     if len(meant) != 1:
         raise CaseError(f"{path}: holds {len(parts)} stacks of frames, say which with stack=NUMBER: {listing}")
-    left = len(frames) - len(meant[0].frames)
+    left = len(frames) - len(meant[0].headers)
     return meant[0], [f"{left} single frames of other orientations or sizes were left out"] if left else []
 
 
+def _singly(part: _Part) -> list[_Part]:
+    """The volumes of a part, each by itself."""
+    axis = part.found.axis
+    labels = [f"{axis.kind} {value:g} {axis.unit}" for value in axis.values] if axis is not None else []
+    return [_Part(Volumes((volume,)), label) for volume, label in zip(part.found.volumes, labels, strict=True)]
+
+
 def _line(part: _Part) -> str:
-    way = facing(part.frames[0].header)
-    return ", ".join([f"{len(part.frames)} {way} frames", *([part.label] if part.label else [])])
+    way = facing(part.headers[0])
+    axis = part.found.axis
+    many = f"{len(part.found.volumes)} volumes ({axis.kind}) of " if axis is not None else ""
+    return ", ".join([f"{many}{len(part.found.volumes[0])} {way} frames", *([part.label] if part.label else [])])
 
 
 def _parts(frames: Sequence[_Frame]) -> list[_Part]:
@@ -262,7 +344,7 @@ def _parts(frames: Sequence[_Frame]) -> list[_Part]:
             planes.append([frame])
         else:
             plane.append(frame)
-    return [part for plane in planes for part in _split(_Part(tuple(plane)))]
+    return [part for plane in planes for part in _split(plane)]
 
 
 def _parallel(one: Header, other: Header) -> bool:
@@ -270,28 +352,33 @@ def _parallel(one: Header, other: Header) -> bool:
     return bool(np.allclose(plane, others, rtol=SAME, atol=SAME))
 
 
-def _split(part: _Part) -> list[_Part]:
-    """Splits frames that repeat positions by what sets whole stacks apart, one thing after the other."""
-    if not _repeats(part.frames):
-        by_stack = _by(part, "stack")
+def _split(frames: Sequence[_Frame]) -> list[_Part]:
+    """Splits frames that repeat positions to volumes; by what sets whole stacks apart where they are no volumes."""
+    by_stack = _by(frames, "stack")
+    if not _repeats(frames):
         # Slabs that lie apart are stacks of their own; slabs that join are one.
-        return by_stack if len(by_stack) > 1 and not _is_even(part) else [part]
-    names = [name for name in part.frames[0].keys if len({frame.keys.get(name) for frame in part.frames}) > 1]
-    options = [_by(part, name) for name in names]
-    for pieces in options:
-        if _cover(pieces, part):
-            return [smaller for piece in pieces for smaller in _split(piece)]
-    for pieces in options:
+        return _whole(by_stack) if len(by_stack) > 1 and not _is_even(frames) else _whole({"": list(frames)})
+    if len(by_stack) > 1 and _cover(list(by_stack.values()), frames):
+        return [_Part(part.found, f"{label}, {part.label}".rstrip(", ")) for label, piece in by_stack.items()
+                for part in _split(piece)]  # fmt: skip
+    found = volumes_of([Slice(frame.header, frame.facts) for frame in frames], _heights(frames))
+    if not found[0].trouble:
+        return [_Part(one, one.value) for one in found]
+    names = [name for name in frames[0].keys if len({frame.keys.get(name) for frame in frames}) > 1]
+    for pieces in (_by(frames, name) for name in names):
         # A scan that was stopped early leaves its last stack short.
-        if 2 * len(pieces) <= len(part.frames) and not any(_repeats(piece.frames) for piece in pieces):
-            return pieces
-    return [part]
+        if 2 * len(pieces) <= len(frames) and not any(_repeats(piece) for piece in pieces.values()):
+            return _whole(pieces)
+    return [_Part(one, one.value) for one in found]
 
 
-def _by(part: _Part, name: str) -> list[_Part]:
-    pieces = grouped((frame.keys.get(name, ""), frame) for frame in part.frames)
-    label = f"{part.label}, " if part.label else ""
-    return [_Part(tuple(frames), f"{label}{name} {value or 'not stated'}") for value, frames in pieces.items()]
+def _whole(pieces: Mapping[str, Sequence[_Frame]]) -> list[_Part]:
+    return [_Part(Volumes((tuple(frame.header for frame in piece),)), label) for label, piece in pieces.items()]
+
+
+def _by(frames: Sequence[_Frame], name: str) -> dict[str, list[_Frame]]:
+    pieces = grouped((frame.keys.get(name, ""), frame) for frame in frames)
+    return {f"{name} {value or 'not stated'}": piece for value, piece in pieces.items()}
 
 
 def _heights(frames: Sequence[_Frame]) -> Array:
@@ -308,45 +395,48 @@ def _repeats(frames: Sequence[_Frame]) -> bool:
     return len(_distinct(frames)) < len(frames)
 
 
-def _cover(pieces: Sequence[_Part], part: _Part) -> bool:
+def _cover(pieces: Sequence[Sequence[_Frame]], frames: Sequence[_Frame]) -> bool:
     """Whether each piece holds every position of the whole."""
-    whole = _distinct(part.frames)
-    found = [_distinct(piece.frames) for piece in pieces]
+    whole = _distinct(frames)
+    found = [_distinct(piece) for piece in pieces]
     return all(len(own) == len(whole) and np.abs(own - whole).max() <= 2 * SAME_PLACE for own in found)
 
 
-def _is_even(part: _Part) -> bool:
+def _is_even(frames: Sequence[_Frame]) -> bool:
     try:
-        _arranged(part, "raise")
+        arrange([frame.header for frame in frames])
     except UnevenSlices:
         return False
     return True
 
 
-def _without_twins(part: _Part, stored: Array, notes: list[str]) -> _Part:
+def _without_twins(part: _Part, files: _Files, notes: list[str]) -> _Part:
     """Drops frames that lie where another with the same pixels lies; refuses those with other pixels."""
-    heights = _heights(part.frames)
+    headers = part.headers
+    stored = {path: stored_frames(path, header) for path, (header, _) in files.items()}
+    heights = np.array([header.position for header in headers]) @ normal_of(headers[0])
     order = np.argsort(heights, kind="stable").tolist()
     kept = order[:1]
     for before, index in itertools.pairwise(order):
         if heights[index] - heights[before] > SAME_PLACE:
             kept.append(index)
             continue
-        one, other = (part.frames[place].header for place in (kept[-1], index))
+        one, other = headers[kept[-1]], headers[index]
         numbers = (int(one.instance_number or 0), int(other.instance_number or 0))
         same = (one.slope, one.intercept) == (other.slope, other.intercept)
-        if not same or not np.array_equal(stored[numbers[0]], stored[numbers[1]]):
+        if not same or not np.array_equal(stored[one.path][numbers[0]], stored[other.path][numbers[1]]):
             raise CaseError(
                 f"{one.path}: frames {numbers[0] + 1} and {numbers[1] + 1} lie at the same position with different "
-                "pixels, and nothing tells which belong together; split the file"
+                f"pixels. {part.found.trouble}"
             )
     if len(kept) < len(order):
         notes.append(f"{len(order) - len(kept)} frames were there twice, with the same pixels, and are used once")
-    return _Part(tuple(part.frames[index] for index in kept), part.label)
+    return _Part(Volumes((tuple(headers[index] for index in kept),)), part.label)
 
 
-def _arranged(part: _Part, gaps: Gaps) -> Stack:
-    return arrange([frame.header for frame in part.frames], gaps)
+def _arranged(part: _Part, gaps: Gaps, files: _Files, notes: list[str]) -> Stack:
+    part = _without_twins(part, files, notes) if part.found.trouble else part
+    return arrange_volumes(part.found.volumes, gaps)
 
 
 # --- values -----------------------------------------------------------------------------------------------------
@@ -358,16 +448,23 @@ def _is_addressable(header: Header) -> bool:
     return grey and header.bits_allocated >= 8 and header.pixel_offset is not None and not is_encapsulated(header)
 
 
-def _decoded(arranged: Stack, dataset: pydicom.Dataset, header: Header, notes: list[str]) -> tuple[Array, Array | None]:
-    """The volume, (channel, column, row, slice), and where it is not padding."""
-    stored = stored_frames(header.path, header)
+def _decoded(arranged: Stack, files: _Files, header: Header, notes: list[str]) -> tuple[Array, Array | None]:
+    """The volumes, (channel, column, row, slice), and where they are not padding."""
     order = [int(head.instance_number or 0) for head in arranged.headers]
-    frames = stored if order == list(range(len(stored))) else stored[order]
+    stored = {path: stored_frames(path, one) for path, (one, _) in files.items()}
+    if len(stored) > 1:
+        frames = np.stack([stored[head.path][at] for head, at in zip(arranged.headers, order, strict=True)])
+    else:
+        frames = stored[header.path]
+        frames = frames if order == list(range(len(frames))) else frames[order]
     if header.samples > 1 or header.photometric.upper() == "PALETTE COLOR":
-        return colour.rgb(header.path, frames, dataset, header, notes).transpose(0, 3, 2, 1), None
+        if arranged.volumes > 1:
+            raise CaseError(f"{header.path}: holds {arranged.volumes} volumes in colour; read one of them with stack=1")
+        return colour.rgb(header.path, frames, files[header.path][1], header, notes).transpose(0, 3, 2, 1), None
     valid = pictures.not_padding(frames, header)
-    volume = _rescaled(frames, arranged.headers)
-    return volume.transpose(2, 1, 0)[None], None if valid is None else valid.transpose(2, 1, 0)
+    shape = (arranged.volumes, -1, header.rows, header.columns)
+    volumes = _rescaled(frames, arranged.headers).reshape(shape).transpose(0, 3, 2, 1)
+    return volumes, None if valid is None else np.all(valid.reshape(shape), axis=0).transpose(2, 1, 0)
 
 
 def _rescaled(frames: Array, headers: Sequence[Header]) -> Array:

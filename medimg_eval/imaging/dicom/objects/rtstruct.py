@@ -59,8 +59,9 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
     return Mask(out, grid.affine, called, tuple(notes))
 
 
-def read_structures(path: Path, *, grid: Geometry | None = None) -> Segments:
+def read_structures(path: str | Path, *, grid: Geometry | None = None) -> Segments:
     """Fills every structure of an RTSTRUCT by itself; arguments and errors as `read_mask`."""
+    path = Path(path)
     regions, notes, grid = _regions(path, grid)
     arrays = {}
     for region in regions:

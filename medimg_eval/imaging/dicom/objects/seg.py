@@ -75,8 +75,9 @@ def paint(
     return called
 
 
-def read_segments(path: Path, *, grid: Geometry | None = None) -> Segments:
+def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments:
     """Reads every segment of a DICOM-SEG by itself; arguments and errors as `read_mask`."""
+    path = Path(path)
     dataset = _open(path, pixels=True)
     names = _names(dataset)
     frames = frames_of(dataset, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, normal_of
+from medimg_eval.imaging.dicom.series.mosaics import Mosaic, mosaic_of
 from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 Gaps = Literal["raise", "resample", "largest-run"]
@@ -20,6 +21,9 @@ Gaps = Literal["raise", "resample", "largest-run"]
 TILT = 0.1
 """Degrees of gantry tilt from which it is noted."""
 
+
+MOVED = 0.1
+"""Millimetres that volumes of one image may lie apart."""
 
 MADE_UP = 20
 """So many slices may be made of one: beyond, it is a position that is wrong."""
@@ -34,13 +38,16 @@ class Stack:
     """Slices in order along the normal, the grid (column, row, slice) they make, and what is doubted.
 
     `weights`, float64, (slices, 2), hold for each slice of the grid the index of the slice before it and how far
-    towards the next one it lies; None where slices are used as they are.
+    towards the next one it lies; None where slices are used as they are. Of several `volumes`, headers are those of one
+    after the other; of mosaics each is a volume.
     """
 
     headers: tuple[Header, ...]
     geometry: Geometry
     notes: tuple[str, ...]
     weights: Array | None = None
+    volumes: int = 1
+    mosaic: Mosaic | None = None
 
 
 def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
@@ -81,6 +88,58 @@ def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
         count, step = len(weights), along * middle
     _note_doubts(ordered, step, notes)
     return Stack(ordered, _geometry(ordered, spacing, cosines, step, count), tuple(notes), weights)
+
+
+def arrange_volumes(volumes: Sequence[Sequence[Header]], gaps: Gaps = "raise") -> Stack:
+    """Sorts the slices of volumes that lie at the same positions; the first says where, and the others are held to it.
+
+    Raises what `arrange` raises, and CaseError where a volume lies elsewhere by more than 0.1 mm, or a mosaic does not
+    say how its slices lie.
+    """
+    if volumes[0][0].mosaic:
+        return _arrange_mosaics([volume[0] for volume in volumes])
+    first = arrange(volumes[0], gaps)
+    if len(volumes) == 1:
+        return first
+    ordered = [_by_place(volume) for volume in volumes]
+    wanted = {id(header) for header in first.headers}
+    kept = [place for place, header in enumerate(ordered[0]) if id(header) in wanted]
+    headers = tuple(volume[place] for volume in ordered for place in kept)
+    for volume in ordered[1:]:
+        _require_beside(ordered[0], volume)
+    return replace(first, headers=headers, volumes=len(volumes))
+
+
+def _by_place(headers: Sequence[Header]) -> list[Header]:
+    places = np.array([header.position for header in headers]) @ normal_of(headers[0])
+    return [headers[index] for index in np.argsort(places, kind="stable")]
+
+
+def _require_beside(some: Sequence[Header], others: Sequence[Header]) -> None:
+    """Refuses a volume that lies elsewhere: one affine cannot say where both are."""
+    here, there = (np.array([one.position for one in each], np.float64) for each in (some, others))
+    apart = np.linalg.norm(there - here, axis=1)
+    worst = int(apart.argmax())
+    if apart[worst] > MOVED:
+        raise CaseError(
+            f"{others[worst].path}: ImagePositionPatient lies {apart[worst]:.3g} mm from that of the first volume, in "
+            f"{some[worst].path}; volumes of one image lie at one place, so read them one by one with series=UID/NUMBER"
+        )
+
+
+def _arrange_mosaics(headers: Sequence[Header]) -> Stack:
+    mosaic = mosaic_of(headers[0])
+    spacing, cosines = _plane([replace(headers[0], position=tuple(mosaic.first))])
+    stated = [header for header in headers if header.position is not None]
+    if stated:
+        _require_beside([stated[0]] * len(stated), stated)
+    if mosaic.step @ np.cross(*cosines) < 0:  # slices are returned along the normal, as those of a series
+        mosaic = mosaic.turned()
+    affine = np.eye(4)
+    affine[:3, :3] = np.column_stack([cosines[0] * spacing[1], cosines[1] * spacing[0], mosaic.step])
+    affine[:3, 3] = mosaic.first
+    geometry = Geometry((*mosaic.shape, mosaic.count), LPS_TO_RAS @ affine)
+    return Stack(tuple(headers), geometry, mosaic.notes, volumes=len(headers), mosaic=mosaic)
 
 
 def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header
+from medimg_eval.imaging.dicom.headers.volume_facts import volume_facts
+from medimg_eval.imaging.dicom.series.dynamics import Slice, Volumes, volumes_of
+from medimg_eval.imaging.dicom.series.naming import began, numbers, shown_description, told
 from medimg_eval.imaging.formats import named_as_dicom
 from medimg_eval.system import walk
 
@@ -40,6 +41,9 @@ VOLUMETRIC = ("CT", "MR", "PT")
 
 _CAPTURE = _STORAGE + "7"
 
+DESCRIBED = "description~"
+"""How a series is named by words of its description."""
+
 SAME_PLACE = 1e-3
 """Millimetres within which two slices lie at one position."""
 
@@ -53,28 +57,45 @@ class Group:
 
     Attributes:
         label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
-        headers: in no particular order.
-        aside: localizers, which are never meant when there is anything else.
-        value: what sets a stack apart from others at the same positions, such as `echo time 30`.
+        found: the volumes it makes up, one for most.
     """
 
     label: str
     kind: Kind
-    headers: tuple[Header, ...]
-    aside: bool = False
-    value: str = ""
+    found: Volumes
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """Of all its files, volume after volume."""
+        return tuple(header for volume in self.found.volumes for header in volume)
+
+    @property
+    def aside(self) -> bool:
+        """Whether it is a localizer, which is never meant when there is anything else."""
+        return "LOCALIZER" in self.found.volumes[0][0].image_type
 
     def line(self) -> str:
         """What it is, for a list to choose from; no text that may name a patient."""
         head = self.headers[0]
-        count = len(self.headers)
+        volumes, count = len(self.found.volumes), len(self.found.volumes[0])
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
-        what = f"mosaic ({count} file{'s'[: count - 1]})" if head.mosaic else what
-        words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
+        what = f"{count} files, each {what}" if self.kind != "slices" and count > 1 else what
+        what = "a mosaic" if head.mosaic else what
+        what = f"{volumes} volumes ({self.found.axis.kind}) of {what}" if self.found.axis is not None else what
+        description = shown_description(head.series_description)
+        words = [head.modality or "unknown modality", *([f'"{description}"'] if description else [])]
+        words += [f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
-        words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
-        words += [word for word in ("localizer" if self.aside else "", self.value) if word]
-        return ", ".join(words) + f": series={self.label or '(empty UID)'}"
+        words += [self._spacing()] if head.pixel_spacing else []
+        words += [*told(head), *(word for word in ("localizer" if self.aside else "", self.found.value) if word)]
+        return ", ".join(words)
+
+    def _spacing(self) -> str:
+        head, volume = self.headers[0], self.found.volumes[0]
+        places: Any = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" and len(volume) > 1 else []
+        step = f" x {np.median(np.diff(places)):.4g}" if len(places) > 1 else ""
+        down, across = head.pixel_spacing or (0.0, 0.0)
+        return f"{down:g} x {across:g}{step} mm"
 
 
 def gather(paths: Sequence[Path]) -> list[Header]:
@@ -154,38 +175,51 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
     Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
     stacks apart. Headers without pixels are passed over.
     """
-    singles: list[tuple[Kind, list[Header], str]] = []
+    singles: list[tuple[Kind, list[Header]]] = []
     stacks: list[list[Header]] = []
     for header in headers:
         if not header.has_pixels:
             continue
         kind = _kind(header)
         if kind != "slices":
-            singles.append((kind, [header], ""))
+            # Enhanced files of one series are its volumes, or parts of one.
+            joined = next((files for of, files in singles if of == kind == "frames" and _joins(header, files[0])), None)
+            if joined is None:
+                singles.append((kind, [header]))
+            else:
+                joined.append(header)
             continue
         stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
         if stack is None:
             stacks.append([header])
         else:
             stack.append(header)
-    parts: list[tuple[Kind, list[Header], str]] = list(singles)
+    parts: list[tuple[Kind, Volumes]] = [(kind, Volumes((tuple(files),))) for kind, files in singles]
     for stack in stacks:
-        parts += [("slices", part, value) for value, part in _split(stack)]
-    parts.sort(key=lambda part: (_series_number(part[1][0]), part[1][0].series_uid, -len(part[1]), part[2]))
-    return _labelled(parts)
+        parts += [("slices", part) for part in _split(stack)]
+    return _labelled(sorted(parts, key=_in_list))
+
+
+def _in_list(part: tuple[Kind, Volumes]) -> tuple[object, ...]:
+    first, found = part[1].volumes[0][0], part[1]
+    return (_series_number(first), first.series_uid, -sum(map(len, found.volumes)), found.value)
 
 
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
     """Picks the group to read, and notes what was left out.
 
-    A series is a series UID, the label of a group, or its number in the list counted from 1; None stands for the one
-    that is clearly meant, beside which there are only localizers, single pictures and strays. Raises CaseError where
-    there is no such group, or several could be meant; the message lists them.
+    A series is a series UID, the label of a group, its number as the list shows it, or `description~` and a part of its
+    SeriesDescription; None stands for the one that is clearly meant, beside which there are only localizers, single
+    pictures and strays. Raises CaseError where there is no such group, or several could be meant; the message lists
+    them.
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
-        if not wanted and series.isdecimal() and 0 < int(series) <= len(groups):
-            wanted = [groups[int(series) - 1]]
+        wanted = wanted or [one for group in groups if (one := _one_volume(group, series)) is not None]
+        by_number = zip(numbers([group.headers[0] for group in groups]), groups, strict=True)
+        wanted = wanted or [group for number, group in by_number if number == series]
+        if not wanted and series.startswith(DESCRIBED):
+            wanted = _described(groups, series, path)
         if not wanted:
             raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
         groups = wanted
@@ -194,13 +228,24 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     inside = [group for group in groups if not group.aside]
     meant = [group for group in inside if group.kind == "frames" or len(group.headers) > 1] or inside
     if len(meant) != 1:
-        raise CaseError(f"{path}: holds several images, say which with series=UID: {_listing(groups)}")
+        raise CaseError(f"{path}: holds several images, say which with series=NUMBER or series=UID: {_listing(groups)}")
     rest = [group for group in groups if group is not meant[0]]
     for group in rest:
         _require_other(group, meant[0])
     left = sum(len(group.headers) for group in rest)
     why = sorted({_why_left(group, meant[0]) for group in rest})
     return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+
+
+def _one_volume(group: Group, series: str) -> Group | None:
+    """One volume of several, by the label of the group and its number: `UID/2`."""
+    label, _, number = series.rpartition("/")
+    volumes = group.found.volumes
+    if group.kind == "frames":
+        volumes = tuple((header,) for header in sorted(volumes[0], key=lambda header: header.instance_number or 0))
+    if label != group.label or not number.isdecimal() or not 0 < int(number) <= len(volumes):
+        return None
+    return Group(series, group.kind, replace(group.found, volumes=(volumes[int(number) - 1],), axis=None))
 
 
 def _require_other(group: Group, meant: Group) -> None:
@@ -241,9 +286,28 @@ def _why_left(group: Group, meant: Group) -> str:
     return "images of other orientations"
 
 
-def _listing(groups: Sequence[Group]) -> str:
-    shown = [f"{number}) {group.line()}" for number, group in enumerate(groups[:12], 1)]
-    return "; ".join(shown) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
+def _described(groups: Sequence[Group], series: str, path: Path) -> list[Group]:
+    """The groups of the one series whose description holds some words; raises CaseError where several do."""
+    words = series.removeprefix(DESCRIBED).strip().casefold()
+    found = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
+    if len({_series(group.headers[0]) for group in found}) > 1:
+        raise CaseError(f"{path}: {series} fits {len(found)} images, name one of them: {_listing(found, groups)}")
+    return found
+
+
+def _listing(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
+    """Groups by their numbers among all, each with when it began after the first, where that tells them apart."""
+    among = among or groups
+    by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
+    starts = [began(group.headers) for group in groups[:12]]
+    known = [start for start in starts if start is not None]
+    lines = []
+    for group, start in zip(groups[:12], starts, strict=True):
+        later = (
+            f", begun {start - min(known):.0f} s after the first" if start is not None and start > min(known) else ""
+        )
+        lines.append(f"{by_group[id(group)]}) {group.line()}{later}: series={group.label or '(empty UID)'}")
+    return "; ".join(lines) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
 
 
 def _kind(header: Header) -> Kind:
@@ -255,6 +319,8 @@ def _kind(header: Header) -> Kind:
         return "frames"
     placed = header.position is not None and header.orientation is not None
     volumetric = header.modality in VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
+    if header.mosaic:
+        return "slices"
     if header.frames > 1:
         return "frames" if volumetric or placed or header.modality == "NM" else "picture"
     return "slices" if placed or volumetric else "picture"
@@ -292,13 +358,23 @@ def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> b
     )
 
 
-def _labelled(parts: Sequence[tuple[Kind, list[Header], str]]) -> list[Group]:
-    uids = [headers[0].series_uid for _, headers, _ in parts]
+def _joins(header: Header, other: Header) -> bool:
+    alike = ("sop_class", "modality", "rows", "columns", "samples", "photometric", "bits_allocated", "image_type")
+    return (
+        header.sop_class in _FRAMED
+        and bool(header.series_uid)
+        and _series(header) == _series(other)
+        and all(getattr(header, name) == getattr(other, name) for name in alike)
+    )
+
+
+def _labelled(parts: Sequence[tuple[Kind, Volumes]]) -> list[Group]:
+    uids = [found.volumes[0][0].series_uid for _, found in parts]
     groups = []
-    for index, (kind, headers, value) in enumerate(parts):
+    for index, (kind, found) in enumerate(parts):
         uid = uids[index]
         label = uid if uids.count(uid) == 1 else f"{uid}/{uids[: index + 1].count(uid)}"
-        groups.append(Group(label, kind, tuple(headers), "LOCALIZER" in headers[0].image_type, value))
+        groups.append(Group(label, kind, found))
     return groups
 
 
@@ -315,49 +391,19 @@ def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return normal / (np.linalg.norm(normal) or 1.0)
 
 
-_SEPARATORS: dict[str, Callable[[Header], object]] = {
-    "acquisition": lambda header: header.acquisition_number,
-    "temporal position": lambda header: header.temporal_position,
-    "trigger time": lambda header: header.trigger_time,
-    "b-value": lambda header: header.b_value,
-    "echo time": lambda header: header.echo_time,
-    "image type": lambda header: "\\".join(header.image_type),
-    "inversion time": lambda header: header.inversion_time,
-    "frame time": lambda header: header.frame_time,
-    "acquisition time": lambda header: header.acquisition_time,
-}
-"""What may set stacks at the same positions apart, likeliest first."""
+def _split(stack: list[Header]) -> list[Volumes]:
+    """Splits slices that repeat positions to volumes; what has no position, or repeats none, is one."""
+    if len(stack) == 1 or any(header.position is None and not header.mosaic for header in stack):
+        return [Volumes((tuple(stack),))]
+    # A mosaic is a volume by itself, wherever it says that it lies.
+    heights = np.array([0.0] * len(stack) if stack[0].mosaic else _heights(stack))
+    if not stack[0].mosaic and (np.diff(np.sort(heights)) > SAME_PLACE).all():
+        return [Volumes((tuple(stack),))]
+    return volumes_of([Slice(header, volume_facts(header)) for header in stack], heights)
 
 
-def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
-    """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
-    if len(stack) == 1 or stack[0].mosaic or any(header.position is None for header in stack) or not _repeats(stack):
-        return [("", stack)]
-    varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
-    for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
-        parts = grouped((tuple(_SEPARATORS[name](header) for name in names), header) for header in stack)
-        if _are_complete(list(parts.values())):
-            return [
-                (" ".join(f"{name} {value}" for name, value in zip(names, values, strict=True)), part)
-                for values, part in parts.items()
-            ]
-    return [("", stack)]
-
-
-def _places(headers: Sequence[Header]) -> list[float]:
+def _heights(headers: Sequence[Header]) -> list[float]:
     normal = normal_of(headers[0]).tolist()
-    return sorted(
+    return [
         sum(one * other for one, other in zip(header.position or (0, 0, 0), normal, strict=True)) for header in headers
-    )
-
-
-def _repeats(headers: Sequence[Header]) -> bool:
-    return any(after - before <= SAME_PLACE for before, after in itertools.pairwise(_places(headers)))
-
-
-def _are_complete(parts: Sequence[Sequence[Header]]) -> bool:
-    """Whether all parts cover the same positions, each once."""
-    if any(len(part) != len(parts[0]) or _repeats(part) for part in parts):
-        return False
-    first = np.array(_places(parts[0]))
-    return all(np.abs(np.array(_places(part)) - first).max() <= SAME_PLACE for part in parts[1:])
+    ]

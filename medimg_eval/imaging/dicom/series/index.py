@@ -237,7 +237,7 @@ class Index:
         ]
 
 
-def index_tree(root: Path, *, cache: Path | None = None) -> Index:
+def index_tree(root: str | Path, *, cache: str | Path | None = None) -> Index:
     """Looks at every file under a folder once, whatever its name, and remembers what it is.
 
     Later calls open only files whose size or time of change differ. The index is kept in `cache`, else in the user's
@@ -249,7 +249,7 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     if not root.is_dir():
         raise CaseError(f"{root}: no such folder")
     delete_old(root)
-    place = place_of(root, cache)
+    place = place_of(root, None if cache is None else Path(cache))
     groups, others = load_index(place)
     present: dict[str, Stamp] = {}
     missing: dict[str, str] = {}

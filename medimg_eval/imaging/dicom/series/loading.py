@@ -16,6 +16,7 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import ACQUISITION, Header, facts
 from medimg_eval.imaging.dicom.pixels.samples import decode_into, frame_shape, stored_dtype
+from medimg_eval.imaging.dicom.series.mosaics import Mosaic
 from medimg_eval.imaging.voxel_data import check_memory
 from medimg_eval.system import threads
 
@@ -39,25 +40,32 @@ class _Plan:
     shifted: bool
 
 
-def load(headers: Sequence[Header], factors: Array | None = None) -> tuple[Array, Array | None, list[str]]:
-    """Reads the pixels of slices, in order and of one size, into one volume.
+def load(
+    headers: Sequence[Header], factors: Array | None = None, volumes: int = 1, mosaic: Mosaic | None = None
+) -> tuple[Array, Array | None, list[str]]:
+    """Reads the pixels of slices, in order and of one size, into one volume, or several that become channels.
 
-    Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Raises CaseError, naming the file, where
-    a slice is cut short, damaged, or of an unreadable codec.
+    Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Of mosaics, each file is a volume.
+    Raises CaseError, naming the file, where a slice is cut short, damaged, or of an unreadable codec.
 
     Returns:
         The volume, (channel, column, row, slice), a view of memory laid out slice by slice; what is not padding,
-        bool, (column, row, slice), or None where nothing is; and notes.
+        bool, (column, row, slice), or None where nothing is (of several volumes, what is padding in none); and notes.
     """
     plan = _planned(headers, factors)
-    loader = _Loader(headers, plan)
+    loader = _Loader(headers, plan, mosaic)
     if not loader.run():
         del loader  # before there is a second volume
-        loader = _Loader(headers, replace(plan, dtype=np.dtype(np.float32), shifted=False))
+        loader = _Loader(headers, replace(plan, dtype=np.dtype(np.float32), shifted=False), mosaic)
         loader.run()
-    volume = loader.volume
-    channels = volume.transpose(2, 1, 0)[None] if volume.ndim == 3 else volume.transpose(3, 2, 1, 0)
-    valid = None if loader.valid is None else loader.valid.transpose(2, 1, 0)
+    volume, valid = loader.volume, loader.valid
+    if volumes > 1 or mosaic is not None:
+        plane = volume.shape[-2:]
+        channels = volume.reshape(volumes, -1, *plane).transpose(0, 3, 2, 1)
+        valid = None if valid is None else np.all(valid.reshape(volumes, -1, *plane), axis=0)
+    else:
+        channels = volume.transpose(2, 1, 0)[None] if volume.ndim == 3 else volume.transpose(3, 2, 1, 0)
+    valid = None if valid is None else valid.transpose(2, 1, 0)
     notes = []
     if loader.cleared:
         notes.append(f"bits above BitsStored were set in {loader.cleared} slices (overlays, perhaps) and are ignored")
@@ -103,10 +111,13 @@ def _planned(headers: Sequence[Header], factors: Array | None) -> _Plan:
 class _Loader:
     """Fills a volume slice by slice, from several threads."""
 
-    def __init__(self, headers: Sequence[Header], plan: _Plan) -> None:
+    def __init__(self, headers: Sequence[Header], plan: _Plan, mosaic: Mosaic | None) -> None:
         self.headers = headers
         self.plan = plan
-        shape = (len(headers), *frame_shape(headers[0]))
+        self.mosaic = mosaic
+        slot = frame_shape(headers[0]) if mosaic is None else (mosaic.count, *mosaic.shape[::-1])
+        shape = (len(headers), *slot)
+        self.planes = shape if mosaic is not None else shape[:3]
         check_memory(headers[0].path, math.prod(shape) * plan.dtype.itemsize)
         self.volume = np.empty(shape, plan.dtype)
         self.valid: Array | None = None
@@ -148,7 +159,12 @@ class _Loader:
         direct = stored.itemsize == slot.itemsize and stored.kind != "f" and slot.dtype.kind != "f"
         direct = direct or stored == slot.dtype
         samples = slot.view(stored) if direct else np.empty(slot.shape, stored)
-        cleared = decode_into(header, samples)
+        if self.mosaic is None:
+            cleared = decode_into(header, samples)
+        else:
+            frame = np.empty(frame_shape(header), stored)
+            cleared = decode_into(header, frame)
+            self.mosaic.cut(frame, samples)
         padded = _padding(header, samples)
         if plan.shifted:
             intercept = int(plan.intercepts[index])
@@ -169,12 +185,12 @@ class _Loader:
             self.cleared += cleared
             if padded is not None:
                 if self.valid is None:
-                    self.valid = np.ones(self.volume.shape[:3], bool)
+                    self.valid = np.ones(self.planes, bool)
                 self.valid[index] = ~padded
 
 
 def _padding(header: Header, samples: Array) -> Array | None:
-    """Where a slice is padding, (rows, columns); None where it is not."""
+    """Where a slice is padding, of its samples' shape; None where it is not."""
     if header.padding is None or header.samples != 1:
         return None
     low, high = sorted((header.padding, header.padding if header.padding_limit is None else header.padding_limit))

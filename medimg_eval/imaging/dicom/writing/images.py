@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -239,10 +240,11 @@ def _names(depth: int, names: str, seed: int) -> list[str]:
 def write_segmentation(
     path: str | Path,
     mask: Mask,
-    source: Sequence[Path],
+    source: Sequence[str | Path],
     *,
     names: Mapping[int, str],
     kind: Literal["BINARY", "LABELMAP"] = "BINARY",
+    algorithm: str = "",
     seed: int = 0,
 ) -> Path:
     """Writes a label map as a DICOM-SEG that refers to the series it was drawn on.
@@ -257,6 +259,7 @@ def write_segmentation(
         names: what each label means. BINARY numbers its segments 1, 2, ... in the order of the labels, so
             labels with gaps are found again by name.
         kind: of the segmentation.
+        algorithm: name of the model that made it; "" for one that was drawn by hand.
         seed: of the UIDs.
 
     Raises:
@@ -274,6 +277,8 @@ def write_segmentation(
     numbers[list(segments)] = list(segments.values())
     pixels = numbers[mask.labels].transpose(2, 1, 0)
     digest = hashlib.sha256(pixels.tobytes()).hexdigest()
+    if algorithm:  # masks of two series, or by two models, may be alike
+        digest = hashlib.sha256(f"{digest}/{slices[0].SeriesInstanceUID}/{algorithm}".encode()).hexdigest()
     # highdicom warns of names without a caret and prints them: it is not shown any.
     name = slices[0].get("PatientName", "")
     for header in slices:
@@ -285,9 +290,10 @@ def write_segmentation(
         source_images=slices,
         pixel_array=pixels,
         segmentation_type=kind,
-        segment_descriptions=[_described(number, names[label]) for label, number in segments.items()],
+        segment_descriptions=[_described(number, names[label], algorithm) for label, number in segments.items()],
         series_instance_uid=uid(f"{seed}/{digest}/segmentation/series"),
         series_number=100,
+        series_description=f"Segmentation by {algorithm}"[:64] if algorithm else None,
         sop_instance_uid=uid(f"{seed}/{digest}/segmentation/instance"),
         instance_number=1,
         **MAKER,
@@ -312,26 +318,40 @@ def _numbers(mask: Mask, names: Mapping[int, str], kind: str, path: Path) -> dic
     return {label: label if kind == "LABELMAP" else n for n, label in enumerate(labels, start=1)}
 
 
-def _described(number: int, name: str) -> Any:
+def _described(number: int, name: str, algorithm: str) -> Any:
+    from pydicom.sr.codedict import codes
     from pydicom.sr.coding import Code
 
     hd = import_optional("highdicom")
+    types = hd.seg.SegmentAlgorithmTypeValues
+    made: dict[str, Any] = {"algorithm_type": types.MANUAL}
+    if algorithm:
+        family = codes.DCM.ArtificialIntelligence
+        identified = hd.AlgorithmIdentificationSequence(name=algorithm[:64], family=family, version="1")
+        made = {"algorithm_type": types.AUTOMATIC, "algorithm_identification": identified}
     return hd.seg.SegmentDescription(
         segment_number=number,
         segment_label=name[:64],
         segmented_property_category=Code("91723000", "SCT", "Anatomical structure"),
-        segmented_property_type=Code("85756007", "SCT", "Tissue"),
-        algorithm_type=hd.seg.SegmentAlgorithmTypeValues.MANUAL,
+        segmented_property_type=_code_of(name) or Code("85756007", "SCT", "Tissue"),
+        **made,
     )
 
 
-def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
+def _code_of(name: str) -> Any:
+    """The SNOMED CT code of a structure that is called as there, such as `liver`; None of any other."""
+    from pydicom.sr.codedict import codes
+
+    return getattr(codes.SCT, "".join(word.capitalize() for word in re.split(r"[^A-Za-z]+", name)), None)
+
+
+def _slices(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
     """Headers of the series, one per slice of the mask, in its order."""
     from pydicom import dcmread
 
     found: dict[int, Any] = {}
     to_index = np.linalg.inv(mask.affine)
-    for path in source:
+    for path in map(Path, source):
         header = dcmread(path, stop_before_pixels=True)
         needed = ("SOPClassUID", "SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
         missing = next((keyword for keyword in needed if not header.get(keyword)), None)
@@ -339,6 +359,9 @@ def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
             raise UserError(
                 f"{path}: states no {missing}, which a DICOM-SEG has to repeat; fill it in, or write the mask as NIfTI"
             )
+        if header.get("NumberOfFrames", 1) != 1 or "ImagePositionPatient" not in header:
+            what = "holds several frames" if header.get("NumberOfFrames", 1) != 1 else "states no place in the patient"
+            raise UserError(f"{path}: {what}, and a DICOM-SEG is written on slices; use the mask as NIfTI")
         shape = (header.Columns, header.Rows)
         corners = np.array([(0, 0), (shape[0] - 1, 0), (0, shape[1] - 1)])
         row, column = np.reshape(np.asarray(header.ImageOrientationPatient, dtype=float), (2, 3))
@@ -355,7 +378,7 @@ def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
         found[k] = header
     if sorted(found) != list(range(mask.labels.shape[2])):
         raise UserError(
-            f"{source[0].parent if source else 'source'}: expected one file for each of the mask's "
+            f"{Path(source[0]).parent if source else 'source'}: expected one file for each of the mask's "
             f"{mask.labels.shape[2]} slices, found {len(found)}; give the files of the whole series"
         )
     return [found[k] for k in sorted(found)]

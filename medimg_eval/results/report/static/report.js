@@ -1,63 +1,12 @@
 "use strict";
-// The pages of the report: overview, list of cases, case. All text from outside is put in as text, never as HTML.
-const report = (() => {
-  const kept = new Map();
-  const waiting = new Map();
-  const byId = (id) => document.getElementById(id);
-
-  // What the data files call.
-  function take(name, text) {
-    const value = JSON.parse(text);
-    kept.set(name, value);
-    const wait = waiting.get(name);
-    waiting.delete(name);
-    if (wait) wait.resolve(value);
-    if (name === "data/report") start();
-  }
-
-  // Pages from disk may not fetch, but they may add scripts.
-  function load(name) {
-    if (kept.has(name)) return Promise.resolve(kept.get(name));
-    if (!waiting.has(name)) {
-      const wait = {};
-      wait.promise = new Promise((resolve, reject) => Object.assign(wait, { resolve, reject }));
-      waiting.set(name, wait);
-      addScript(name + ".js").catch(() => {
-        waiting.delete(name);
-        wait.reject(new Error(`${name}.js is not there`));
-      });
-    }
-    return waiting.get(name).promise;
-  }
-
-  function addScript(src) {
-    return new Promise((resolve, reject) => {
-      const element = document.createElement("script");
-      element.src = src;
-      element.onload = () => { element.remove(); resolve(); };
-      element.onerror = () => { element.remove(); reject(new Error(src)); };
-      document.head.append(element);
-    });
-  }
+// The pages of the report: overview, list of cases, case.
+(() => {
+  const { h, byId, load, flip, shortened, DASH } = report;
 
   // Scenes can be large: only the latest stay.
   function forgetScenes() {
-    const scenes = [...kept.keys()].filter((name) => name.startsWith("cases/"));
-    for (const name of scenes.slice(0, -4)) kept.delete(name);
-  }
-
-  function h(tag, attributes, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (value === null || value === undefined || value === false) continue;
-      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else if (name === "class") element.className = value;
-      else if (name === "style") element.style.cssText = value;
-      else if (name === "value") element.value = value;
-      else element.setAttribute(name, value === true ? "" : value);
-    }
-    for (const child of children.flat()) if (child !== null && child !== undefined) element.append(child);
-    return element;
+    const scenes = [...report.kept.keys()].filter((name) => name.startsWith("cases/"));
+    for (const name of scenes.slice(0, -4)) report.kept.delete(name);
   }
 
   // ---- where we are: everything stands in the address, so that a link leads back to it
@@ -86,12 +35,13 @@ const report = (() => {
   // ---- the list
 
   const ROW = 36;
+  const MOST_ROWS = 400;
   let book = null;
   let page = { kind: "", close() {} };
-  const number = (value, decimals) => (value === null || value === undefined ? "–" : value.toFixed(decimals));
+  const number = (value, decimals) => (value === null || value === undefined ? DASH : value.toFixed(decimals));
   const BAD = new Set(["failed", "missed", "hallucinated", "wrong", "unparsed", "refused", "empty"]);
   const GOOD = new Set(["right"]);
-  const badge = (status) => h("span", { class: "badge" + (BAD.has(status) ? " bad" : GOOD.has(status) ? " good" : "") }, status);
+  const badge = (status) => !status ? DASH : h("span", { class: "badge" + (BAD.has(status) ? " bad" : GOOD.has(status) ? " good" : "") }, status);
 
   function prepared(data) {
     if (!data.texts) {
@@ -212,9 +162,8 @@ const report = (() => {
     const filters = h("form", { class: "filters", role: "search", "aria-label": "Filter the cases", onsubmit: (event) => event.preventDefault() });
     const count = h("span", { class: "count", role: "status" });
     const heads = h("div", { class: "heads line", role: "row" });
-    const rows = h("div", { class: "rows", tabindex: "0", role: "rowgroup", "aria-label": "Cases" });
-    const all = h("div", { class: "all" });
-    rows.append(all);
+    const all = h("div", { class: "all", role: "rowgroup" });
+    const rows = h("div", { class: "rows", tabindex: "0", role: "table", "aria-label": "Cases" }, h("div", { role: "rowgroup", class: "top" }, heads), all);
     const search = h("input", { type: "search", id: "search", placeholder: "Case, attribute, question …", value: where.q, "aria-label": "Text", oninput: () => go({ q: search.value }, true) });
     const change = (changes) => go({ sort: "", desc: "", ...changes }, true);
     const controls = h("span", { style: "display:contents" });
@@ -224,7 +173,7 @@ const report = (() => {
       h("div", { class: "head" }, h("h1", null, entry.title), h("span", { class: "soft small" }, entry.description || "")),
       ...[results(entry)].flat(),
       filters,
-      h("div", { class: "list", role: "table", "aria-label": "Cases" }, heads, rows),
+      h("div", { class: "list" }, rows),
     );
     let order = [];
     let marked = 0;
@@ -252,26 +201,28 @@ const report = (() => {
     function drawHeads() {
       const columns = columnsOf(data, now);
       const extra = extraOf(data);
-      heads.style.setProperty("--columns", grid(columns, extra));
-      rows.style.setProperty("--columns", grid(columns, extra));
-      heads.style.paddingRight = `${rows.offsetWidth - rows.clientWidth}px`; // of the scrollbar
+      const widths = widthsOf(columns, extra);
+      rows.style.setProperty("--columns", widths.map(([least, share]) => `minmax(${least}rem,${share}fr)`).join(" "));
+      rows.style.setProperty("--least", `${widths.reduce((sum, [least]) => sum + least, 0)}rem`);
       const sorted = now.sort || "worst";
-      const head = (title, key, kind) => h("button", {
-        type: "button", role: "columnheader", class: kind || "", title: `Sort by ${title}`,
+      const titles = shortened(columns.map((one) => one.title));
+      const head = (title, key, kind, whole = title) => h("button", {
+        type: "button", role: "columnheader", class: kind || "", title: `Sort by ${whole}`, "aria-label": whole === title ? null : whole,
         "aria-sort": sorted === key ? (now.desc ? "descending" : "ascending") : null,
         onclick: () => go({ sort: key, desc: sorted === key && !now.desc ? "1" : "" }, true),
       }, title + (sorted === key ? (now.desc ? " ↓" : " ↑") : ""));
       heads.replaceChildren(
-        head("Case", "name"),
+        head("Case", "name", "id"),
         ...(data.about ? [h("button", { type: "button", disabled: true, role: "columnheader" }, "Question")] : []),
         ...extra.map((one) => h("button", { type: "button", disabled: true, role: "columnheader" }, one.name)),
         head("Status", "status"),
-        ...columns.map((one, at) => head(one.title, "v" + at, "number")),
+        ...columns.map((one, at) => head(titles[at], "v" + at, "number", one.title)),
         head(sorted === "worst" && now.desc ? "Best first" : "Worst first", "worst", "number"),
       );
     }
 
-    const grid = (columns, extra) => `minmax(9rem,1.3fr) ${data.about ? "minmax(10rem,2.4fr) " : ""}${extra.map(() => "minmax(5rem,.8fr) ").join("")}7.2rem ${columns.map(() => "minmax(5.5rem,1fr) ").join("")}8rem`;
+    // Of each column the least width in rem, and its share of what is left.
+    const widthsOf = (columns, extra) => [[9, 1.3], ...(data.about ? [[10, 2.4]] : []), ...extra.map(() => [6, 0.8]), [7.2, 0.1], ...columns.map(() => [columns.length > 4 ? 8 : 6, 1]), [8, 0.1]];
 
     function drawRows() {
       const from = Math.max(0, Math.floor(rows.scrollTop / ROW) - 8);
@@ -293,16 +244,16 @@ const report = (() => {
           href: link({ ...now, case: data.cases[at] }), tabindex: "-1",
         },
         h("span", { class: "cell id", role: "cell", title: data.cases[at] }, data.cases[at]),
-        data.about ? h("span", { class: "cell soft", role: "cell" }, data.about[at]) : null,
-        extra.map((one) => h("span", { class: "cell soft", role: "cell" }, one.values[one.codes[at]])),
-        h("span", { class: "cell", role: "cell" }, status ? badge(status) : ""),
+        data.about ? h("span", { class: "cell soft", role: "cell" }, data.about[at] || DASH) : null,
+        extra.map((one) => h("span", { class: "cell soft", role: "cell" }, one.values[one.codes[at]] || DASH)),
+        h("span", { class: "cell", role: "cell" }, badge(status)),
         columns.map(({ metric, values }, place) => {
           const value = values ? values[at] : null;
           const [low, high] = ranges[place];
           const share = value === null || high <= low ? 0 : (value - low) / (high - low);
-          return h("span", { class: "cell number", role: "cell" }, h("i", { style: `width:${(100 * share).toFixed(1)}%` }), number(value, metric.decimals));
+          return h("span", { class: "cell number", role: "cell" }, value === null ? null : h("i", { style: `width:${(100 * share).toFixed(1)}%` }), number(value, metric.decimals));
         }),
-        h("span", { class: "cell number soft small", role: "cell" }, data.drawn.has(at) ? "pictures" : "")));
+        h("span", { class: "cell number soft small", role: "cell" }, data.drawn.has(at) ? "pictures" : DASH)));
       }
       all.replaceChildren(...made, ...(order.length ? [] : [h("p", { class: "empty" }, "No case is left by these filters.")]));
     }
@@ -324,7 +275,8 @@ const report = (() => {
       marked = Math.max(0, Math.min(order.length - 1, marked + by));
       const top = marked * ROW;
       if (top < rows.scrollTop) rows.scrollTop = top;
-      if (top + ROW > rows.scrollTop + rows.clientHeight) rows.scrollTop = top + ROW - rows.clientHeight;
+      const room = rows.clientHeight - heads.offsetHeight; // the heads stay above the rows
+      if (top + ROW > rows.scrollTop + room) rows.scrollTop = top + ROW - room;
       drawRows();
     }
 
@@ -439,17 +391,19 @@ const report = (() => {
   function scoreTable(data, rows, models) {
     const several = models.length > 1;
     const body = h("tbody");
-    for (const { label, metric, of } of rows.slice(0, 400)) {
+    const shown = rows.slice(0, MOST_ROWS);
+    if (rows.length > shown.length) body.append(h("tr", null, h("td", { class: "left soft", colspan: 2 + 2 * models.length + (several ? 1 : 0) }, `The first ${MOST_ROWS} of ${rows.length} rows; all are in the run's scores.parquet.`)));
+    for (const { label, metric, of } of shown) {
       const known = data.metrics.find((one) => one.title === metric) || { decimals: 3, higher: null };
       const both = several && of[0] && of[1] && of[0].value !== null && of[1].value !== null;
       const difference = both ? of[1].value - of[0].value : null;
       const better = !both || difference === 0 || known.higher === null ? "" : difference > 0 === known.higher ? "better" : "worse";
-      body.append(h("tr", null, h("th", { class: "left", scope: "row" }, label), h("td", { class: "left soft" }, metric),
+      body.append(h("tr", null, h("th", { class: "left", scope: "row" }, label || DASH), h("td", { class: "left soft" }, metric),
         models.map((_, place) => h("td", null, number(of[place] && of[place].value, known.decimals))),
         several ? h("td", { class: better }, both ? (difference > 0 ? "+" : "") + difference.toFixed(known.decimals) : "–") : null,
-        models.map((_, place) => h("td", null, of[place] ? badge(of[place].status) : ""))));
+        models.map((_, place) => h("td", null, badge(of[place] && of[place].status)))));
     }
-    return h("div", { class: "wide" }, h("table", { class: "scores" },
+    return h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Scores" }, h("table", { class: "scores" },
       h("thead", null, h("tr", null, h("th", { class: "left", scope: "col" }, "Label"), h("th", { class: "left", scope: "col" }, "Metric"),
         models.map((model) => h("th", { scope: "col" }, data.models[model].name)), several ? h("th", { scope: "col" }, "Difference") : null,
         h("th", { scope: "col", colspan: models.length }, "Status"))), body));
@@ -513,7 +467,7 @@ const report = (() => {
     const given = models.map((model) => new Map(scores[model].filter(([, metric]) => metric === "Probability").map(([label, , value]) => [label, value])));
     const shown = given.some((one) => one.size) ? models : [];
     const truth = (value) => (value === null ? "unknown" : value === 1 ? "present" : value === 0 ? "absent" : number(value, 3));
-    return h("section", { class: "card", "aria-label": "Classes" }, h("h2", null, "Classes"), h("div", { class: "wide" }, h("table", { class: "scores" },
+    return h("section", { class: "card", "aria-label": "Classes" }, h("h2", null, "Classes"), h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Classes" }, h("table", { class: "scores" },
       h("thead", null, h("tr", null, h("th", { class: "left", scope: "col" }, "Class"), h("th", { class: "left", scope: "col" }, "Truth"),
         shown.map((model) => h("th", { scope: "col" }, data.models[model].name)))),
       h("tbody", null, findings.map(([name, value]) => h("tr", null, h("th", { class: "left", scope: "row" }, name),
@@ -594,20 +548,7 @@ const report = (() => {
     byId("page").replaceChildren(...(next.root ? [next.root] : []));
   }
 
-  // ---- dark and light, keys
-
-  function theme(next) {
-    document.documentElement.dataset.theme = next;
-    try { localStorage.setItem("medimg_eval theme", next); } catch { /* pages from disk may have no storage */ }
-  }
-
-  function chosenTheme() {
-    let stored = null;
-    try { stored = localStorage.getItem("medimg_eval theme"); } catch { /* as above */ }
-    return stored || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  }
-
-  const flip = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  // ---- keys
 
   function pressed(event) {
     const typing = event.target.closest("input:not([type=checkbox]):not([type=range]), select, textarea");
@@ -623,17 +564,13 @@ const report = (() => {
     if (action) { event.preventDefault(); action(); }
   }
 
-  document.documentElement.dataset.theme = chosenTheme();
-
   function start() {
-    book = kept.get("data/report");
-    byId("theme").addEventListener("click", flip);
+    book = report.kept.get("data/report");
     byId("help").addEventListener("click", () => byId("keys").showModal());
-    byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
     document.addEventListener("keydown", pressed);
     window.addEventListener("hashchange", render);
     render();
   }
 
-  return { take, load, addScript, h };
+  report.begin("data/report", start);
 })();

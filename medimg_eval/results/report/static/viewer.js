@@ -232,7 +232,8 @@ const viewer = (() => {
       if (picture) {
         if (picture.steps && picture.steps.length) notes.push(`Shown smaller than it is: every ${picture.steps.join(" × ")} ${picture.kind === "volume" ? "voxels" : "pixels"} are one here. Scores are of the full size.`);
         if (scene.masks && !usesNiivue()) notes.push(`Where they are not filled, truth has solid outlines and predictions dotted ones. Errors: blue where only truth has a label, orange where only the prediction has, pink where they differ.${models.length > 1 ? " White: where the models differ." : ""}`);
-        if (picture.kind === "volume" && !niivue) notes.push("NiiVue was not built into this installation, so volumes are shown as plain slices; `make viewer` builds it.");
+        if (picture.kind === "volume" && !niivue) notes.push("The viewer of volumes, NiiVue, is not in the installation that made this report, so volumes are shown as plain slices. Wheels made by `make wheel` hold it; in a clone `make viewer` fetches it.");
+        if (usesNiivue()) notes.push("Drawn by NiiVue (BSD 2-Clause); niivue-licences.txt in the report's folder has its licences.");
         if (usesNiivue()) buildNiivue(picture); else buildSlices(picture);
       }
       const together = new Map(); // slices of panels that have as many move together

@@ -11,6 +11,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.objects import enhanced as multiframe
 from medimg_eval.imaging.dicom.series.geometry import UnevenSlices
+from medimg_eval.imaging.reading import read, read_grid
 
 CT, MR, PET = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("2.1", "4.1", "130"))
 OBLIQUE = (0.8, 0.6, 0.0, 0.0, 0.0, -1.0)
@@ -247,15 +248,42 @@ def stacks(tmp_path, **groups):
     return write(tmp_path / "stacks.dcm", frames, stored, sop_class=MR), stored.reshape(4, 3, 4, 5)
 
 
+CHANNELS = {
+    "time": ({"content": lambda n: {"TemporalPositionIndex": n + 1}}, [np.nan] * 3),
+    "time, measured": (
+        {"content": lambda n: {"FrameAcquisitionDateTime": f"2024010110000{2 * n}.5", "TemporalPositionIndex": n}},
+        [0, 2, 4],
+    ),
+    "diffusion": ({"MRDiffusionSequence": lambda n: item(DiffusionBValue=500.0 * n)}, [0, 500, 1000]),
+    "echo": ({"MREchoSequence": lambda n: item(EffectiveEchoTime=12.5 * n)}, [0, 12.5, 25]),
+    "flip angle": ({"MRTimingAndRelatedParametersSequence": lambda n: item(FlipAngle=5.0 + n)}, [5, 6, 7]),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_volumes_of_one_file_are_channels_and_one_is_chosen_by_its_number(tmp_path, name):
+    groups, values = CHANNELS[name]
+    path, stored = stacks(tmp_path, **groups)
+    image = multiframe.read(path)
+    np.testing.assert_array_equal(image.array, stored.transpose(1, 3, 2, 0))
+    assert image.channels.kind == name.partition(",")[0]
+    np.testing.assert_array_equal(image.channels.values, values)
+    for number in range(3):
+        one = multiframe.read(path, stack=number + 1)
+        np.testing.assert_array_equal(as_stored(one), stored[:, number])
+        assert one.channels is None
+        assert any(f"stack {number + 1} of 3" in note for note in one.notes)
+    assert multiframe.grid(path).difference(image.geometry) is None
+    with pytest.raises(CaseError, match=r"stacks\.dcm: has no stack 4"):
+        multiframe.read(path, stack=4)
+
+
 @pytest.mark.parametrize(
     ("groups", "label"),
     [
-        ({"content": lambda n: {"TemporalPositionIndex": n + 1}}, "temporal position 2"),
-        ({"MRDiffusionSequence": lambda n: item(DiffusionBValue=500.0 * n)}, "b-value 500"),
-        ({"MREchoSequence": lambda n: item(EffectiveEchoTime=12.5 * n)}, "echo time 12.5"),
         ({"stack": lambda n: str(n + 1)}, "stack 2"),
         ({"MRImageFrameTypeSequence": lambda n: item(FrameType=["ORIGINAL", "PRIMARY", "T1", "MPR"[n]])},
-         r"MR frame type ORIGINAL\PRIMARY\T1\P"),
+         r"image type ORIGINAL\PRIMARY\T1\P"),
     ],
 )  # fmt: skip
 def test_several_stacks_are_listed_and_one_is_chosen_by_its_number(tmp_path, groups, label):
@@ -275,26 +303,71 @@ def test_several_stacks_are_listed_and_one_is_chosen_by_its_number(tmp_path, gro
         multiframe.read(path, stack=4)
 
 
-def test_stacks_told_apart_by_a_dimension_index_alone(tmp_path):
+def directed(vector, b_value=1000.0):
+    return item(
+        DiffusionBValue=b_value,
+        DiffusionDirectionality="DIRECTIONAL",
+        DiffusionGradientDirectionSequence=item(DiffusionGradientOrientation=list(vector)),
+    )
+
+
+def test_directions_of_frames_are_those_in_the_patient(tmp_path):
+    path, stored = stacks(tmp_path, MRDiffusionSequence=lambda n: directed([(0.6, 0.8, 0), (0, 1, 0), (1, 0, 0)][n]))
+    image = multiframe.read(path)
+    assert image.channels.values.tolist() == [1000] * 3
+    np.testing.assert_array_equal(image.channels.directions, [(-0.6, -0.8, 0), (0, -1, 0), (-1, 0, 0)])
+    np.testing.assert_array_equal(image.array, stored.transpose(1, 3, 2, 0))
+
+
+def test_an_average_over_directions_is_an_image_of_its_own(tmp_path):
+    def weighting(number):
+        return directed((0, 1, 0), 500.0 * number) if number < 2 else item(
+            DiffusionBValue=1000.0, DiffusionDirectionality="ISOTROPIC")  # fmt: skip
+
+    path, _ = stacks(tmp_path, MRDiffusionSequence=weighting)
+    with pytest.raises(CaseError, match=r"1\) 2 volumes \(diffusion\) of 4 .*; 2\) 4 oblique frames, .*isotropic"):
+        multiframe.read(path)
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_a_file_for_each_volume_or_for_parts_of_them_is_one_image(tmp_path, scattered):
+    positions, stored = places(4), volume(12)
+    frames = [frame(positions[k], content={"TemporalPositionIndex": t + 1}) for t in range(3) for k in range(4)]
+    order = np.random.default_rng(1).permutation(12) if scattered else np.arange(12)
+    for number, part in enumerate(np.split(order, 3)):
+        own = {"SeriesInstanceUID": "1.2.3", "StudyInstanceUID": "1.2", "InstanceNumber": number + 1}
+        write(tmp_path / f"{2 - number}.dcm", [frames[k] for k in part], stored[part], sop_class=MR, **own)
+    image = read(tmp_path)
+    np.testing.assert_array_equal(image.array, stored.reshape(3, 4, 4, 5).transpose(0, 3, 2, 1))
+    assert read_grid(tmp_path).difference(image.geometry) is None
+    if not scattered:
+        np.testing.assert_array_equal(as_stored(read(tmp_path, series="1.2.3/2")), stored[4:8])
+    compressed = pydicom.dcmread(tmp_path / "1.dcm")
+    compressed.compress(RLELossless, generate_instance_uid=False)
+    compressed.save_as(tmp_path / "1.dcm")
+    np.testing.assert_array_equal(read(tmp_path).array, image.array)
+
+
+def test_volumes_told_apart_by_a_dimension_index_alone(tmp_path):
     positions, stored = places(3), volume(6)
     pointers = item(DimensionIndexPointer=0x00200032) + item(DimensionIndexPointer=0x00189089)
-    frames = [frame(positions[k], content={"DimensionIndexValues": [k + 1, n + 1]}) for n in range(2) for k in range(3)]
+    frames = [frame(positions[k], content={"DimensionIndexValues": [k + 1, n + 1]}) for n in (1, 0) for k in range(3)]
     path = write(tmp_path / "a", frames, stored, DimensionIndexSequence=pointers)
-    with pytest.raises(CaseError, match="index of DiffusionGradientOrientation 2"):
-        multiframe.read(path)
-    np.testing.assert_array_equal(as_stored(multiframe.read(path, stack=2)), stored[3:])
+    np.testing.assert_array_equal(multiframe.read(path).array[1], stored[:3].transpose(2, 1, 0))
+    np.testing.assert_array_equal(as_stored(multiframe.read(path, stack=2)), stored[:3])
 
 
-def test_stacks_told_apart_by_two_things_together(tmp_path):
+def test_volumes_told_apart_by_two_things_are_several_images(tmp_path):
     positions, stored = places(3), volume(12)
     frames = [
         frame(positions[k], content={"TemporalPositionIndex": t + 1}, MREchoSequence=item(EffectiveEchoTime=float(e)))
         for t in range(2) for e in (10, 20) for k in range(3)
     ]  # fmt: skip
     path = write(tmp_path / "a", frames, stored, sop_class=MR)
-    with pytest.raises(CaseError, match="2\\) 3 oblique frames, temporal position 1, echo time 20"):
+    with pytest.raises(CaseError, match=r"2\) 2 volumes \(time\) of 3 oblique frames, echo time 20"):
         multiframe.read(path)
-    np.testing.assert_array_equal(as_stored(multiframe.read(path, stack=3)), stored[6:9])
+    image = multiframe.read(path, stack=2)
+    np.testing.assert_array_equal(image.array, stored.reshape(2, 2, 3, 4, 5)[:, 1].transpose(0, 3, 2, 1))
 
 
 def test_a_scan_that_was_stopped_early_still_splits_by_time(tmp_path):

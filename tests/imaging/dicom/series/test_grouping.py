@@ -9,6 +9,7 @@ import pytest
 from dicom_fixtures import Grid, ramp, require_equal, save, slice_dataset, write_series
 
 from medimg_eval.case import Mask
+from medimg_eval.checking import describe_files as describe
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.reading import read, read_grid, read_mask
 
@@ -72,35 +73,25 @@ def test_two_series_in_one_folder_are_listed_and_can_be_chosen(tmp_path):
         read(tmp_path)
     message = str(caught.value)
     assert str(tmp_path) in message
-    assert "1) CT, 6 slices of 7 x 5, axial, 0.7 x 0.7 mm: series=1.2.3" in message
-    assert "2) MR, 4 slices of 6 x 6, sagittal, 0.7 x 0.7 mm: series=1.2.4" in message
+    assert "1) CT, 6 slices of 7 x 5, axial, 0.7 x 0.7 x 2.5 mm: series=1.2.3" in message
+    assert "2) MR, 4 slices of 6 x 6, sagittal, 0.7 x 0.7 x 2.5 mm: series=1.2.4" in message
     for series, pixels in (("1.2.3", first), ("1", first), ("1.2.4", second), ("2", second)):
         np.testing.assert_array_equal(read(tmp_path, series=series).array[0], pixels.transpose(2, 1, 0))
     with pytest.raises(CaseError, match=re.escape("holds no series 1.2.9; it holds 1) CT")):
         read(tmp_path, series="1.2.9")
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("AcquisitionNumber", (1, 2)),
-        ("TemporalPositionIdentifier", (1, 2)),
-        ("TriggerTime", ("10", "250")),
-        ("DiffusionBValue", (0.0, 800.0)),
-        ("EchoTime", ("4.6", "30")),
-        ("ImageType", (["DERIVED", "PRIMARY", "W"], ["DERIVED", "PRIMARY", "F"])),
-    ],
-)
-def test_stacks_at_the_same_positions_are_told_apart(tmp_path, name, values):
-    stacks = [ramp(), ramp() + 5]
-    for index, (value, pixels) in enumerate(zip(values, stacks, strict=True)):
-        write_series(tmp_path / str(index), pixels, edit=lambda dataset, _, value=value: setattr(dataset, name, value))
+def test_image_types_at_the_same_positions_are_told_apart(tmp_path):
+    stacks = {"W": ramp(), "F": ramp() + 5}
+    for letter, pixels in stacks.items():
+        kind = ["DERIVED", "PRIMARY", letter]
+        write_series(tmp_path / letter, pixels, edit=lambda dataset, _, kind=kind: setattr(dataset, "ImageType", kind))
     with pytest.raises(CaseError, match="several images") as caught:
         read(tmp_path)
     labels = re.findall(r"series=(\S+?)(?:;|$)", str(caught.value).split(": ", 1)[1])
     found = {label: read(tmp_path, series=label).array[0] for label in labels}
     assert len(found) == 2
-    for pixels in stacks:
+    for pixels in stacks.values():
         assert any(np.array_equal(array, pixels.transpose(2, 1, 0)) for array in found.values())
 
 
@@ -144,16 +135,6 @@ def test_a_single_slice_beside_a_localizer_is_the_one_meant(tmp_path):
     save(dataset, tmp_path / "scout")
     save(slice_dataset(ramp()[1]), tmp_path / "slice")
     np.testing.assert_array_equal(read(tmp_path).array[0, ..., 0], ramp()[1].T)
-
-
-def test_times_of_one_slice_are_told_apart(tmp_path):
-    for index in range(3):
-        dataset = slice_dataset(ramp()[index], modality="MR")
-        dataset.TriggerTime = str(index * 40)
-        save(dataset, tmp_path / str(index))
-    with pytest.raises(CaseError, match="trigger time 40.0"):
-        read(tmp_path)
-    np.testing.assert_array_equal(read(tmp_path, series="2").array[0, ..., 0], ramp()[1].T)
 
 
 def test_without_a_series_uid_number_and_description_tell_series_apart(tmp_path):
@@ -253,3 +234,64 @@ def test_suv_of_anything_but_pet_is_refused(tmp_path):
     write_series(tmp_path, ramp())
     with pytest.raises(CaseError, match="suv is for PET"):
         read(tmp_path, suv=True)
+
+
+def phases(tmp_path, *described, numbers=(4, 7), **more):
+    """Two series of one size, an arterial and a portal phase, 35 s apart."""
+    for place, (description, number) in enumerate(zip(described, numbers, strict=True)):
+
+        def edit(dataset, _, place=place, description=description, number=number):
+            dataset.SeriesDescription, dataset.SeriesNumber = description, number
+            dataset.AcquisitionDate, dataset.AcquisitionTime = "20240101", f"1000{20 + 35 * place}"
+            dataset.ConvolutionKernel, dataset.ContrastBolusAgent = "B30f", "Agent by Dr. Secret"
+            for name, value in more.items():
+                setattr(dataset, name, value)
+
+        write_series(tmp_path / f"s{place}", ramp() + place, series=f"1.2.{9 - place}", edit=edit)
+
+
+def test_series_are_listed_as_a_radiologist_names_them_and_chosen_by_each_name(tmp_path):
+    phases(tmp_path, "Abd arterial 1.25", "Abdomen PORTAL-venous B30f")
+    with pytest.raises(CaseError) as caught:
+        read(tmp_path)
+    assert (
+        '4) CT, "Abd arterial 1.25", 6 slices of 7 x 5, axial, 0.7 x 0.7 x 2.5 mm, kernel B30f, contrast medium: '
+        'series=1.2.9; 7) CT, "Abdomen PORTAL-venous B30f", 6 slices of 7 x 5, axial, 0.7 x 0.7 x 2.5 mm, kernel B30f, '
+        "contrast medium, begun 35 s after the first: series=1.2.8"
+    ) in str(caught.value)
+    portal = (ramp() + 1).transpose(2, 1, 0)
+    for name in ("7", 7, "1.2.8", "description~portal", "description~Portal-Venous"):
+        np.testing.assert_array_equal(read(tmp_path, series=name).array[0], portal)
+    with pytest.raises(CaseError, match=r"holds no series 2; it holds 4\) CT"):
+        read(tmp_path, series="2")
+    with pytest.raises(CaseError, match=r"description~abd fits 2 images, name one of them: 4\) CT.*7\) CT"):
+        read(tmp_path, series="description~abd")
+    for nothing in ("description~late", "description~"):
+        with pytest.raises(CaseError, match="holds no series description~"):
+            read(tmp_path, series=nothing)
+    first, second = describe.describe(tmp_path)
+    assert first.facts["series"].startswith('4, CT, "Abd arterial 1.25", 6 slices')
+    assert second.facts["series"].startswith('7, CT, "Abdomen PORTAL-venous B30f", 6 slices')
+
+
+@pytest.mark.parametrize(
+    "text", ["Meier arterial", "portal 20240101", "portal 4711007", "f. Anna", "CT Müller", "x\x00y"]
+)
+def test_a_description_that_may_name_somebody_is_compared_and_not_shown(tmp_path, text):
+    phases(tmp_path, text, "portal")
+    with pytest.raises(CaseError) as caught:
+        read(tmp_path, series="description~portal" if "portal" in text else None)
+    assert text not in str(caught.value)
+    assert "Secret" not in str(caught.value)
+    assert "4) CT, 6 slices" in str(caught.value)
+    if "\x00" not in text and "portal" not in text:
+        np.testing.assert_array_equal(
+            read(tmp_path, series=f"description~{text[:4]}").array[0], ramp().transpose(2, 1, 0)
+        )
+
+
+def test_series_that_share_a_number_are_counted(tmp_path):
+    phases(tmp_path, "arterial", "portal", numbers=(4, 4))
+    with pytest.raises(CaseError, match=r'1\) CT, "portal".*2\) CT, "arterial"'):
+        read(tmp_path)
+    np.testing.assert_array_equal(read(tmp_path, series=2).array[0], ramp().transpose(2, 1, 0))

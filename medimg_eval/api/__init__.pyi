@@ -1,0 +1,20 @@
+from .catalogue_lists import list_catalogue as list_catalogue, list_tasks as list_tasks, load_task as load_task
+from .checks import check as check
+from .checkpoints import (
+    CheckpointScores as CheckpointScores,
+    run_checkpoints as run_checkpoints,
+    test_checkpoints as test_checkpoints,
+)
+from .displays import compare as compare, figure as figure, report as report, table as table
+from .exchange import export as export, import_log as import_log
+from .runs import (
+    BELONGS as BELONGS,
+    fit as fit,
+    load_run as load_run,
+    predict as predict,
+    run_predictions as run_predictions,
+    run_tests as run_tests,
+    score as score,
+    test as test,
+    train_one as train_one,
+)

@@ -1,0 +1,408 @@
+"""Runs: asked, scored, trained, opened again."""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from medimg_eval.api.asking import Asked, Overrides, resolving, settings_of, specified
+from medimg_eval.arguments import as_list
+from medimg_eval.case import NO_IMAGE, Condition
+from medimg_eval.configs.overrides import composed, plain
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.file_scores import KINDS, score_files
+from medimg_eval.instantiate import (
+    Annotators,
+    Extractors,
+    build_candidate,
+    build_task,
+    changed,
+    config_of_prediction,
+    stored_task,
+    with_config,
+)
+from medimg_eval.metrics import as_known, present_name
+from medimg_eval.results.runs import MANIFEST, read_manifest
+from medimg_eval.run_results import RunResults, RunSet, folder_of
+from medimg_eval.tasks import Task
+from medimg_eval.trust import trusting
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.model_spec import ModelSpec
+    from medimg_eval.evaluation.run import Run
+    from medimg_eval.evaluation.settings import Settings
+    from medimg_eval.products import Products
+
+log = logging.getLogger(__name__)
+
+BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
+"""Keys that only some tasks have -> which."""
+
+NAMED = {"judge": "model@judge", "logger": "logger"}
+"""Settings that may be the name of a config -> the word that names it on a command line."""
+
+
+def test(  # noqa: PLR0913 - one argument for each choice
+    task: str | Mapping[str, Any] | Task,
+    model: Any,
+    *,
+    judge: Any = None,
+    runs: str | Path = "runs",
+    name: str | None = None,
+    identity: str = "",
+    overrides: Overrides = (),
+    config_dir: str | Path | None = None,
+    trust: bool = False,
+    **settings: Any,
+) -> RunResults:
+    """Asks a model what an earlier start has not, stores its answers and scores them, as the command `test` does.
+
+    Args:
+        task: name of a config, a config, or a task.
+        model: name of a config, a config with `_target_`, or an object (or class) with the method that the task asks.
+        judge: of open answers, where the task asks one: the same.
+        runs: folder that run folders are kept in.
+        name: what tables call the model.
+        identity: names a model that was made of objects which no config can hold, such as a loaded network; without
+            it such a run is never gone on with.
+        overrides: further changes, such as `{"task.metrics": ["dice"]}`.
+        config_dir: a folder of configs of your own.
+        trust: whether code that a folder brings may run.
+        settings: keys of the command `test`, such as `limit=20`, `seed=1`, `baselines=True`.
+
+    Returns:
+        The run. Cases that failed are in its `failures`; they raise nothing.
+
+    Raises:
+        UserError: nothing can be done: a name does not exist, data are missing, the model lacks a method.
+    """
+    if settings.get("accept") or settings.get("plan"):
+        raise UsageError(
+            "a run is judged once it is there: medimg_eval.results.acceptance.judge_runs(load_runs([folder]))"
+        )
+    asked = Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
+    with resolving(asked, settings) as given:
+        first, *others = run_tests(
+            given.config | {"runs": str(runs)}, given.words, given.task, given.model, given.judge
+        )
+    first.baselines = others
+    return first
+
+
+def predict(  # noqa: PLR0913 - one argument for each choice
+    model: Any,
+    images: str | Path | Sequence[str | Path],
+    *,
+    task: str | Mapping[str, Any] | Task | None = None,
+    out: str | Path | None = None,
+    runs: str | Path = "runs",
+    name: str | None = None,
+    identity: str = "",
+    overrides: Overrides = (),
+    config_dir: str | Path | None = None,
+    trust: bool = False,
+    **settings: Any,
+) -> RunResults:
+    """Asks a model about images of which no truth is known, and keeps its answers, as the command `predict` does.
+
+    Args:
+        model: as for `test`.
+        images: a folder that is searched for images, a file, or several of them.
+        task: a benchmark whose labels, classes or template are asked for; without it `labels=`, `prompt=` say what is.
+        out: folder of the run and of what is written: masks, DICOM-SEG, tables. Without it one below `runs`.
+        runs: folder that run folders are kept in.
+        name: what the model is called.
+        identity: as for `test`.
+        overrides: as for `test`.
+        config_dir: as for `test`.
+        trust: whether code that a folder brings may run.
+        settings: keys of the command `predict`, such as `series=3`, `labels={1: "liver"}`, `prompt="..."`.
+
+    Returns:
+        The run: its `predictions`, `failures` and `usage`; it has no scores.
+
+    Raises:
+        UserError: nothing can be done: there is no image, nothing says what is asked, the model lacks a method.
+    """
+    asked = Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
+    several = [images] if isinstance(images, str | Path) else list(images)
+    places = {"images": [str(one) for one in several], "out": None if out is None else str(out), "runs": str(runs)}
+    with resolving(asked, {**settings, **places}) as given:
+        return run_predictions(given.config, given.words, given.model)[0]
+
+
+def run_predictions(
+    wanted: Mapping[str, Any], overrides: Sequence[str] = (), model: ModelSpec | None = None
+) -> tuple[RunResults, Products]:
+    """Asks the model of a resolved config of `predict`, and writes what comes of it."""
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.plan import refuse_incapable
+    from medimg_eval.products import Products, refuse_without_highdicom, write_products
+    from medimg_eval.settings import build_settings, undisturbed
+
+    if model is None and not wanted.get("model"):
+        raise UsageError("no model is named; add model=NAME (see python -m medimg_eval list models)")
+    refuse_without_highdicom(wanted["dicom_seg"])
+    out = wanted["out"] or wanted["run"]
+    _refuse_within(out or wanted["runs"], wanted["images"])
+    spec = build_candidate(wanted["model"]) if model is None else model
+    task = build_task(config_of_prediction(wanted, spec))
+    refuse_incapable(task, spec)
+    with undisturbed():
+        settings = build_settings({**wanted, "run": out}, overrides)
+        run = pipeline.test(task, spec, settings)
+    found = RunResults(run.folder, task=task)
+    if settings.rank != 0:
+        return found, Products({}, {})
+    return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
+
+
+def _refuse_within(out: str, images: Any) -> None:
+    """Raises UsageError where what is written would be found among the images, as another start would."""
+    target = Path(out).expanduser().resolve()
+    for root in (Path(one).expanduser().resolve() for one in as_list(images)):
+        if root.is_dir() and target.is_relative_to(root):
+            raise UsageError(
+                f"out={out} lies in {root}, where images are looked for; name a folder elsewhere by out=DIR"
+            )
+
+
+def run_tests(
+    wanted: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    task: Task | None = None,
+    model: ModelSpec | None = None,
+    judge: ModelSpec | None = None,
+) -> list[RunResults]:
+    """Runs a model on a task or on every task of a suite, then what it is compared with."""
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.plan import refuse_incapable
+    from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed
+
+    made = build_tasks(wanted) if task is None else [with_config(task)]
+    # Draws follow the run's seed; 0 is what they follow by themselves.
+    tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
+    spec = build_candidate(wanted["model"]) if model is None else model
+    for one in tasks:
+        refuse_incapable(one, spec)
+        if not one.has_truth:
+            raise UsageError(f"task {one.name!r} knows no truth, so nothing can be scored; use predict")
+        if wanted["baselines"] and not one.baselines():
+            raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
+    with undisturbed():
+        settings = build_settings(wanted, overrides, judge)
+        settings.loggers = build_loggers(wanted.get("logger") or {})
+        if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
+            raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
+        blind = [Condition(NO_IMAGE)] if wanted["baselines"] else []
+        asked = replace(settings, conditions=[*settings.conditions, *blind])
+        done = [(one, pipeline.test(one, spec, asked if NO_IMAGE in one.conditions() else settings)) for one in tasks]
+        if wanted["baselines"]:
+            done += _baselines(tasks, settings)
+    return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
+
+
+def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:
+    """Asks those that models are compared with and that need no weights."""
+    from medimg_eval.evaluation import pipeline
+
+    done: list[tuple[Task, Run]] = []
+    for task in tasks:
+        asked = changed(task, **task.for_baselines())
+        for name, config in task.baselines().items():
+            one = build_candidate({**config, "name": name})
+            try:
+                done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
+            except UserError as error:  # such as one that has no answers to learn from
+                log.warning("%s is left out of task %s: %s", name, task.name, error)
+    return done
+
+
+@overload
+def score(run: RunResults | str | Path, **settings: Any) -> RunResults: ...
+@overload
+def score(run: None = None, **settings: Any) -> RunSet: ...
+def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunResults | RunSet:
+    """Scores stored predictions again, or files that hold predictions, as the command `score` does; loads no model.
+
+    Args:
+        run: what `test` returned, or a run folder; left out where files are scored.
+        settings: of a run: `metrics`, further ones beside its own; `drop`, those that it is to have no longer; `judge`,
+            `annotators`, `extractors`, `logger`, `may_leave`, `score_workers` as for `test`; `root`, where the data lie
+            now; `trust=True` makes what its manifest names even where it is neither of ours nor of a plug-in; others
+            are settings of the task's scores, such as `surface="voxel"`. Of files one of `masks`, `pictures`, `boxes`,
+            `points`, `classes`, `answers` and `reports`, a path or several by name; `references`; and further keys of
+            the command, such as `labels={1: "liver"}`, `columns={"case": "id"}`, `by="site"`, `runs="runs"`.
+
+    Returns:
+        The run; of files a run for each model, with a table of all and their comparison.
+
+    Raises:
+        UserError: the run is not done, or its data have changed; or no file belongs to a case.
+    """
+    if run is not None:
+        return _score_run(run, **settings)
+    named = [kind for kind in KINDS if settings.get(kind) is not None]
+    if len(named) != 1:
+        raise UsageError(f"score takes a run, or files by one of {', '.join(f'{kind}=' for kind in KINDS)}")
+    trust = settings.pop("trust", False)
+    words = [f"{key}={settings.pop(one)}" for one, key in NAMED.items() if isinstance(settings.get(one), str)]
+    if settings.get("judge") is not None and not isinstance(settings["judge"], Mapping):
+        raise UsageError("judge= of files is the name of a config, or a config with _target_")
+    wanted = settings_of("score", {key: _as_text(value) for key, value in settings.items()}, words)
+    with trusting() if trust else nullcontext():
+        return score_files(wanted, named[0], log.warning)
+
+
+def _as_text(value: Any) -> Any:
+    """Paths as texts, which a config holds."""
+    if isinstance(value, Mapping):
+        return {key: _as_text(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_text(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _score_run(  # noqa: PLR0913 - one argument for each choice
+    run: RunResults | str | Path,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] | None = None,
+    judge: Any = None,
+    root: str | Path | None = None,
+    annotators: Mapping[str, Any] | None = None,
+    extractors: Mapping[str, Any] | None = None,
+    score_workers: int | None = None,
+    may_leave: Any = None,
+    logger: str | Mapping[str, Any] | None = None,
+    trust: bool = False,
+    **conventions: Any,
+) -> RunResults:
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.settings import Settings
+    from medimg_eval.settings import build_loggers
+
+    folder = folder_of(run)
+    manifest = read_manifest(folder / MANIFEST)
+    if manifest.get("command") != "test":
+        raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
+    changes = {key: value for key, value in conventions.items() if value is not None}
+    with trusting() if trust else nullcontext():
+        known = run.task if isinstance(run, RunResults) else None
+        stated = known.config if known is not None and root is None else stored_task(folder, root)
+        _refuse_strange(manifest["task"], type(known) if known is not None else stated.get("_target_"), changes)
+        changes["metrics"] = _columns(manifest["metrics"], _names(metrics), _names(drop), folder)
+        task = changed(known, **changes) if known is not None and root is None else build_task({**stated, **changes})
+        settings = Settings(
+            config={"may_leave": may_leave},
+            score_workers=score_workers,
+            judge=None if judge is None else _judge(judge),
+            annotators=Annotators(annotators or {}),
+            extractors=Extractors(extractors or {}),
+            loggers=build_loggers(_loggers(logger)),
+        )
+        done = pipeline.rescore(folder, task, settings)
+    return RunResults(folder, task=task, table=done.table)
+
+
+def _judge(judge: Any) -> ModelSpec:
+    """A judge that is named, or stated by its config, or there already."""
+    if isinstance(judge, str):
+        judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
+    return build_candidate(judge) if isinstance(judge, Mapping) else specified(judge)
+
+
+def _loggers(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The configs of trackers, by name of a config or as they are."""
+    return (plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger) or {}
+
+
+def _names(given: str | Sequence[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _columns(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], folder: Path) -> list[str]:
+    """The metrics that a run is to have: its own, those that are added, without those that are dropped.
+
+    Raises:
+        UsageError: one that is to be dropped is none of them, or none is left.
+    """
+    found = list(dict.fromkeys([*map(present_name, stored), *map(as_known, add)]))
+    for name in map(as_known, drop):
+        if name not in found:
+            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
+        found.remove(name)
+    if not found:
+        raise UsageError(f"{folder}: drop= leaves no metric; name those to keep by metrics=")
+    return found
+
+
+def _refuse_strange(task: str, made: Any, changes: Mapping[str, Any]) -> None:
+    """Raises UsageError when a key is not one of the task's."""
+    found = pkgutil.resolve_name(made) if isinstance(made, str) else made
+    known = {field.name for field in fields(found)} if is_dataclass(found) else set(changes)
+    strange = next((key for key in changes if key not in known), None)
+    if strange in BELONGS:
+        raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
+    if strange is not None:
+        raise UsageError(f"task {task!r} has no setting {strange!r}{nearest(strange, known)}")
+
+
+def fit(
+    task: str | Mapping[str, Any] | Task,
+    model: Any,
+    *,
+    runs: str | Path = "runs",
+    name: str | None = None,
+    identity: str = "",
+    overrides: Overrides = (),
+    config_dir: str | Path | None = None,
+    trust: bool = False,
+    **settings: Any,
+) -> Path:
+    """Trains a model on a task's `fit` cases, as the command `fit` does; returns the run folder.
+
+    That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
+    be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
+    """
+    asked = Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
+    with resolving(asked, settings) as given:
+        return train_one(given.config | {"runs": str(runs)}, given.words, given.task, given.model)
+
+
+def train_one(
+    wanted: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    task: Task | None = None,
+    model: ModelSpec | None = None,
+) -> Path:
+    """Trains the model of a resolved config of `fit`; arguments as of `run_tests`."""
+    from medimg_eval.evaluation.fit import Recipe
+    from medimg_eval.evaluation.fit import fit as train
+    from medimg_eval.evaluation.plan import refuse_incapable
+    from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed, validating
+
+    wanted = validating(wanted)
+    (made,) = build_tasks(wanted) if task is None else [with_config(task)]
+    spec = build_candidate(wanted["model"]) if model is None else model
+    refuse_incapable(made, spec)
+    with undisturbed():
+        settings = build_settings(wanted, overrides)
+        return train(made, spec, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
+
+
+def load_run(folder: str | Path) -> RunResults:
+    """Opens a run folder; its scores are read when they are asked for.
+
+    Raises:
+        UserError: it holds no run of `test` or `predict`.
+    """
+    run = RunResults(Path(folder).expanduser())
+    if run.manifest.get("command") not in ("test", "predict"):
+        raise UserError(f"{folder}: holds a {run.manifest.get('command')} run; only test runs have scores")
+    return run

@@ -1,0 +1,135 @@
+"""A task of questions: its records, its files, a sample of its images, and how the data are got."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.arguments import as_list, grouped
+from medimg_eval.checking.task_cases import Finding
+from medimg_eval.errors import SplitError, UserError
+from medimg_eval.tasks.base import left_out
+
+if TYPE_CHECKING:
+    from medimg_eval.case import Case
+    from medimg_eval.tasks import Task
+
+Place = tuple[Path, str]
+"""A file, and the name within it where it is an archive."""
+
+
+def question_findings(task: Task, parts: Iterable[str], sample: int) -> Iterator[Finding]:
+    """Yields what every part holds and every doubt about it.
+
+    Args:
+        task: the benchmark.
+        parts: `fit`, `validate`, `test`; one that the benchmark does not have is passed over, but for `test`.
+        sample: questions of each part whose images are opened and whose prompts are made, evenly spaced.
+    """
+    for part in parts:
+        if part not in task.splits and part != "test":
+            continue
+        try:
+            cases, found = _cases(task, part)
+        except UserError as error:
+            yield Finding(part, str(error))
+            continue
+        lacking = left_out(task.layout)
+        lost = _lost(cases)
+        found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
+        yield Finding(part, task.describe(cases, {}), doubt=False)
+        if lacking:
+            case, why = next(iter(lacking.items()))
+            told = f"{len(lacking)} more left out by the layout, the first of which is {case}: {why}"
+            yield Finding(part, told, doubt=False)
+        for sort, some in grouped(found).items():
+            yield from (Finding(part, text, sort=sort) for text in some)
+
+
+def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
+    """The steps by which a benchmark's data are got, from its card; none of a card that tells nothing."""
+    steps = card.get("download")
+    access = str(card.get("access") or "access unknown")
+    if isinstance(steps, Mapping):
+        lines = [f"to get it: python -m medimg_eval download task={name} (from {steps.get('hub')}, {access})"]
+        return lines + [f"  then: {step}" for step in as_list(steps.get("then") or [])]
+    listed = as_list(steps or card.get("source") or [])
+    if not listed and "access" not in card:
+        return []
+    return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
+
+
+def _cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
+    """The cases, and what is wrong with all of them together, such as how many they are."""
+    try:
+        return list(task.cases(part)), []
+    except SplitError:
+        raise
+    except UserError as error:
+        cases = list(task.layout.cases(task.splits[part]))  # raises the same again where there are none
+        return cases, [("unexpected things", str(error))]
+
+
+def _records(cases: Sequence[Case]) -> list[tuple[str, str]]:
+    found = []
+    for case in cases:
+        if case.question is None:
+            try:
+                case.target.read()
+            except UserError as error:
+                found.append(("records that cannot be understood", str(error)))
+    return found
+
+
+def _lost(cases: Sequence[Case]) -> dict[Place, str]:
+    """Files, and members of archives, that are not there -> the first question that is asked about them."""
+    first: dict[Place, str] = {}
+    for case in cases:
+        for place in _places(case):
+            first.setdefault(place, case.id)
+    files = {path: path.exists() for path, _ in first}
+    members = {path: _members(path) for path, member in first if member and files[path]}
+    lost = {}
+    for (path, member), asked in first.items():
+        known = members.get(path) if member else None
+        if not files[path] or (known is not None and member not in known):
+            lost[path, member] = asked
+    return lost
+
+
+def _missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
+    found: dict[Place, tuple[str, str]] = {}
+    for (path, member), asked in lost.items():
+        if not path.exists():
+            found.setdefault((path, ""), ("missing files", f"{path}: missing (first asked about in {asked})"))
+        else:
+            text = f"{path}: holds no {member!r} (first asked about in {asked})"
+            found[path, member] = ("images that archives do not hold", text)
+    return list(found.values())
+
+
+def _places(case: Case) -> Iterator[Place]:
+    """The files of a case's images, each with the name within it of an image that lies in an archive."""
+    for image in case.images:
+        stored = getattr(image, "stored", image)  # of one that is shrunk when it is read
+        for path in image.files:
+            yield path, str(getattr(stored, "member", ""))
+
+
+def _members(path: Path) -> set[str] | None:
+    """The names in an archive; None where it cannot be read, which is said when an image of it is opened."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return None
+
+
+def _opened(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
+    """What is wrong with evenly spaced questions when their images are read, their prompts made, their keys placed."""
+    whole = [case for case in cases if case.question is not None and not any(one in lost for one in _places(case))]
+    some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
+    sort = "questions that cannot be put"
+    return [(sort, f"case {case.id}: {doubt}") for case in some for doubt in task.check_case(case).doubts]

@@ -1,0 +1,65 @@
+"""The cases of a task, each read once: every doubt, and what each part holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from medimg_eval.errors import SplitError, UserError
+
+if TYPE_CHECKING:
+    from medimg_eval.tasks import Task
+
+
+class Finding(NamedTuple):
+    """What a look at a part of a task's data found."""
+
+    part: str
+    """`fit`, `validate` or `test`."""
+    text: str
+    doubt: bool = True
+    """Whether something is wrong; else it is only told."""
+    sort: str = ""
+    """Of doubts that there may be many of: which of them are alike."""
+
+
+def findings(task: Task, parts: Iterable[str], sample: int = 100) -> Iterator[Finding]:
+    """Reads the cases of a task, and yields what it finds as it goes.
+
+    Args:
+        task: whose.
+        parts: such as `test`.
+        sample: of a task of questions, how many of each part have their images opened.
+    """
+    if task.sampled:
+        from medimg_eval.checking.question_records import question_findings
+
+        yield from question_findings(task, parts, sample)
+        return
+    for part in parts:
+        yield from _of_part(task, part)
+
+
+def _of_part(task: Task, part: str) -> Iterator[Finding]:
+    from medimg_eval.evaluation.progress import tracked
+
+    try:
+        cases = task.cases(part)
+    except SplitError as error:  # many datasets hold no cases to fit on
+        yield Finding(part, f"none; {error}", doubt=part == "test")
+        return
+    except UserError as error:
+        yield Finding(part, str(error))
+        return
+    grids: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    for case in tracked(cases, f"reading {part}"):
+        found = task.check_case(case)
+        grids.update([found.grid] if found.grid else [])
+        notes.update(found.notes)
+        for doubt in found.doubts:
+            yield Finding(part, f"case {case.id}: {doubt}")
+    yield Finding(part, task.describe(cases, grids), doubt=False)
+    for note, count in notes.most_common():
+        yield Finding(part, f"{count} cases were read so: {note}", doubt=False)

@@ -1,1 +1,0 @@
-"""Runs in the formats of other programs, leaderboards and challenges, a module per kind of what is given away."""

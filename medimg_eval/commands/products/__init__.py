@@ -1,0 +1,1 @@
+"""What products need beside tables: plans, acceptance, control charts."""

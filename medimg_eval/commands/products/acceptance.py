@@ -1,0 +1,63 @@
+"""How `test` and `score` end: with verdicts on what was asked of the runs, and with cases that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import fail_if_cases_failed, printer, say, show_sheets
+from medimg_eval.errors import AcceptanceError, DeviationError, UserError
+from medimg_eval.evaluation.run import write_json
+from medimg_eval.results import load_runs
+from medimg_eval.results.acceptance import ACCEPTANCE, Judgement, judge_runs
+from medimg_eval.results.runs import MANIFEST, read_manifest
+
+
+def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
+    """Judges runs by `accept=`, `plan=` or what their task states, prints the verdicts and keeps them with the runs.
+
+    Raises:
+        DeviationError: a run, or the plan, is not as it was fixed.
+        AcceptanceError: a run does not meet what was asked.
+        UserError: cases failed, which is told with the others.
+    """
+    ends: list[UserError] = []
+    try:
+        fail_if_cases_failed(folders)
+    except UserError as error:
+        ends.append(error)
+    keys = [] if wanted.get("plan_key") is None else as_list(wanted["plan_key"])
+    asked: dict[str, Any] = {"accept": wanted.get("accept"), "plan": wanted.get("plan"), "keys": keys}
+    if asked["accept"] or asked["plan"] or any(map(_states_acceptance, folders)):  # scores take long to read again
+        try:
+            ends += [end for one in judge_runs(load_runs(list(folders)), **asked) if (end := _told(one)) is not None]
+        except UserError as error:
+            ends.append(error)
+    if ends:
+        kinds = [kind for kind in (DeviationError, AcceptanceError) if any(isinstance(one, kind) for one in ends)]
+        raise (kinds[0] if kinds else type(ends[-1]))("\n".join(map(str, ends)))
+
+
+def _states_acceptance(folder: Path) -> bool:
+    """Whether the task of a run says what is to be reached."""
+    return bool(read_manifest(folder / MANIFEST).get("task_config", {}).get("acceptance"))
+
+
+def _told(judgement: Judgement) -> UserError | None:
+    """Prints and keeps a judgement; returns what the command ends with."""
+    run = judgement.run
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(run.folder / ACCEPTANCE, {"judged": now, **judgement.to_json()})
+    if judgement.refused:
+        lines = "\n".join(f"  - {one}" for one in judgement.deviations)
+        return DeviationError(f"{run.name} is not judged, for it is not as planned:\n{lines}")
+    show_sheets([judgement.sheet()])
+    if judgement.accepted:
+        say(printer(), f"accepted: {run.name} meets every primary endpoint")
+        return None
+    lost = [one for one in judgement.verdicts if not one.met and not one.endpoint.secondary]
+    told = "; ".join(f"{one.endpoint.name}: {one.endpoint.criterion} is {one.verdict}" for one in lost)
+    return AcceptanceError(f"not accepted: {run.name}: {told}")

@@ -1,0 +1,218 @@
+"""Runs of texts as logs of inspect and lm-eval, as tables of VLMEvalKit, and as reports by study."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from medimg_eval.case import Case, Trial
+from medimg_eval.data.logs import write_lines
+from medimg_eval.errors import UserError, import_optional
+from medimg_eval.metrics.nlp import sections
+from medimg_eval.run_results import RunResults
+from medimg_eval.system import whole
+from medimg_eval.tasks import Task
+
+
+class Reply(NamedTuple):
+    """A reply of the run: the case, which repeat, the text, the scores by metric, and what is right."""
+
+    case: Case
+    repeat: int
+    text: str
+    scores: Mapping[str, float]
+    reference: str
+    failure: str
+
+
+def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
+    """Writes an `.eval` that inspect reads and shows: repeats are its epochs, means and intervals its metrics."""
+    logs, models = import_optional("inspect_ai.log"), import_optional("inspect_ai.model")
+    scorers = import_optional("inspect_ai.scorer")
+    manifest, replies = run.manifest, list(_replies(run, task))
+    samples = []
+    for reply in replies:
+        question = reply.case.question
+        samples.append(
+            logs.EvalSample(
+                id=reply.case.id,
+                epoch=reply.repeat + 1,
+                input="" if question is None else question.text,
+                choices=list(question.options.values()) if question is not None and question.options else None,
+                target=reply.reference,
+                output=models.ModelOutput.from_content(manifest["model"], reply.text),
+                scores={name: scorers.Score(value=value) for name, value in reply.scores.items()},
+                metadata={"patient": reply.case.patient or "", **reply.case.attributes},
+                error=logs.EvalError(message=reply.failure, traceback="", traceback_ansi="") if reply.failure else None,
+            )
+        )
+    scores = []
+    for row in run.summary.to_dict("records"):
+        found = {part: row[part] for part in ("value", "low", "high", "n", "failed") if row[part] == row[part]}
+        values = {name: logs.EvalMetric(name=name, value=float(value)) for name, value in found.items()}
+        scores.append(logs.EvalScore(name=row["metric"], scorer=row["metric"], metrics=values))
+    cases = list(dict.fromkeys(reply.case.id for reply in replies))
+    log = logs.EvalLog(
+        status="success" if manifest["status"] == "finished" else "error",
+        eval=logs.EvalSpec(
+            created=manifest["started"],
+            task=manifest["task"],
+            model=manifest["model"],
+            dataset=logs.EvalDataset(name=manifest["task"], samples=len(cases), sample_ids=cases),
+            config=logs.EvalConfig(epochs=1 + max((reply.repeat for reply in replies), default=0)),
+            packages={"medimg-eval": str(manifest.get("provenance", {}).get("versions", {}).get("medimg-eval", ""))},
+            metadata={"run": run.id, "signature": manifest.get("signature", "")},
+        ),
+        results=logs.EvalResults(total_samples=len(replies), completed_samples=len(replies), scores=scores),
+        samples=samples,
+    )
+    file = _prepared(out, run, ".eval")
+    logs.write_eval_log(log, str(file), format="eval")
+    return [file]
+
+
+def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
+    """Writes samples as lm-eval names and fills them, and the results beside them."""
+    manifest = run.manifest
+    rows: list[dict[str, Any]] = []
+    for reply in _first_repeats(run, task):
+        question = reply.case.question
+        doc: dict[str, Any] = {"id": reply.case.id, "question": "" if question is None else question.text}
+        if question is not None and question.options:
+            doc |= {"choices": list(question.options.values())}
+        rows.append(
+            {
+                "doc_id": len(rows),
+                "doc": doc,
+                "target": reply.reference,
+                "arguments": {"gen_args_0": {"arg_0": doc["question"], "arg_1": {}}},
+                "resps": [[reply.text]],
+                "filtered_resps": [reply.text],
+                "filter": "none",
+                "metrics": list(reply.scores),
+                **reply.scores,
+            }
+        )
+    day = str(manifest["started"])[:19].replace(":", "-")
+    folder = out / str(manifest["model"])
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {row["metric"]: row["value"] for row in run.summary.to_dict("records") if row["value"] == row["value"]}
+    written = {"results": {manifest["task"]: results}, "model_name": manifest["model"], "n-samples": len(rows)}
+    summary = folder / f"results_{day}.json"
+    summary.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    return [summary, write_lines(folder / f"samples_{manifest['task']}_{day}.jsonl", rows)]
+
+
+def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
+    """Writes predictions as a table of VLMEvalKit, a column for each option."""
+    from openpyxl import Workbook
+
+    replies = list(_first_repeats(run, task))
+    letters = sorted({letter for reply in replies if reply.case.question for letter in reply.case.question.options})
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet()
+    sheet.append(["index", "question", *letters, "answer", "prediction"])
+    for reply in replies:
+        question = reply.case.question
+        options = {} if question is None else question.options
+        asked = "" if question is None else question.text
+        cells = [reply.case.id, asked, *(options.get(letter, "") for letter in letters), reply.reference, reply.text]
+        sheet.append(cells)
+    model = run.manifest["model"]
+    file = out / str(model) / f"{model}_{run.manifest['task']}.xlsx"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with whole(file) as partial:
+        book.save(partial)
+    return [file]
+
+
+def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
+    """Writes reports as ReXrank's evaluation reads them, by study.
+
+    The JSON is what its `inference.py` is to write: of each study the sections of the reference, its images, and
+    `model_prediction`. The two tables are what its script then makes of it, and CXR-Report-Metric reads.
+
+    Source: ReXrank's submission guideline and evaluation script, rajpurkarlab/ReXrank, example_files.
+    """
+    studies: dict[str, dict[str, Any]] = {}
+    for reply in _first_repeats(run, task):
+        findings, impression = _findings_and_impression(reply.reference, task.config.get("sections") or ())
+        images = [file.as_posix() for reference in reply.case.images for file in reference.files]
+        studies[reply.case.id] = {
+            "image_path": images,
+            "key_image_path": images[0] if images else None,
+            "section_findings": findings,
+            "section_impression": impression,
+            "report": f"Findings: {findings} Impression: {impression}",
+            "model_prediction": reply.text,
+        }
+    submission = _prepared(out, run, ".json")
+    submission.write_text(json.dumps(studies, indent=1, ensure_ascii=False), encoding="utf-8")
+    files = [submission]
+    for kind, key in (("predicted", "model_prediction"), ("reference", "report")):
+        file = _prepared(out, run, f"-{kind}.csv")
+        with file.open("w", newline="", encoding="utf-8") as opened:
+            rows = [(study, held[key]) for study, held in studies.items()]
+            csv.writer(opened, lineterminator="\n").writerows([("study_id", "report"), *rows])
+        files.append(file)
+    return files
+
+
+def _findings_and_impression(text: str, asked: Sequence[str]) -> tuple[str | None, str | None]:
+    """The two sections of a reference; one without headings is what the task asks for, else findings."""
+    held = sections(text)
+    if not {"findings", "impression"} & held.keys():
+        return (None, text) if tuple(asked) == ("impression",) else (text, None)
+    return held.get("findings"), held.get("impression")
+
+
+def _first_repeats(run: RunResults, task: Task) -> Iterator[Reply]:
+    return (reply for reply in _replies(run, task) if reply.repeat == 0)
+
+
+def _replies(run: RunResults, task: Task) -> Iterator[Reply]:
+    """The replies of a run in the order of its cases, asked as published.
+
+    Raises:
+        UserError: its predictions are no texts.
+    """
+    scores: dict[tuple[str, int], dict[str, float]] = {}
+    table = run.scores[run.scores["condition"] == ""]
+    rows: list[dict[Any, Any]] = table.dropna(subset=["value"]).to_dict("records")
+    for row in rows:
+        scores.setdefault((row["case"], row["repeat"]), {})[row["metric"]] = float(row["value"])
+    failures = dict(zip(run.failures["case"], run.failures["message"], strict=True))
+    repeats = range(int(run.manifest.get("repeats", 1)))
+    for case in task.cases("test"):
+        for repeat in repeats:
+            trial = Trial(case.id, repeat)
+            prediction = run.predictions.get(trial)
+            if prediction is None and trial.id not in failures:
+                continue
+            texts = prediction.get("texts") if isinstance(prediction, Mapping) else None
+            if prediction is not None and texts is None:
+                raise UserError(f"{run.folder}: its predictions are no texts; export to=nnunet or to=grand_challenge")
+            yield Reply(
+                case,
+                repeat,
+                str(texts[-1]) if texts else "",
+                scores.get((case.id, repeat), {}),
+                _right(case),
+                failures.get(trial.id, ""),
+            )
+
+
+def _right(case: Case) -> str:
+    """What is right, as a text; of several texts the first."""
+    reference = case.target.read()
+    held = getattr(reference, "value", reference)
+    first = held[0] if isinstance(held, Sequence) and not isinstance(held, str) and held else held
+    return "" if first is None else str(first)
+
+
+def _prepared(out: Path, run: RunResults, ending: str) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    return out / f"{run.manifest['task']}-{run.folder.name}{ending}"

@@ -1,0 +1,112 @@
+"""What there is of a run without a truth, written beside its predictions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from medimg_eval.case import Case, Mask
+from medimg_eval.codecs import Stored
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.products.tables import rows_of, write_tables
+from medimg_eval.results.runs import MANIFEST, read_manifest
+
+if TYPE_CHECKING:
+    from medimg_eval.tasks import Task
+
+log = logging.getLogger(__name__)
+
+SEGMENTATIONS = "dicom_seg"
+"""Folder of DICOM-SEGs in a run's."""
+
+
+class Products(NamedTuple):
+    """What was written: files or folders with how many things they hold; and what could not be, case -> why."""
+
+    written: Mapping[Path, int]
+    failures: Mapping[str, str]
+    notes: Sequence[str] = ()
+
+
+def write_products(folder: Path, task: Task, *, dicom_seg: bool | None = None) -> Products:
+    """Writes what there is of a run without a truth, beside its predictions; what is there already stays.
+
+    Args:
+        folder: of the run.
+        task: what was asked.
+        dicom_seg: whether masks on DICOM series are also written as DICOM-SEG; None where highdicom is installed.
+
+    Returns:
+        Files, and the cases of which one could not be written.
+    """
+    run = Run(folder, "")
+    stored = {trial: one for trial, one in run.predictions().items() if answered(one)}
+    cases = {case.id: case for case in task.cases("test")}
+    known = {name: (cases[name], one) for name, one in stored.items() if name in cases}
+    files = {folder / "predictions": len(known)} if task.codec.heavy and known else {}
+    if task.codec.form == "label map":
+        products = _segmentations(folder, task, known, dicom_seg=dicom_seg)
+        return products._replace(written={**files, **products.written})
+    rows = [row for case, one in known.values() for row in rows_of(task, case, one)]
+    name = _named(task, known)
+    return Products({**files, **(write_tables(folder, name, rows) if name else {})}, {})
+
+
+def refuse_without_highdicom(dicom_seg: bool | None) -> None:
+    """Raises UserError, before a model is asked, where DICOM-SEG is wanted and cannot be written."""
+    if dicom_seg and find_spec("highdicom") is None:
+        raise UserError("dicom_seg=true needs highdicom, which is not installed: pip install 'medimg-eval[dicom]'")
+
+
+def _segmentations(
+    folder: Path, task: Task, known: Mapping[str, tuple[Case, Stored]], *, dicom_seg: bool | None
+) -> Products:
+    """DICOM-SEGs of masks on DICOM series."""
+    from medimg_eval.imaging.dicom import write_segmentation
+
+    series = {name: (case, Path(str(one))) for name, (case, one) in known.items() if _is_dicom(case)}
+    if not series or dicom_seg is False:
+        return Products({}, {})
+    if find_spec("highdicom") is None:
+        return Products({}, {}, ["DICOM-SEG needs highdicom: pip install 'medimg-eval[dicom]', then the same command"])
+    model = str(read_manifest(folder / MANIFEST).get("model", ""))
+    failures: dict[str, str] = {}
+    done = 0
+    for name, (case, file) in tracked(list(series.items()), "writing DICOM-SEG"):
+        path = folder / SEGMENTATIONS / f"{file.name.removesuffix('.nii.gz')}.dcm"
+        try:
+            if not path.is_file():
+                mask: Mask = task.codec.read(file)
+                write_segmentation(path, mask, case.images[0].files, names=task.numbered_labels(), algorithm=model)
+            done += 1
+        except UserError as error:
+            failures[name] = str(error)
+        except Exception as error:
+            log.debug("case %s", name, exc_info=True)
+            failures[name] = (
+                f"{case.images[0].files[0]}: cannot be written as DICOM-SEG ({type(error).__name__}: {error})"
+            )
+    return Products({folder / SEGMENTATIONS: done} if done else {}, failures)
+
+
+def _is_dicom(case: Case) -> bool:
+    from medimg_eval.imaging import identify
+
+    try:
+        return identify(case.images[0].files[0]) == "dicom"
+    except CaseError:
+        return False
+
+
+def _named(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
+    """What the table of answers is called; "" of what makes no table, such as probabilities of voxels."""
+    if any(isinstance(one, Mapping) and "probabilities" in one for _, one in known.values()):
+        return "classes"
+    if not task.codec.heavy:
+        return "answers"
+    return "places" if task.codec.form == "places" else ""

@@ -1,0 +1,240 @@
+"""Whether intervals lie within the bounds that were asked for, endpoint by endpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.acceptance.criteria import Analysis, Endpoint
+from medimg_eval.results.runs import Part, RunScores, is_summary, strata_of
+from medimg_eval.results.statistics import EQUAL, TOO_FEW, Sample, case_values, table_intervals, units
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, make_cell, make_column
+
+MET, NOT_MET, NOT_JUDGED = "met", "not met", "not judged"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one endpoint.
+
+    Attributes:
+        endpoint: which.
+        verdict: `met`, `not met`, or `not judged` because one before it was not met.
+        value: its mean or summary; NaN where it has none, or was not judged.
+        low: the bounds of its interval; NaN where there is none.
+        high: see low.
+        level: coverage of the interval.
+        n: cases that it rests on.
+        n_clusters: what the interval resamples, mostly patients.
+        method: how the interval was made.
+        reason: why it was not met, where it is no matter of a bound.
+    """
+
+    endpoint: Endpoint
+    verdict: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    level: float = math.nan
+    n: int = 0
+    n_clusters: int = 0
+    method: str = ""
+    reason: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Whether its interval lies within its bounds."""
+        return self.verdict == MET
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON holds it; what is undefined is null."""
+        numbers = {key: getattr(self, key) for key in ("value", "low", "high", "level")}
+        return {
+            **self.endpoint.to_json(),
+            "verdict": self.verdict,
+            **{key: None if math.isnan(number) else number for key, number in numbers.items()},
+            "n": self.n,
+            "clusters": self.n_clusters,
+            "interval": self.method,
+            "reason": self.reason,
+        }
+
+
+def judge(
+    run: RunScores, endpoints: Sequence[Endpoint], analysis: Analysis, others: Sequence[RunScores] = ()
+) -> list[Verdict]:
+    """Judges a run by the bounds of intervals; the mean alone decides nothing.
+
+    Args:
+        run: finished.
+        endpoints: in their order; see `Analysis.order`.
+        analysis: how intervals are made.
+        others: runs among which baselines of differences are.
+
+    Returns:
+        One for each endpoint, in their order. The run is accepted where all primary ones are met.
+
+    Raises:
+        UsageError: the run has no such metric, label, attribute or baseline.
+    """
+
+    def at(level: float) -> Callable[[Endpoint], Verdict]:
+        return lambda endpoint: _judged(run, endpoint, analysis, level, others)
+
+    primary = [one for one in endpoints if not one.secondary]
+    found = dict(_primary(primary, analysis, at))
+    if not found:
+        raise UsageError("accept: all endpoints are secondary; at least one must decide")
+    rest = [place for place, one in enumerate(endpoints) if one.secondary]
+    places = [place for place, one in enumerate(endpoints) if not one.secondary]
+    verdicts = {places[number]: verdict for number, verdict in found.items()}
+    open_ = all(verdict.met for verdict in found.values())
+    for place in rest:
+        verdicts[place] = at(analysis.level)(endpoints[place]) if open_ else Verdict(endpoints[place], NOT_JUDGED)
+        open_ = open_ and verdicts[place].met
+    return [verdicts[place] for place in range(len(endpoints))]
+
+
+def _primary(
+    endpoints: Sequence[Endpoint], analysis: Analysis, at: Callable[[float], Callable[[Endpoint], Verdict]]
+) -> Iterator[tuple[int, Verdict]]:
+    """Yields the verdict of each primary endpoint with its place."""
+    alpha = 1 - analysis.level
+    if analysis.order == "holm":
+        yield from _by_holm(endpoints, alpha, at)
+        return
+    level = 1 - alpha / len(endpoints) if analysis.order == "bonferroni" and endpoints else analysis.level
+    open_ = True
+    for place, endpoint in enumerate(endpoints):
+        verdict = at(level)(endpoint) if open_ else Verdict(endpoint, NOT_JUDGED)
+        open_ = open_ and (verdict.met or analysis.order != "sequence")
+        yield place, verdict
+
+
+def _by_holm(
+    endpoints: Sequence[Endpoint], alpha: float, at: Callable[[float], Callable[[Endpoint], Verdict]]
+) -> Iterator[tuple[int, Verdict]]:
+    """Holm's procedure told by intervals: one that is met at the strictest level loosens it for those that are left.
+
+    Source: Holm, Scandinavian Journal of Statistics 1979; an interval lies beyond a bound where the test of the bound
+    has a p-value below its alpha.
+    """
+    left = dict(enumerate(endpoints))
+    while left:
+        verdicts = {place: at(1 - alpha / len(left))(endpoint) for place, endpoint in left.items()}
+        met = {place: verdict for place, verdict in verdicts.items() if verdict.met}
+        yield from (met or verdicts).items()
+        if not met:
+            return
+        for place in met:
+            del left[place]
+
+
+def _judged(
+    run: RunScores, endpoint: Endpoint, analysis: Analysis, level: float, others: Sequence[RunScores]
+) -> Verdict:
+    part = part_of(run, endpoint)
+    if endpoint.baseline:
+        found = _difference(part, endpoint, analysis, level, others)
+    else:
+        found = _value(part, endpoint, analysis, level)
+    reason = ""
+    if math.isnan(found["value"]):
+        reason = "it has no value"
+    elif math.isnan(found["low"]):
+        reason = {
+            TOO_FEW: f"{found['n_clusters']} {run.unit} are too few for an interval",
+            EQUAL: "all values are equal, so that they show no spread and have no interval",
+        }.get(found["method"], "it has no interval")
+    inside = not reason and (endpoint.lower is None or found["low"] >= endpoint.lower)
+    inside = inside and (endpoint.upper is None or found["high"] <= endpoint.upper)
+    return Verdict(endpoint, MET if inside else NOT_MET, level=level, reason=reason, **found)
+
+
+def part_of(run: RunScores, endpoint: Endpoint) -> Part:
+    """The Score rows that an endpoint is about."""
+    part = Part.whole(run)
+    for attribute, value in endpoint.where.items():
+        groups = part.groups(attribute)
+        UsageError.refuse_unknown(f"accept: no case has {attribute}", groups, value)
+        part = groups[value]
+    if endpoint.label:
+        labels = part.labels()
+        UsageError.refuse_unknown("accept: there is no label", labels, endpoint.label)
+        part = labels[endpoint.label]
+    return part
+
+
+def _value(part: Part, endpoint: Endpoint, analysis: Analysis, level: float) -> dict[str, Any]:
+    cell = make_cell(part, endpoint.metric, analysis.settings(level))
+    if not cell.rows and not cell.raised:
+        scored = list(part.run.metrics)
+        UsageError.refuse_unknown(f"accept: {part.run.model} was not scored by", scored, endpoint.metric)
+    if cell.raised:
+        raise UserError(f"accept: {endpoint.metric} of {part.run.folder} raised {cell.raised}")
+    return {
+        "value": cell.mean,
+        "low": cell.low,
+        "high": cell.high,
+        "n": cell.n,
+        "n_clusters": cell.n_clusters,
+        "method": cell.method,
+    }
+
+
+def _difference(
+    part: Part, endpoint: Endpoint, analysis: Analysis, level: float, others: Sequence[RunScores]
+) -> dict[str, Any]:
+    """The mean difference over the cases that both models have, as tables make the interval of a mean."""
+    run = part.run
+    models = {one.name: one for one in others if one.task == run.task and one.finished and one is not run}
+    if is_summary(endpoint.metric):
+        raise UsageError(f"accept: {endpoint.metric} is one value for a whole run; a baseline is for means over cases")
+    UsageError.refuse_unknown("accept: there is no other run of model", models, endpoint.baseline)
+    theirs = part_of(models[endpoint.baseline], endpoint)
+    rows = [one.scores.loc[one.scores["metric"] == endpoint.metric] for one in (part, theirs)]
+    cases, other = (case_values(some) for some in rows)
+    cases = cases.assign(value=cases["value"] - other["value"].reindex(cases.index))
+    strata = strata_of(run, analysis.stratify_by)
+    within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
+    sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
+    found = table_intervals([sample], analysis.settings(level).bootstrap)[0]
+    return {
+        "value": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "n_clusters": found.n_clusters,
+        "method": found.method,
+    }
+
+
+def verdict_sheet(run: RunScores, verdicts: Sequence[Verdict], notes: Sequence[str] = ()) -> Sheet:
+    """The verdicts of a run as a printable table, with what they rest on below."""
+    lines, records = [], []
+    for one in verdicts:
+        column = make_column(run.task, run.task_title, one.endpoint.metric, run)
+        said = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
+        value = bounded(one.value, one.low, one.high, column.text, "")
+        cells = [[Span(one.endpoint.criterion)], value, [Span(str(one.n) if one.n else "")], [Span(said)]]
+        lines.append(Line([one.endpoint.name + " (secondary)" * one.endpoint.secondary], cells))
+        records.append({"run": run.run, "model": run.model, "task": run.task, **_flat(one)})
+    told = [
+        f"{one.endpoint.name}: {100 * one.level:.6g} % interval, {one.method}, over {one.n_clusters} {run.unit}."
+        for one in verdicts
+        if not math.isnan(one.low)
+    ]
+    title = f"Acceptance of {run.name} on {run.task_title}"
+    heads = ["Criterion", "Value", "n", "Verdict"]
+    layout = Layout.of_block(title, heads, lines, [*told, *notes], ["Endpoint"])
+    return Sheet(layout, pd.DataFrame.from_records(records))
+
+
+def _flat(verdict: Verdict) -> Mapping[str, Any]:
+    held = verdict.to_json()
+    return {**held, "where": ", ".join(f"{key}={value}" for key, value in held.get("where", {}).items())}

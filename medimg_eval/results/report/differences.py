@@ -1,0 +1,76 @@
+"""The page part on two models: how often one is right and the other wrong, and the cases of it with what both said."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from medimg_eval.results.comparison import FIRST, SECOND
+from medimg_eval.results.table import html_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medimg_eval.results.comparison import Disagreement
+
+MOST = 100
+"""Cases that each list shows; the CSV beside the page has all."""
+
+
+def differences_html(found: Disagreement, texts: Callable[[str], Mapping[str, Any]], csv: str) -> str:
+    """The table of counts, and the cases on which two models differ, as a section of the overview.
+
+    Args:
+        found: the two models on one task.
+        texts: by case, what was asked, what is right and what each model answered, in the order of `found.models`.
+        csv: name of the file beside the page that has all cases.
+    """
+    first, second = found.models
+    title = html.escape(f"{first} and {second}: {found.field.title}")
+    parts = [f'<section class="card" aria-label="{title}"><h2>{title}</h2>']
+    parts.append(f'<div class="wide">{html_table(found.sheet.layout())}</div>')
+    for better, name, other in ((FIRST, first, second), (SECOND, second, first)):
+        rows = found.listed[found.listed["better"] == better]
+        told = f"{name} is right and {other} wrong" if found.yes_no else f"{name} is better than {other}"
+        parts.append(f"<h3>{html.escape(told)}: {len(rows):,} cases</h3>")
+        if len(rows):
+            parts.append(_cases(found, rows.head(MOST), texts))
+        if len(rows) > MOST:
+            parts.append(f'<p class="soft small">The first {MOST}; <a href="{html.escape(csv)}">{csv}</a> has all.</p>')
+    return "\n".join([*parts, "</section>"])
+
+
+def _cases(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], Mapping[str, Any]]) -> str:
+    """A table with a row per case: question, reference, and of both models the value and what was said."""
+    column = found.field.column
+    said = {str(case): texts(str(case)) for case in rows.index}
+    asked = any(one.get("question") for one in said.values())
+    right = any("reference" in one for one in said.values())
+    head = ["Case", *(["Question"] * asked), *(["Reference"] * right), *found.models]
+    cells = "".join(f'<th class="left" scope="col">{html.escape(name)}</th>' for name in head)
+    lines = [f'<div class="wide"><table class="differences"><thead><tr>{cells}</tr></thead><tbody>']
+    for case, one, two in zip(map(str, rows.index), rows[FIRST], rows[SECOND], strict=True):
+        shown = said[case]
+        where = {"task": found.field.task, "case": case, "model": found.models[0], "versus": found.models[1]}
+        link = "#" + "&amp;".join(f"{key}={quote(value, safe='')}" for key, value in where.items())
+        lines.append(f'<tr><th scope="row"><a href="{link}">{html.escape(case)}</a></th>')
+        lines += [_cell(shown.get("question"))] * asked + [_cell(shown.get("reference"))] * right
+        for value, answer in zip((one, two), shown.get("answers") or (None, None), strict=True):
+            lines.append(_cell(_reply(answer), f"<b>{html.escape(column.text(float(value)))}</b> "))
+        lines.append("</tr>")
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _reply(answer: Mapping[str, Any] | None) -> str | None:
+    """What a model said, shortly: what was taken for its answer, or the end of its reply."""
+    if not answer:
+        return None
+    if answer.get("extracted") is not None:
+        return str(answer["extracted"])
+    return str(answer.get("failure") or (answer.get("outputs") or [""])[-1])
+
+
+def _cell(text: Any, before: str = "") -> str:
+    return f'<td class="left">{before}{html.escape(" ".join(str(text or "").split())[:300])}</td>'

@@ -1,0 +1,185 @@
+"""How often who has the event earlier has the higher risk: concordance of pairs, in n log n and for many resamples.
+
+A pair counts where one case has the event and the other was seen later, or was censored at the very time of it. Pairs
+are counted bit by bit of the rank of time: at each bit, cases lie in blocks whose ranks share the higher bits, in order
+of risk within a block. A pair is then found at the one bit at which its ranks part.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.survival.product_limit import censoring_curve
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.int64]
+
+
+class Concordance(NamedTuple):
+    """The index, and the weights of pairs behind it; without weights their numbers. Each (...), one for each resample.
+
+    Attributes:
+        value: (concordant + half of tied) / all of them, in [0, 1]; 0.5 is chance, NaN is that no pair can be compared.
+        concordant: the case with the earlier event has the higher risk.
+        discordant: it has the lower risk, or one of both failed.
+        tied: both have the same risk, to the last bit.
+    """
+
+    value: Floats
+    concordant: Floats
+    discordant: Floats
+    tied: Floats
+
+
+class _Level(NamedTuple):
+    """Cases as they lie at one bit.
+
+    Attributes:
+        order: (case,) places of the cases.
+        earlier: (pair,) where in `order` the cases of the lower half of a block lie.
+        block, lower, upper, end: (pair,) for each of these: where the block begins, where cases of its risk begin and
+            end, and where the block ends.
+        later: (case,) whether a case lies in the higher half.
+    """
+
+    order: Places
+    earlier: Places
+    block: Places
+    lower: Places
+    upper: Places
+    end: Places
+    later: Bools
+
+
+class Pairs:
+    """The pairs that can be compared, whatever the weights of their cases.
+
+    Args:
+        times: (case,).
+        events: (case,) bool, False where the time is censored.
+        risks: (case,) higher is worse; NaN of a case that failed, each of whose pairs is discordant.
+
+    Raises:
+        ValueError: the three have not the same length, or a time is not finite.
+    """
+
+    def __init__(self, times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike) -> None:
+        self.times, self.events = np.asarray(times, np.float64), np.asarray(events, bool)
+        risk = np.asarray(risks, np.float64)
+        if not self.times.shape == self.events.shape == risk.shape or risk.ndim != 1:
+            raise ValueError(
+                f"Expected as many events and risks as times, got {self.events.shape}, {risk.shape}, {self.times.shape}"
+            )
+        if not np.isfinite(self.times).all():
+            raise ValueError("Expected finite times")
+        self._failed = np.isnan(risk)
+        # What is censored at the time of an event lasted longer than it.
+        _, rank = np.unique(2 * np.unique(self.times, return_inverse=True)[1] + ~self.events, return_inverse=True)
+        self._rank = rank.astype(np.int64)
+        self._levels = self._partition(risk)
+
+    def _partition(self, risk: Floats) -> list[_Level]:
+        order = np.argsort(risk, kind="stable")
+        if not len(order):
+            return []
+        ordered = risk[order]
+        # Failed cases lie at the end, as NaN does; what risk they have does not matter.
+        _, value = np.unique(np.where(np.isnan(ordered), np.inf, ordered), return_inverse=True)
+        rank, levels, place = self._rank[order], [], np.arange(len(order))
+        for bit in range(int(self._rank.max()).bit_length() - 1, -1, -1):
+            block, lower = rank >> (bit + 1), (rank >> bit & 1) == 0
+            new_block = np.r_[True, block[1:] != block[:-1]]
+            begins, block_of = _groups(new_block)
+            runs, run_of = _groups(new_block | np.r_[True, value[1:] != value[:-1]])
+            earlier = np.flatnonzero(lower & self.events[order])
+            mine, run = block_of[earlier], run_of[earlier]
+            bounds = (begins[mine], runs[run], runs[run + 1], begins[mine + 1])
+            levels.append(_Level(order, earlier, *bounds, ~lower))
+            # Next, the lower half of each block lies before its higher half, each in the order in which it lies now.
+            before = np.cumsum(lower) - lower
+            within, start = before - before[begins[block_of]], begins[block_of]
+            size = np.add.reduceat(lower.astype(np.int64), begins[:-1])[block_of]
+            target = np.where(lower, start + within, place + size - within)
+            moved = np.empty((3, len(order)), np.int64)
+            moved[:, target] = order, rank, value
+            order, rank, value = moved
+        return levels
+
+    def count(self, weights: npt.ArrayLike, event_weights: npt.ArrayLike | None = None) -> Concordance:
+        """Returns the concordance under weights.
+
+        Args:
+            weights: (..., case) how often each case counts.
+            event_weights: (..., case) by which each pair counts more, of its case with the earlier event; 1 by default.
+        """
+        counted = np.asarray(weights, np.float64)
+        leading = counted if event_weights is None else counted * np.asarray(event_weights, np.float64)
+        shape = counted.shape[:-1]
+        concordant, tied, every = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        sound = ~self._failed
+        zero = np.zeros((*shape, 1))
+        for level in self._levels:
+            later = counted[..., level.order] * level.later
+            total = np.concatenate([zero, np.cumsum(later, axis=-1)], axis=-1)
+            able = total
+            if self._failed.any():
+                able = np.concatenate([zero, np.cumsum(later * sound[level.order], axis=-1)], axis=-1)
+            mine = leading[..., level.order[level.earlier]]
+            mine_able = mine * sound[level.order[level.earlier]]
+            every += (mine * (total[..., level.end] - total[..., level.block])).sum(-1)
+            concordant += (mine_able * (able[..., level.lower] - able[..., level.block])).sum(-1)
+            tied += (mine_able * (able[..., level.upper] - able[..., level.lower])).sum(-1)
+        value = np.divide(concordant + tied / 2, every, out=np.full(shape, math.nan), where=every > 0)
+        return Concordance(value, concordant, every - concordant - tied, tied)
+
+
+def _groups(new: Bools) -> tuple[Places, Places]:
+    """Where each group begins, with the end of the last; and the group of each place. `new` marks the first of each."""
+    return np.r_[np.flatnonzero(new), len(new)], np.cumsum(new) - 1
+
+
+def harrell(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike) -> Concordance:
+    """Returns Harrell's C of a test set: of all pairs that can be compared, the share in which risk agrees with time.
+
+    Args:
+        times: (case,) until the event, or until the case was last seen.
+        events: (case,) bool, False where the time is censored.
+        risks: (case,) higher is worse; NaN of a case that failed.
+
+    Source: Harrell et al., JAMA 247, 1982. scikit-survival's `concordance_index_censored`, which takes risks within
+    1e-8 for tied, and lifelines' `concordance_index` of the negative risks.
+    """
+    pairs = Pairs(times, events, risks)
+    return pairs.count(np.ones(len(pairs.times)))
+
+
+def uno(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike, tau: float = math.inf) -> Concordance:
+    """Returns Uno's C: pairs as of Harrell's, each weighted by 1 / G(t)^2 at the time t of its event, if before tau.
+
+    G is the share that is not censored yet, estimated in the same cases. Unlike Harrell's it does not depend on how
+    long cases were followed, as far as that has nothing to do with their risk.
+
+    Args:
+        times: (case,) until the event, or until the case was last seen.
+        events: (case,) bool, False where the time is censored.
+        risks: (case,) higher is worse; NaN of a case that failed.
+        tau: events at this time or later lead no pair.
+
+    Source: Uno et al., Statistics in Medicine 30, 2011; scikit-survival's `concordance_index_ipcw`.
+    """
+    pairs = Pairs(times, events, risks)
+    once = np.ones(len(pairs.times))
+    return pairs.count(once, uno_weights(pairs, once, tau))
+
+
+def uno_weights(pairs: Pairs, weights: Floats, tau: float = math.inf) -> Floats:
+    """Returns 1 / G(t)^2 of each case with an event before tau, and 0 of the others, (..., case)."""
+    reached = censoring_curve(pairs.times, pairs.events, weights).at(pairs.times)
+    counts = pairs.events & (pairs.times < tau) & (reached > 0)
+    weighed: Floats = np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)
+    return weighed

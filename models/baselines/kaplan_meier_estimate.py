@@ -1,0 +1,41 @@
+"""A model of risk that never looks: the survival of everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from medimg_eval.case import Case, Prompts, Survival
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.survival import Curve, kaplan_meier
+from medimg_eval.models.base import RiskModel
+
+
+class KaplanMeierEstimate(RiskModel):
+    """Says of every case what Kaplan and Meier's curve says of those to `fit` on: a baseline whose C-index is 0.5."""
+
+    reads_images: ClassVar[bool] = False
+    uses_torch = False
+    preferred_batch = 64
+
+    def __init__(self) -> None:
+        self._curve: Curve | None = None
+
+    def study(self, cases: Sequence[Case]) -> None:
+        """Estimates the curve, once, before it is asked; raises UserError where no case has a time."""
+        held = [case.target.read() for case in cases]
+        known = [one for one in held if isinstance(one, Survival)]
+        if not known:
+            raise UserError("kaplan_meier_estimate: none of the cases has a time")
+        self._curve = kaplan_meier([one.time for one in known], [one.event for one in known])
+
+    def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns the same for all: survival at the horizons, and a risk of 0."""
+        curve = self._curve
+        if curve is None:
+            raise UserError("kaplan_meier_estimate: there were no cases to study")
+        answers = []
+        for prompt in prompts:
+            times = {name: float(name[2:-1]) for name in prompt.labels.values() if name.startswith("S(")}
+            answers.append({"risk": 0.0} | {name: float(curve.at([time])[0]) for name, time in times.items()})
+        return answers

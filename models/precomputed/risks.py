@@ -1,0 +1,63 @@
+"""Risks and survival that already lie on disk, whichever program made them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from medimg_eval.case import Prompt, Prompts
+from medimg_eval.errors import CaseError
+from medimg_eval.models.base import Example, RiskModel
+from medimg_eval.models.precomputed.files import FromFiles
+from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
+
+
+class PrecomputedRisks(FromFiles, RiskModel):
+    """Risks from one table for all cases, a row each, or from a file per case with one record.
+
+    Args:
+        root: the table (`.csv`, `.tsv`), or a folder with a file per case.
+        risk: the column of the risk; empty where survival alone is given.
+        survival: time -> the column of the probability of surviving it, one for each of the task's horizons; or none.
+        pattern: the file of a case in the folder, `.csv`, `.tsv` or `.json` (an object of numbers).
+        case: the column that names the case, in a table for all.
+        lower_is_worse: whether the risk counts the other way, as predicted times do.
+
+    Raises:
+        UserError: root is missing, or the table is not understood or lacks a column.
+    """
+
+    uses_torch = False
+
+    def __init__(
+        self,
+        root: str,
+        risk: str = "risk",
+        survival: Mapping[float, str] | None = None,
+        *,
+        pattern: str = "{case}.json",
+        case: str = "case",
+        lower_is_worse: bool = False,
+    ) -> None:
+        columns = ({"risk": risk} if risk else {}) | {
+            f"S({float(time):g})": column for time, column in (survival or {}).items()
+        }
+        self._numbers = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
+        self._sign = -1.0 if lower_is_worse else 1.0
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Takes nothing from the task."""
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self._numbers.files.held_cases()
+
+    def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]
+
+    def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> dict[str, float]:
+        lost = next((name for name, value in numbers.items() if math.isnan(value)), None)
+        if lost is not None:
+            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {lost!r}")
+        return {name: value * self._sign if name == "risk" else value for name, value in numbers.items()}
