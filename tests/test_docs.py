@@ -7,6 +7,8 @@ import pkgutil
 import re
 from pathlib import Path
 
+import nibabel as nib
+import numpy as np
 import pytest
 
 import medimg_eval
@@ -128,6 +130,12 @@ def test_rooms_say_what_they_are_for(room):
 @pytest.mark.slow
 def test_the_examples_of_the_page_on_python_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for folder in ("nnunet", "mine", "labelsTs"):
+        Path(folder).mkdir()
+        for number in range(3):
+            mask = np.zeros((8, 8, 8), np.uint8)
+            mask[2:6, 2:6, 2 + number * (folder == "mine") : 6] = 1
+            nib.save(nib.Nifti1Image(mask, np.eye(4)), f"{folder}/case{number}.nii.gz")
     told: dict[str, object] = {"__name__": "__main__"}
     for program in programs(ROOT / "docs" / "python.md"):
         exec(compile(program, "docs/python.md", "exec"), told)  # noqa: S102

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +131,22 @@ _FILLED = {
 
 
 def _dicom(files: Sequence[Path]) -> Iterator[Description]:
+    """Describes DICOM files; those that gzip has compressed by their copies."""
+    from medimg_eval.imaging.dicom import renamed, unpacked
+
+    with unpacked(files) as plain:
+        names = {str(copy): str(file) for copy, file in zip(plain, files, strict=True) if copy != file}
+        if not names:
+            yield from _series(plain)
+            return
+        folder = os.path.commonpath([copy.parent for copy in plain if str(copy) in names])
+        names |= {folder: os.path.commonpath([Path(name).parent for name in names.values()])}
+        for one in _series(plain):
+            doubts = tuple(renamed(doubt, names) for doubt in one.doubts)
+            yield replace(one, path=Path(renamed(str(one.path), names)), doubts=doubts)
+
+
+def _series(files: Sequence[Path]) -> Iterator[Description]:
     from medimg_eval.imaging.dicom import Header, gather, groups_of, numbers
 
     headers: list[Header] = []

@@ -34,6 +34,9 @@ BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class of whole-slide microscopy."""
 
+SEGMENTATION_CLASS = b"1.2.840.10008.5.1.4.1.1.66."
+"""How the SOP classes of segmentations begin."""
+
 _DICOM_NAME = re.compile(r"\.(dcm|dicom|dic|ima)(\.gz)?$", re.IGNORECASE)
 
 
@@ -70,7 +73,8 @@ def _by_content(path: Path, head: bytes) -> str | None:
     if head[:2] == b"\x1f\x8b":
         return _compressed(path)
     if _is_dicom(head):
-        return "slide" if SLIDE_CLASS in head else "dicom"
+        # A segmentation of a slide names the slide's class, too.
+        return "slide" if SLIDE_CLASS in head and SEGMENTATION_CLASS not in head else "dicom"
     if _is_volume(path, head):
         return "volume"
     if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
@@ -92,14 +96,16 @@ def _by_content(path: Path, head: bytes) -> str | None:
 
 
 def _compressed(path: Path) -> str | None:
-    # A damaged .nii.gz is still meant as a volume: its reader says what is wrong with it.
+    # A damaged .nii.gz is still meant as a volume, a .dcm.gz as DICOM: its reader says what is wrong with it.
     try:
         with gzip.open(path) as stream:
             head = stream.read(HEAD)
     except (OSError, EOFError, zlib.error):
-        return "volume"
+        return "dicom" if named_as_dicom(path) else "volume"
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return "volume" if _is_volume(plain, head) else None
+    if _is_volume(plain, head):
+        return "volume"
+    return "dicom" if plain != path and head[128:132] == b"DICM" else None
 
 
 def _is_dicom(head: bytes) -> bool:

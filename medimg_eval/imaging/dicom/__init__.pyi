@@ -11,6 +11,7 @@ from .series.grouping import (
 from .series.index import NAMING as NAMING, Series as Series, index_tree as index_tree, naming as naming
 from .series.index import OLD_NAME as OLD_NAME
 from .series.naming import numbers as numbers
+from .unpacking import renamed as renamed, unpacked as unpacked
 from .writing.images import (
     write_picture as write_picture,
     write_segmentation as write_segmentation,

@@ -19,6 +19,7 @@ from medimg_eval.imaging.dicom.pixels.samples import MONOCHROME1
 from medimg_eval.imaging.dicom.series.geometry import Gaps, Stack, UnevenSlices, arrange_volumes
 from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS, STRUCTURES, Group, choose, gather, groups_of
 from medimg_eval.imaging.dicom.series.loading import attributes, load, resample, suv_factors
+from medimg_eval.imaging.dicom.unpacking import unpacked
 from medimg_eval.imaging.library_logs import silence_values
 
 __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
@@ -64,6 +65,11 @@ def read(
         CaseError: nothing to read, several images, a damaged file, or a geometry that cannot be trusted.
         UnevenSlices: the steps between slices differ.
     """
+    with unpacked(paths) as plain:
+        return _read(plain, series=series, gaps=gaps, suv=suv, voi=voi, stack=stack)
+
+
+def _read(paths: Sequence[Path], *, series: str | None, gaps: Gaps, suv: bool, voi: bool, stack: int | None) -> Image:
     group, notes = _chosen(paths, series)
     _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind != "slices":
@@ -103,12 +109,13 @@ def grid(
     """Reads the grid alone, from headers; takes the options of `read` and `read_mask`, and raises what they raise."""
     if grid is not None:
         return grid
-    group, _ = _chosen(paths, series)
-    _require_meaning(group, suv=suv, voi=voi, stack=stack)
-    if group.kind == "slices":
-        _require_grey(group.headers)
-        return _arranged(group, gaps).geometry
-    return cast("Geometry", _asked_of_object("grid", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
+    with unpacked(paths) as plain:
+        group, _ = _chosen(plain, series)
+        _require_meaning(group, suv=suv, voi=voi, stack=stack)
+        if group.kind == "slices":
+            _require_grey(group.headers)
+            return _arranged(group, gaps).geometry
+        return cast("Geometry", _asked_of_object("grid", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
 
 
 def read_mask(
@@ -131,6 +138,13 @@ def read_mask(
         CaseError: no segmentation, several of them, one that does not lie on the grid, or an image, as its modality
             and rescaling say.
     """
+    with unpacked(paths) as plain:
+        return _read_mask(plain, grid, labels, series)
+
+
+def _read_mask(
+    paths: Sequence[Path], grid: Geometry | None, labels: Mapping[str, int] | None, series: str | None
+) -> Mask:
     headers = gather(paths)
     found = [header for header in headers if header.sop_class in (*SEGMENTATIONS, STRUCTURES)]
     if len(found) > 1:

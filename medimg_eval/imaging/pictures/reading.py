@@ -20,6 +20,7 @@ from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.label_values import from_colours, from_values, label_map, label_notes
 from medimg_eval.imaging.library_logs import kept_log, without_values
+from medimg_eval.imaging.pictures import ome
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -151,7 +152,8 @@ def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int |
     Grey of 1, 2 or 4 bits is spread over 0-255, a palette and CMYK become RGB, an orientation tag is
     applied, a TIFF that stores white as 0 is inverted, and an alpha channel is dropped; `notes` says so
     wherever pixels change or are hidden. A resolution in dots per inch is about printing, not about the
-    patient, so `units` is always `pixel` with steps of 1.
+    patient, so `units` is `pixel` with steps of 1. An OME-TIFF of several slices, moments or channels is read
+    whole, by `medimg_eval.imaging.pictures.ome.read`, with its physical sizes.
 
     Args:
         paths: the one file.
@@ -162,7 +164,9 @@ def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int |
         CaseError: the file is missing, cut short, damaged, of several pages, or larger than `MAX_PIXELS`.
     """
     path = _one(paths)
-    return _image(_load(path, str(path), page), str(path), channels)
+    with _damage(str(path)):
+        stack = ome.read(path) if page is None and _head(path, str(path)) in MAGIC else None
+    return stack or _image(_load(path, str(path), page), str(path), channels)
 
 
 def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: int | None = None) -> Image:
@@ -188,6 +192,9 @@ def grid(
         if _head(path, name) in MAGIC:
             import tifffile
 
+            stack = ome.grid(path) if page is None else None
+            if stack is not None:
+                return stack
             with kept_log("tifffile"), tifffile.TiffFile(path) as tiff:
                 one = page_of(tiff, name, page)
                 rows, columns, turned = one.imagelength, one.imagewidth, tag(one, ORIENTATION, 1)

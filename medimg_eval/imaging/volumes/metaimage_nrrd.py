@@ -3,21 +3,23 @@
 SimpleITK says what the headers mean. The voxels are read here wherever they are plain or deflated, for ITK hands
 out whatever was in memory when compressed voxels are damaged; and the text headers are read here as well, for what
 it passes over in silence: voxel sizes that are not stated, negative or not a number, lengths in metres, a space
-that is not a patient's. Voxels as text, in bzip2 or in one file per slice are left to SimpleITK.
+that is not a patient's. Voxels as text or in one file per slice are left to SimpleITK.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image
+from medimg_eval.case import Array, ChannelAxis, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.library_logs import without_values
@@ -99,7 +101,25 @@ def read(path: Path, box: Box | None) -> Image:
         found, notes = read_voxels(layout, None if box is None else (*box, (0, 1))[:3], None)
         found = found[..., 0] if layout.shape[4] == 1 else np.moveaxis(found[0], 3, 0)
         array = found[..., 0] if len(header.shape) == 2 else found
-    return Image(array, shifted(header.affine, box), units=header.units, notes=(*header.notes, *notes))
+    return Image(
+        array,
+        shifted(header.affine, box),
+        units=header.units,
+        notes=(*header.notes, *notes),
+        channels=_times(header, len(array)),
+    )
+
+
+def _times(header: Header, count: int) -> ChannelAxis | None:
+    """The axis of time of a NRRD, in seconds, by the spacing that it states for it; None where there is none."""
+    fields = header.fields
+    if "timeaxis" not in fields or count < 2:
+        return None
+    axis, spacings = int(fields["timeaxis"]), fields.get("spacings", "").split()
+    units = re.findall(r'"([^"]*)"', fields.get("units", ""))
+    unit = {"ms": 1e-3, "s": 1.0, "sec": 1.0}.get(units[axis] if axis < len(units) else "s", math.nan)
+    step = float(spacings[axis]) * unit if axis < len(spacings) else math.nan
+    return ChannelAxis("time", step * np.arange(count), "s")
 
 
 def grid(path: Path, box: Box | None) -> Geometry:
@@ -126,12 +146,40 @@ def _parse(path: Path) -> Header:
         _check_data_file(path, name)
     reader = SimpleITK.ImageFileReader()
     reader.SetImageIO("NrrdImageIO" if nrrd else "MetaImageIO")
-    reader.SetFileName(str(path))
-    try:
-        reader.ReadImageInformation()
-    except RuntimeError as error:
-        raise CaseError(f"{path}: cannot be read ({_reason(error)}); convert it, or mend its header") from error
-    return Header(reader, nrrd, fields, length, *_geometry(path, reader, fields, nrrd=nrrd))
+    with _for_itk(path, start[:length], fields, nrrd=nrrd) as file:
+        reader.SetFileName(str(file))
+        try:
+            reader.ReadImageInformation()
+        except RuntimeError as error:
+            raise CaseError(f"{path}: cannot be read ({_reason(error)}); convert it, or mend its header") from error
+        return Header(reader, nrrd, fields, length, *_geometry(path, reader, fields, nrrd=nrrd))
+
+
+@contextmanager
+def _for_itk(path: Path, start: bytes, fields: dict[str, str], *, nrrd: bool) -> Iterator[Path]:
+    """The file, or a header that ITK understands: without bzip2, which it lacks, and a list in place of time.
+
+    The fields then say `list` as well; where time lies is told by `timeaxis`, counted from 0.
+    """
+    kinds = fields.get("kinds", "").split() if nrrd else []
+    axis = kinds.index("time") if "time" in kinds and "time" not in fields.get("space", "").lower() else None
+    packed = nrrd and fields.get("encoding", "").lower() in ("bzip2", "bz2")
+    if axis is None and not packed:
+        yield path
+        return
+    text = start.decode("utf-8", "replace")
+    if packed:
+        text = re.sub(r"(?im)^encoding:.*$", "encoding: gzip", text)
+    if axis is not None:
+        fields["timeaxis"], fields["kinds"] = str(axis), " ".join([*kinds[:axis], "list", *kinds[axis + 1 :]])
+        steps = fields.get("spacings", "").split()
+        steps[axis : axis + 1] = ["nan"] if axis < len(steps) else []
+        text = re.sub(r"(?im)^kinds:.*$", f"kinds: {fields['kinds']}", text)
+        text = re.sub(r"(?im)^spacings:.*$", f"spacings: {' '.join(steps)}", text)
+    with tempfile.TemporaryDirectory(prefix="nrrd-") as home:
+        copy = Path(home, "header.nrrd")
+        copy.write_bytes(text.encode("utf-8"))
+        yield copy
 
 
 def _data_files(path: Path, stated: str, rest: bytes) -> Iterator[str]:
@@ -227,7 +275,7 @@ def _meta_place(fields: Mapping[str, str]) -> Place | None:
 
 def _nrrd_place(fields: Mapping[str, str], size: tuple[int, ...], components: int) -> Place | None:
     encoding, name = fields.get("encoding", "").lower(), fields.get("datafile", "")
-    codecs: dict[str, Codec] = {"raw": "", "gzip": "gzip", "gz": "gzip"}
+    codecs: dict[str, Codec] = {"raw": "", "gzip": "gzip", "gz": "gzip", "bzip2": "bzip2", "bz2": "bzip2"}
     if encoding not in codecs or name.startswith("LIST") or "%" in name or int(fields.get("lineskip", "0")):
         return None
     sizes = [int(word) for word in fields["sizes"].split()]
@@ -353,10 +401,9 @@ def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
     # An axis of channels has no spacing: NaN stands in its place.
     spacings = _numbers(path, fields.get("spacings", ""), "spacings")
     kinds = fields.get("kinds", "").split() or ["domain"] * len(spacings)
-    if "time" in kinds[:3]:
+    if "time" in kinds[1:-1] or kinds.count("time") > 1:
         raise CaseError(
-            f"{path}: has its axis of time among the first three (kinds: {' '.join(kinds)}), where it would be taken "
-            "for one of space; put it last, after three of space"
+            f"{path}: has its axis of time between those of space (kinds: {' '.join(kinds)}); put it first, or last"
         )
     lists = sum(kind not in SPATIAL for kind in kinds)
     stated = [step for step in spacings if not math.isnan(step)]

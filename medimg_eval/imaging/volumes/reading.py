@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Mask, Probabilities, Units
+from medimg_eval.case import Array, ChannelAxis, Geometry, Image, Mask, Probabilities, Units
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.label_values import join_codes, smallest_type
@@ -280,9 +280,21 @@ def _read_nibabel(path: Path, region: Region | None) -> Image:
         if channels is not None and cut:
             cut.insert(channels, slice(None))
         array = np.asarray(image.dataobj[tuple(cut)] if cut else image.dataobj)
-        affine = shifted(image.affine, box)
+        affine, moments = shifted(image.affine, box), _minc_times(image)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return Image(array[None] if channels is None else np.moveaxis(array, channels, 0), affine, notes=tuple(notes))
+    array = array[None] if channels is None else np.moveaxis(array, channels, 0)
+    return Image(array, affine, notes=tuple(notes), channels=moments)
+
+
+def _minc_times(image: Any) -> ChannelAxis | None:
+    """The axis of time of a MINC file, whose step is stated in seconds; None of others."""
+    stored = getattr(image.dataobj, "minc_file", None)
+    if stored is None or "time" not in stored._dim_names:  # noqa: SLF001
+        return None
+    axis = stored._dim_names.index("time")  # noqa: SLF001
+    step = np.ravel(getattr(stored._dims[axis], "step", math.nan))  # noqa: SLF001
+    values = (float(step[0]) if len(step) == 1 else math.nan) * np.arange(image.shape[axis])
+    return ChannelAxis("time", values, "s")
 
 
 def _channel_axis(image: Any) -> int | None:

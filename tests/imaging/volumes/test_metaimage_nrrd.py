@@ -1,5 +1,6 @@
 """MetaImage and NRRD: where voxels lie, what headers leave out, and what ITK would pass over in silence."""
 
+import bz2
 import gzip
 import zlib
 
@@ -162,7 +163,10 @@ def test_what_a_header_leaves_out_is_said(tmp_path, name, header, units, note):
     ("a.nrrd", NRRD.replace("2 3 4", "9999 9999 9999") + "\n", None, "cut short, or its header is wrong"),
     ("a.nhdr", NRRD + "data file: gone.raw\n\n", b"", "its voxels lie in gone.raw, which is missing"),
     ("a.mhd", HAND + "CompressedData = True\n" + PLACED + REST.replace("LOCAL", "LIST\na.mhd"), b"", "convert it"),
-    ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", None, "bzip2 encoding not available"),
+    ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", b"BZh9 and no more", "cut short or damaged"),
+    ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", bz2.compress(VOXELS.tobytes())[:-9], "cut short"),
+    ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", bz2.compress(VOXELS.tobytes()[:20]), "cut short"),
+    ("a.nrrd", NRRD.replace("raw", "bzip2").replace("2 3 4", "9999 9999 9999") + "\n", b"BZh9", "memory|cut short"),
     ("a.nrrd", NRRD.replace("raw", "ascii") + "\n", b"1 2 3 4", "cut short"),
     ("a.nrrd", NRRD + "space: LPS\nspace units: \"m\" \"mm\" \"m\"\n" + DIRECTIONS + "\n", None, "different units"),
 ])  # fmt: skip
@@ -278,12 +282,49 @@ def test_links_are_followed_only_to_where_the_header_lies(apart, tmp_path):
     np.testing.assert_array_equal(read(linked / "a.mhd").array[0], VOXELS.reshape(2, 3, 4, order="F"))
 
 
-@pytest.mark.parametrize(("sizes", "kinds"), [
-    ("2 2 3 2", "time domain domain domain"), ("2 3 4", "domain domain time"), ("2 2 3 2", "domain domain time domain"),
-])  # fmt: skip
-def test_an_axis_of_time_is_not_taken_for_one_of_space(tmp_path, sizes, kinds):
+PACKED = {"raw": lambda data: data, "gzip": gzip.compress, "bzip2": bz2.compress}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+@pytest.mark.parametrize("where", ["first", "last", "last of three", "nowhere"])
+def test_nrrds_are_read_in_every_encoding_with_time_first_or_last(tmp_path, where, encoding):
+    sizes, kinds, steps = {
+        "first": ("2 2 3 2", "time domain domain domain", "2500 1 2 3"),
+        "last": ("2 3 2 2", "domain domain domain time", "1 2 3 2500"),
+        "last of three": ("2 3 4", "domain domain time", "1 2 2500"),
+        "nowhere": ("2 3 4", "domain domain domain", "1 2 3"),
+    }[where]
     header = NRRD.replace("dimension: 3", f"dimension: {len(sizes.split())}").replace("2 3 4", sizes)
-    steps = " ".join("1" for _ in sizes.split())
-    path = write(tmp_path / "a.nrrd", f"{header}spacings: {steps}\nkinds: {kinds}\n\n")
-    with pytest.raises(CaseError, match="axis of time among the first three"):
+    units = " ".join('"ms"' if kind == "time" else '"mm"' for kind in kinds.split())
+    header = f"{header.replace('raw', encoding)}spacings: {steps}\nkinds: {kinds}\nunits: {units}\n\n"
+    path = write(tmp_path / "a.nrrd", header, PACKED[encoding](VOXELS.tobytes()))
+    stored = VOXELS.reshape([int(size) for size in sizes.split()], order="F")
+    image = read(path)
+    want = {"first": stored, "nowhere": stored[None]}.get(where, np.moveaxis(stored, -1, 0))
+    np.testing.assert_array_equal(image.array, want)
+    assert image.geometry.spacing == ((1, 2) if where == "last of three" else (1, 2, 3))
+    assert read_grid(path).difference(image.geometry) is None
+    if where == "nowhere":
+        assert image.channels is None
+        return
+    assert (image.channels.kind, image.channels.step) == ("time", 2.5)
+    if where != "last of three":
+        part = read(path, region=((0, 1), (1, 3), (1, 2)))
+        np.testing.assert_array_equal(part.array, want[:, :1, 1:3, 1:2])
+
+
+def test_directions_of_a_nrrd_with_time_first_are_those_of_its_space(tmp_path):
+    header = NRRD.replace("dimension: 3", "dimension: 4").replace("2 3 4", "2 2 3 2") + "space: LPS\n"
+    header += (
+        "space directions: none (1,0,0) (0,2,0) (0,0,3)\nspace origin: (10,20,30)\nkinds: time domain domain domain\n\n"
+    )
+    image = read(write(tmp_path / "a.nrrd", header))
+    np.testing.assert_allclose(image.affine, [[-1, 0, 0, -10], [0, -2, 0, -20], [0, 0, 3, 30], [0, 0, 0, 1]])
+    assert np.isnan(image.channels.values[1])
+
+
+def test_an_axis_of_time_between_those_of_space_is_refused(tmp_path):
+    header = NRRD.replace("dimension: 3", "dimension: 4").replace("2 3 4", "2 2 3 2")
+    path = write(tmp_path / "a.nrrd", f"{header}spacings: 1 1 1 1\nkinds: domain domain time domain\n\n")
+    with pytest.raises(CaseError, match="axis of time between those of space"):
         read(path)

@@ -86,6 +86,7 @@ def test_minc_says_by_name_which_axis_is_time(name, shape):
     image = read(path)
     stored = nib.load(path)
     assert image.array.shape == shape
+    assert (image.channels.kind, len(image.channels.values)) == ("time", len(image.array))
     assert read_grid(path).shape == image.geometry.shape == shape[1:]
     np.testing.assert_array_equal(image.array, np.asarray(stored.dataobj))
     np.testing.assert_array_equal(image.affine, stored.affine)

@@ -464,7 +464,7 @@ def _decoded(arranged: Stack, files: _Files, header: Header, notes: list[str]) -
     valid = pictures.not_padding(frames, header)
     shape = (arranged.volumes, -1, header.rows, header.columns)
     volumes = _rescaled(frames, arranged.headers).reshape(shape).transpose(0, 3, 2, 1)
-    return volumes, None if valid is None else np.all(valid.reshape(shape), axis=0).transpose(2, 1, 0)
+    return volumes, None if valid is None else np.logical_and.reduce(valid.reshape(shape)).transpose(2, 1, 0)
 
 
 def _rescaled(frames: Array, headers: Sequence[Header]) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Mask
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, import_optional
 from medimg_eval.imaging.dicom.objects.frames import box, frames_of, placed
 from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS
+from medimg_eval.imaging.voxel_data import check_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Segments:
 def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, int] | None = None) -> Mask:
     """Reads a DICOM-SEG as a label map, (i, j, k) = (column, row, slice), of the smallest unsigned dtype.
 
+    That of a slide, in tiles, becomes a map of its whole plane, (row, column); a grid only says how large that is.
+
     Frames are placed on the image's grid, so slices that the file leaves out as empty are background; without it the
     mask is the box that the frames span. Labels are the integers that `labels` gives to the names of the segments
     wanted, without it their numbers.
@@ -42,6 +47,8 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
     dataset = _open(path, pixels=True)
     names = _names(dataset)
     values = _values(names, labels, path)
+    if _is_tiled(dataset):
+        return _read_tiled(dataset, path, grid, values, names)
     frames = frames_of(dataset, path)
     geometry, notes = box(frames, dataset, path) if grid is None else (grid, [])
     frames = [frame for frame in frames if frame.segment in values or not frame.segment]
@@ -80,6 +87,10 @@ def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments
     path = Path(path)
     dataset = _open(path, pixels=True)
     names = _names(dataset)
+    if _is_tiled(dataset):
+        plane = _plane_of(dataset, path)
+        arrays = {number: _segment(dataset, path, number) for number in names}
+        return Segments(plane, names, arrays, tuple(_doubts(dataset)))
     frames = frames_of(dataset, path)
     geometry, notes = box(frames, dataset, path) if grid is None else (grid, [])
     arrays = {number: np.zeros(geometry.shape, dtype=bool) for number in names}
@@ -97,7 +108,56 @@ def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments
 def grid(path: Path) -> Geometry:
     """Reads the grid of the box that the frames span, from the header; raises what `read_mask` raises."""
     dataset = _open(path, pixels=False)
+    if _is_tiled(dataset):
+        return _plane_of(dataset, path)
     return box(frames_of(dataset, path), dataset, path)[0]
+
+
+def _is_tiled(dataset: Any) -> bool:
+    """Whether its frames are tiles of one large plane, as those of slides are."""
+    return bool(dataset.get("TotalPixelMatrixRows")) and bool(dataset.get("TotalPixelMatrixColumns"))
+
+
+def _plane_of(dataset: Any, path: Path) -> Geometry:
+    """The grid of the plane that tiles make up, (row, column); `pixel` where no credible size is stated."""
+    shape = (int(dataset.TotalPixelMatrixRows), int(dataset.TotalPixelMatrixColumns))
+    check_memory(path, shape[0] * shape[1])
+    shared = (dataset.get("SharedFunctionalGroupsSequence") or [{}])[0]
+    measures = shared.get("PixelMeasuresSequence")
+    steps = [float(step) for step in (measures[0].get("PixelSpacing") or ())] if measures else []
+    if len(steps) != 2 or not all(math.isfinite(step) and step > 0 for step in steps):
+        return Geometry(shape, np.eye(4), "pixel")
+    return Geometry(shape, np.diag([*steps, 1.0, 1.0]), "mm")
+
+
+def _read_tiled(
+    dataset: Any, path: Path, grid: Geometry | None, values: Mapping[int, int], names: Mapping[int, str]
+) -> Mask:
+    plane = _plane_of(dataset, path)
+    if grid is not None and grid.shape != plane.shape:
+        raise CaseError(
+            f"{path}: is drawn in tiles on a plane of {plane.shape}, and the image has {grid.shape} pixels; read the "
+            "image at the level it was drawn on"
+        )
+    out = np.zeros(plane.shape, dtype=np.min_scalar_type(max(values.values(), default=0)))
+    parts = ((out, values[number], _segment(dataset, path, number)) for number in values)
+    called = paint(parts, [(value, names[number]) for number, value in values.items()], "segments", path)
+    return Mask(out, plane.affine, called, tuple(_doubts(dataset)), plane.units)
+
+
+def _segment(dataset: Any, path: Path, number: int) -> Array:
+    """Where a segment lies on the whole plane, (row, column): of a fractional one where at least half is."""
+    highdicom = import_optional("highdicom")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they quote values
+            opened = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
+            found: Array = opened.get_total_pixel_matrix(segment_numbers=[number])[..., 0]
+    except Exception as error:
+        raise CaseError(
+            f"{path}: its tiles cannot be put together ({type(error).__name__}); write the segmentation again"
+        ) from error
+    return found >= (0.5 if dataset.get("SegmentationType") == "FRACTIONAL" else 1)
 
 
 def _open(path: Path, *, pixels: bool) -> Any:

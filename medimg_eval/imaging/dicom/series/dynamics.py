@@ -6,7 +6,7 @@ import filecmp
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -363,7 +363,7 @@ def _uneven(slices: Sequence[Slice], counts: Array) -> str:
 
 
 def _missing(slices: Sequence[Slice], places: int) -> str:
-    lacking: dict[str, Callable[[Slice], Any]] = {
+    lacking: dict[str, Callable[[Slice], object]] = {
         "TemporalPositionIdentifier (0020,0100)": lambda one: one.facts.temporal or None,
         "AcquisitionNumber (0020,0012)": lambda one: one.facts.acquisition or None,
         "AcquisitionTime (0008,0032)": lambda one: one.facts.acquired,

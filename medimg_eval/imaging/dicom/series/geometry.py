@@ -117,8 +117,8 @@ def _by_place(headers: Sequence[Header]) -> list[Header]:
 
 def _require_beside(some: Sequence[Header], others: Sequence[Header]) -> None:
     """Refuses a volume that lies elsewhere: one affine cannot say where both are."""
-    here, there = (np.array([one.position for one in each], np.float64) for each in (some, others))
-    apart = np.linalg.norm(there - here, axis=1)
+    places, wanted = (np.array([one.position for one in volume], np.float64) for volume in (others, some))
+    apart = np.linalg.norm(places - wanted, axis=1)
     worst = int(apart.argmax())
     if apart[worst] > MOVED:
         raise CaseError(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class Group:
 
     def _spacing(self) -> str:
         head, volume = self.headers[0], self.found.volumes[0]
-        places: Any = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" and len(volume) > 1 else []
+        places = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" else np.empty(0)
         step = f" x {np.median(np.diff(places)):.4g}" if len(places) > 1 else ""
         down, across = head.pixel_spacing or (0.0, 0.0)
         return f"{down:g} x {across:g}{step} mm"
@@ -210,8 +210,8 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
 
     A series is a series UID, the label of a group, its number as the list shows it, or `description~` and a part of its
     SeriesDescription; None stands for the one that is clearly meant, beside which there are only localizers, single
-    pictures and strays. Raises CaseError where there is no such group, or several could be meant; the message lists
-    them.
+    pictures and strays. Raises CaseError where
+    there is no such group, or several could be meant; the message lists them.
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
@@ -296,7 +296,7 @@ def _described(groups: Sequence[Group], series: str, path: Path) -> list[Group]:
 
 
 def _listing(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
-    """Groups by their numbers among all, each with when it began after the first, where that tells them apart."""
+    """Groups by their numbers among all, each with when it began after the first of them."""
     among = among or groups
     by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
     starts = [began(group.headers) for group in groups[:12]]

@@ -59,10 +59,10 @@ def load(
         loader = _Loader(headers, replace(plan, dtype=np.dtype(np.float32), shifted=False), mosaic)
         loader.run()
     volume, valid = loader.volume, loader.valid
+    plane = volume.shape[-2:]
     if volumes > 1 or mosaic is not None:
-        plane = volume.shape[-2:]
         channels = volume.reshape(volumes, -1, *plane).transpose(0, 3, 2, 1)
-        valid = None if valid is None else np.all(valid.reshape(volumes, -1, *plane), axis=0)
+        valid = None if valid is None else np.logical_and.reduce(valid.reshape(volumes, -1, *plane))
     else:
         channels = volume.transpose(2, 1, 0)[None] if volume.ndim == 3 else volume.transpose(3, 2, 1, 0)
     valid = None if valid is None else valid.transpose(2, 1, 0)

@@ -143,19 +143,21 @@ def _has_matrix(header: Header) -> bool:
 def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], across: Array) -> Array:
     """The direction from the first tile to the last, by Siemens' image header, else by the protocol of the scan."""
     stated = tags["SliceNormalVector"]
+    sign = 0.0
     if len(stated) == 3 and abs(float(np.dot(stated, across))) > 0.9:
-        towards: Array = across * np.sign(float(np.dot(stated, across)))
-        return towards
+        sign = math.copysign(1.0, float(np.dot(stated, across)))
     places = [
         [_decimal(protocol.get(f"sSliceArray.asSlice[{number}].sPosition.d{axis}")) for axis in ("Sag", "Cor", "Tra")]
         for number in (0, 1)
     ]
     way = float(np.subtract(places[1], places[0]) @ across)
-    if abs(way) > 1e-3:
+    if not sign and abs(way) > 1e-3:
         axis = ("Sag", "Cor", "Tra")[int(np.abs(across).argmax())]
         turned = _whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1  # slices are counted from the other end
-        sided: Array = across * np.sign(way) * (-1 if turned else 1)
-        return sided
+        sign = math.copysign(1.0, way) * (-1 if turned else 1)
+    if sign:
+        along: Array = across * sign
+        return along
     raise CaseError(
         f"{header.path}: is a mosaic that does not say in which order its slices lie: SliceNormalVector of Siemens' "
         f"image header (0029,1010), and the protocol (0029,1020), are missing; {_CONVERT}"
