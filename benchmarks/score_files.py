@@ -166,8 +166,9 @@ def write_data() -> None:
 
 def cpu_of(command: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = os.environ | {"PYTHONPATH": str(HERE.parent), "MEDIMG_EVAL_CACHE": tempfile.mkdtemp(dir=".")}
-    environment |= {"PYTHONPYCACHEPREFIX": str(Path("compiled").resolve()), "PYTHONDONTWRITEBYTECODE": ""}
+    paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": ""}
+    environment |= {"MEDIMG_EVAL_CACHE": tempfile.mkdtemp(dir=".")}
     subprocess.run(command, check=True, capture_output=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

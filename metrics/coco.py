@@ -186,6 +186,10 @@ _declared = partial(
 )
 
 
+_Judge = Callable[[Floats, Floats], Floats]
+"""Takes how often each row counts, (resample, row), and how many objects that makes; returns values, (resample,)."""
+
+
 class _Label(NamedTuple):
     """The rows of one label: candidates from the most confident down."""
 
@@ -205,16 +209,16 @@ def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
     """
     ious = [_PRECISIONS.index(of)] if of.isdigit() else range(len(IOUS))
 
-    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> Callable[[Floats], Floats]:
+    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> _Judge:
         counted = ~(states == ord("i")).all(axis=1)
         held, states = label.candidates[counted], states[counted]
         hits = [np.flatnonzero(states[:, iou] == ord("h")) for iou in ious]
         ignored = [np.flatnonzero(states[:, iou] == ord("i")) for iou in ious]
 
-        def judge(times: Floats) -> Floats:
+        def judge(times: Floats, objects: Floats) -> Floats:
             weights = np.take(times, held, axis=1)
             passed, sums = np.cumsum(weights, axis=1), np.zeros(len(times))
-            recalls, first = _recalls_reached(times[:, label.objects].sum(axis=1))
+            recalls, first = _recalls_reached(objects)
             for at, out in zip(hits, ignored, strict=True):
                 # `take` leaves what one resample weighs side by side in memory, as an index would not.
                 true, judged = np.cumsum(np.take(weights, at, axis=1), axis=1), np.take(passed, at, axis=1)
@@ -256,17 +260,17 @@ def coco_ar(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
     """
     most = int(of) if of.isdigit() else MOST
 
-    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> Callable[[Floats], Floats]:
+    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> _Judge:
         share = (states == ord("h")).mean(axis=1) * (label.ranks < most)
         held = np.flatnonzero(share)
         candidates, share = label.candidates[held], share[held]
-        return lambda times: quotient(times[:, candidates] @ share, times[:, label.objects].sum(axis=1))
+        return lambda times, objects: quotient(np.take(times, candidates, axis=1) @ share, objects)
 
     return _over_labels(rows, of, of_label)
 
 
 def _over_labels(
-    rows: ScoreTable, of: str, of_label: Callable[[_Label, npt.NDArray[np.uint8]], Callable[[Floats], Floats]]
+    rows: ScoreTable, of: str, of_label: Callable[[_Label, npt.NDArray[np.uint8]], _Judge]
 ) -> Callable[[Floats], Floats]:
     """Returns a function of how often each row counts that returns the mean over labels with objects."""
     range_ = of if of in AREAS else "all"
@@ -280,8 +284,9 @@ def _over_labels(
     def judge(times: Floats) -> Floats:
         values, defined = np.zeros(len(times)), np.zeros(len(times))
         for objects, value in judges:
-            held = times[:, objects].any(axis=1)
-            values[held] += value(times if held.all() else times[held])
+            found = np.take(times, objects, axis=1).sum(axis=1)
+            held = found > 0
+            values[held] += value(times, found) if held.all() else value(times[held], found[held])
             defined += held
         return quotient(values, defined)
 

@@ -236,9 +236,9 @@ class DetectionTask(Task):
         return rows
 
     def _judged_coco(self, label: str, answer: Boxes, reference: Boxes) -> CocoDetections:
-        names = np.array(reference.names, dtype=str)
-        chosen = np.flatnonzero(np.array(answer.names, dtype=str) == label)
-        held = np.flatnonzero((names == label) | np.isin(names, list(self.excluded)))
+        chosen = np.array([at for at, name in enumerate(answer.names) if name == label], np.intp)
+        found = [at for at, name in enumerate(reference.names) if name == label or name in self.excluded]
+        held, others_label = np.array(found, np.intp), np.array([reference.names[at] != label for at in found], bool)
         crowds, ignored = (
             np.zeros(len(held), bool) if flags is None else np.asarray(flags, bool)[held]
             for flags in (reference.crowds, reference.ignored)
@@ -258,7 +258,7 @@ class DetectionTask(Task):
         if reference.areas is not None:
             object_areas = np.asarray(reference.areas, float)[held]
         confidences = np.asarray(answer.scores, float)[chosen]
-        return judged_coco(confidences, areas, overlaps, object_areas, crowds, ignored | (names[held] != label))
+        return judged_coco(confidences, areas, overlaps, object_areas, crowds, ignored | others_label)
 
     def _objects(self, mask: Mask, numbers: Array) -> Boxes:
         """Returns the numbered objects of a label map of a picture as boxes with masks; other labels are left out."""

@@ -1,6 +1,7 @@
 """`import log=`: logs of other programs, written here in their layouts, become runs that are scored and compared."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -160,6 +161,17 @@ def vlmevalkit(folder, predictions=("A", "The answer is (C).", "Failed to obtain
     else:
         pd.DataFrame(rows, columns=header).to_csv(file, sep="\t", index=False)
     return file
+
+
+def test_a_file_in_the_working_folder_is_called_like_that_folder(folder, monkeypatch):
+    for write in (weighed, lambda place: vlmevalkit(place, suffix=".tsv")):
+        file = write(folder / "lab" / "mine")
+        place = folder / "lab" / "mine"
+        for beside in place.glob("results*.json"):
+            beside.unlink()
+        monkeypatch.chdir(place)
+        (log,) = read_logs(Path(file.rename(place / f"organs_{file.name}").name))
+        assert log.model == "mine"
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".tsv"])

@@ -37,7 +37,7 @@ def test_every_block_of_yaml_makes_what_it_names(block):
 def test_the_command_prints_what_the_page_shows(tmp_path, monkeypatch, capfd):
     """The first page's example, word by word; its data lie in a folder of ours, which the output names."""
     records, config, command, whole, lacking = FIRST_EXAMPLE.findall(TEXT)[0]
-    write = {"mine/test.json": records, "conf/task/mine.yaml": config.replace("/data/mine", str(tmp_path / "mine"))}
+    write = {"mine/test.json": records, "conf/task/mine.yaml": config.replace("data/mine", str(tmp_path / "mine"))}
     for name, text in write.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text)
@@ -51,7 +51,7 @@ def test_the_command_prints_what_the_page_shows(tmp_path, monkeypatch, capfd):
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # the program sets it, for Hydra
         exit_code = start(words)
         out, err = capfd.readouterr()
-        return exit_code, (out + err).replace(str(tmp_path / "mine"), "/data/mine")
+        return exit_code, (out + err).replace(str(tmp_path / "mine"), "data/mine")
 
     assert program == "medimg_eval"
     assert printed() == (0, whole)

@@ -44,7 +44,7 @@ def test_a_task_is_added_as_shown(program, write_dataset, tmp_path):
         path.rename(path.with_name(path.name.replace(".nii.gz", "_0000.nii.gz")))
     (tmp_path / "predictions").symlink_to(root / "labelsTs")
     (tmp_path / "my_configs" / "task").mkdir(parents=True)
-    text = block("# my_configs/task/liver.yaml").replace("/data/liver", str(root))
+    text = block("# my_configs/task/liver.yaml").replace("data/liver", str(root))
     (tmp_path / "my_configs" / "task" / "liver.yaml").write_text(text)
     for marker in ("check --config-dir", "task=liver model=precomputed"):
         done = program(*words(marker))

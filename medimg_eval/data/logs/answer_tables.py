@@ -72,9 +72,8 @@ def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     if file.suffix == ".xlsx" and (cut := sum(len(record.prediction) >= MOST for record in records)):
         notes.append(f"{cut} replies fill a cell of the spreadsheet and may be cut off there")
     _refuse_twice(file, records)
-    model, dataset = file.parent.name, file.stem
-    if file.parent.name.startswith("T20"):  # a folder for each start, in that of the model
-        model = file.parent.parent.name
+    folder, dataset = file.resolve().parent, file.stem
+    model = folder.parent.name if folder.name.startswith("T20") else folder.name  # a folder for each start
     if dataset.startswith(f"{model}_"):
         dataset = dataset.removeprefix(f"{model}_")
     return Log("VLMEvalKit", file, model, dataset, records, notes)

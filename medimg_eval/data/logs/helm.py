@@ -53,7 +53,7 @@ def read_helm(folder: Path) -> Log:
                 failure="" if result.get("success", True) and replies else str(result.get("error") or "no completion"),
             )
         )
-    model = str((spec.get("adapter_spec") or {}).get("model") or folder.parent.name)
+    model = str((spec.get("adapter_spec") or {}).get("model") or folder.resolve().parent.name)
     notes = [f"{perturbed} perturbed copies of questions are left out"] if perturbed else []
     return Log(
         "HELM", folder, model.replace("/", "_"), str(spec.get("name", folder.name)).split(":")[0], records, notes

@@ -52,7 +52,7 @@ def _model(file: Path) -> str:
         held = read_json(beside)
         if isinstance(held, dict) and held.get("model_name"):
             return str(held["model_name"]).replace("/", "_")
-    return file.parent.name
+    return file.resolve().parent.name
 
 
 def _record(row: Mapping[str, Any]) -> LogRecord:

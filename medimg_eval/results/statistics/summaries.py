@@ -356,7 +356,7 @@ class _Summary(NamedTuple):
         """Returns the values where each cluster counts so often: (resample, cluster) to (resample,)."""
         step = max(1, _MOST_WEIGHTS // max(1, self.source.owner.size))
         parts = (times[start : start + step] for start in range(0, len(times), step))
-        return np.concatenate([judge(part[:, self.source.owner].astype(np.float64)) for part in parts])
+        return np.concatenate([judge(np.take(part, self.source.owner, axis=1).astype(np.float64)) for part in parts])
 
     def called(self, clusters: npt.NDArray[np.intp]) -> float:
         return self.found.function(self.source.rows(clusters), *self.arguments)

@@ -1,0 +1,9 @@
+"""What GREEN's model replied."""
+
+reply = """[Clinically Significant Errors]:
+(a) False report of a finding in the candidate: 1. effusion
+[Clinically Insignificant Errors]:
+(a) False report of a finding in the candidate: 0.
+[Matched Findings]:
+2. edema; cardiomegaly
+"""
