@@ -356,6 +356,12 @@ def available(kind: str | None = None) -> dict[str, Metric]:
     return {name: found for name, found in sorted(_METRICS.items()) if kind is None or found.kind == kind}
 
 
+def is_declared(name: str) -> bool:
+    """Whether there is a metric of a name as scores have it, without a parameter."""
+    _discover()
+    return name in _METRICS
+
+
 def parse(name: str) -> tuple[Metric, float | str | None]:
     """Returns the metric that a name asks for and its parameter: "nsd@2" is NSD at 2 mm.
 
