@@ -85,6 +85,7 @@ patches_per_case: 2
         )
 
 
+@pytest.mark.long
 def test_two_models_on_three_sets_give_u_scores_tables_and_a_map(program, write_dataset, tmp_path):
     volumes = write_dataset(6, fit=4, validate=2)
     pictures = tmp_path / "pictures"
