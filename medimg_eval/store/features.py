@@ -171,13 +171,13 @@ class FeatureStore:
         Raises:
             CaseError: it is not there.
         """
-        first, count = self._place(key)
+        first, count = self.span(key)
         found: Array = self._matrix()[first : first + count]
         return found
 
     def coordinates(self, key: str) -> Array | None:
         """Row and column of each row of an item in level-0 pixels, int64, (row, 2); None where they lie nowhere."""
-        first, count = self._place(key)
+        first, count = self.span(key)
         places = self._map(PLACES, 2, np.dtype(np.int64))[first : first + count]
         return None if not count or places[0, 0] == NOWHERE else np.array(places)
 
@@ -190,7 +190,7 @@ class FeatureStore:
         whole_matrix = self._matrix()
         if keys is None:
             return whole_matrix
-        spans = [self._place(key) for key in keys]
+        spans = [self.span(key) for key in keys]
         if not spans:
             return whole_matrix[:0]
         together = all(one[0] + one[1] == other[0] for one, other in pairwise(spans))
@@ -205,9 +205,10 @@ class FeatureStore:
 
     def counts(self, keys: Sequence[str]) -> list[int]:
         """How many rows items have; raises CaseError where one is not there."""
-        return [self._place(key)[1] for key in keys]
+        return [self.span(key)[1] for key in keys]
 
-    def _place(self, key: str) -> tuple[int, int]:
+    def span(self, key: str) -> tuple[int, int]:
+        """First row of an item, and how many rows it has; raises CaseError where it is not there."""
         if key not in self._index:
             self.refresh()
         if key not in self._index:
