@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Failure, Geometry, Image, Reference
+from medimg_eval.case import Array, Case, Failure, Image, Reference
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import ImageFile, identify, reorient
 from medimg_eval.imaging.slides import Patches, Slide, Tiles, read_patches, read_tiles, tile_grid
-from medimg_eval.store import FeatureStore, digest
+from medimg_eval.store import digest
 from medimg_eval.system import file_digest, threads, walk
 
 VERSION = 1
@@ -287,38 +287,6 @@ def _slices(image: Image, plan: SlicePlan) -> Array:
     if high > low:
         grey = np.rint((np.clip(volume, low, high) - low) * (255 / (high - low))).astype(np.uint8)
     return np.ascontiguousarray(grey.transpose(2, 1, 0)[:, None])
-
-
-@dataclass(frozen=True)
-class StoredFeatures:
-    """Features in the place of a case's images, out of a store.
-
-    Attributes:
-        store: the folder.
-        keys: of the case's pieces, whose rows follow each other.
-        files: of the images, which identify the data.
-    """
-
-    store: Path
-    keys: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-
-    def read(self) -> Image:
-        """Returns (1, row, feature), float32; raises CaseError where they are not there."""
-        rows = np.array(_store(self.store).matrix(self.keys), np.float32)
-        if not len(rows):
-            raise CaseError(f"{', '.join(map(str, self.files))}: has no tiles with tissue, so no features")
-        return Image(rows[None], np.eye(4), units="pixel", attributes={"holds": "features"})
-
-    def geometry(self) -> Geometry:
-        """Rows and features."""
-        store = _store(self.store)
-        return Geometry((sum(store.counts(self.keys)), store.length), np.eye(4), units="pixel")
-
-
-@lru_cache(8)
-def _store(path: Path) -> FeatureStore:
-    return FeatureStore.open(path)
 
 
 def unique(pieces: Iterable[Piece | Failure]) -> list[Piece]:

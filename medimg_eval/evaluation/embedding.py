@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Case, Failure, Image, Prompt
+from medimg_eval.data.bags import NoFeatures, StoredFeatures
 from medimg_eval.data.pieces import (
     CHUNK,
     Chunk,
     Piece,
     Pieces,
     ShownPlan,
-    StoredFeatures,
     pieces_of,
     planned,
     read_chunk,
@@ -117,7 +117,7 @@ class CaseFeatures:
         """The case with its features in the place of its images; one without stays, and fails where it is read."""
         if case.id not in self.keys or self.store is None:
             why = next((one.message for one in self.failures if one.case_id == case.id), "it was not embedded")
-            return replace(case, images=(_NoFeatures(why, case.files),))
+            return replace(case, images=(NoFeatures(why, case.files),))
         files = tuple(path for image in case.images for path in image.files)
         return replace(case, images=(StoredFeatures(self.store.path, self.keys[case.id], files),))
 
@@ -126,18 +126,6 @@ class CaseFeatures:
             return self.store, self.keys[case]
         why = next((one.message for one in self.failures if one.case_id == case), "it was not embedded")
         raise CaseError(f"case {case!r} has no features: {why}")
-
-
-@dataclass(frozen=True)
-class _NoFeatures:
-    why: str
-    files: tuple[Path, ...]
-
-    def read(self) -> Image:
-        raise CaseError(self.why)
-
-    def geometry(self) -> Any:
-        raise CaseError(self.why)
 
 
 def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
