@@ -40,7 +40,12 @@ from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
-from .extractors.base import FeatureExtractor as FeatureExtractor, FeatureTable as FeatureTable, Pixels as Pixels
+from .extractors.base import (
+    Encoder as Encoder,
+    FeatureExtractor as FeatureExtractor,
+    FeatureTable as FeatureTable,
+    Pixels as Pixels,
+)
 from .extractors.classifiers import (
     FindingClassifier as FindingClassifier,
     ModelClassifier as ModelClassifier,
@@ -55,6 +60,10 @@ from .extractors.networks import (
     TransformersEncoder as TransformersEncoder,
 )
 from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
+from .extractors.torch_encoders import (
+    TorchScriptEncoder as TorchScriptEncoder,
+    TorchvisionEncoder as TorchvisionEncoder,
+)
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
 from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
 from .precomputed.images import (

@@ -159,7 +159,7 @@ class Predictor:
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
-        self._most: int | None = None
+        self._batches = Batches(lambda prompts: task.ask(_Timed(model, self._count), prompts))
 
     def start(self) -> None:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
@@ -196,35 +196,7 @@ class Predictor:
         self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
-        """One answer or Failure per prompt.
-
-        When a batch fails, its cases are asked one by one. When it does not fit into memory, halves of it are tried,
-        and no larger batch is from then on.
-        """
-        if not prompts:
-            return []
-        most = self._most  # the first part may lower it
-        if most is not None and len(prompts) > most:
-            return [*self._ask(prompts[:most]), *self._ask(prompts[most:])]
-        try:
-            return one_each(self.task.ask(_Timed(self.model, self._count), prompts), prompts)
-        except Exception as error:
-            if isinstance(error, UserError) and not isinstance(error, CaseError):
-                raise  # such as a key that is refused: no other prompt would fare better
-            if len(prompts) > 1 and not out_of_memory(error):
-                return [answer for prompt in prompts for answer in self._ask([prompt])]
-            if len(prompts) == 1:
-                log.debug("case %s", prompts[0].case_id, exc_info=True)
-                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
-        # Only here is the error gone, and with it what it holds of the device's memory.
-        self._most = len(prompts) // 2
-        log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
-        if "torch" in sys.modules:
-            import torch
-
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-        return self._ask(prompts)
+        return self._batches.answers(prompts)
 
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds
@@ -294,6 +266,49 @@ def device_of(accelerator: str) -> torch.device:
     if accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available()):
         return torch.device("mps")
     return torch.device("cpu")
+
+
+class Batches:
+    """Asks about prompts together, as many as fit into memory; when some fail, one by one.
+
+    Args:
+        ask: gives one answer per prompt.
+    """
+
+    def __init__(self, ask: Callable[[Sequence[Prompt]], Sequence[Any]]) -> None:
+        self._ask = ask
+        self._most: int | None = None
+
+    def answers(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
+        """One answer or Failure per prompt.
+
+        When a batch fails, its cases are asked one by one. When it does not fit into memory, halves of it are tried,
+        and no larger batch is from then on.
+        """
+        if not prompts:
+            return []
+        most = self._most  # the first part may lower it
+        if most is not None and len(prompts) > most:
+            return [*self.answers(prompts[:most]), *self.answers(prompts[most:])]
+        try:
+            return one_each(self._ask(prompts), prompts)
+        except Exception as error:
+            if isinstance(error, UserError) and not isinstance(error, CaseError):
+                raise  # such as a key that is refused: no other prompt would fare better
+            if len(prompts) > 1 and not out_of_memory(error):
+                return [answer for prompt in prompts for answer in self.answers([prompt])]
+            if len(prompts) == 1:
+                log.debug("case %s", prompts[0].case_id, exc_info=True)
+                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
+        # Only here is the error gone, and with it what it holds of the device's memory.
+        self._most = len(prompts) // 2
+        log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
+        if "torch" in sys.modules:
+            import torch
+
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return self.answers(prompts)
 
 
 class _Timed:
