@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -58,6 +58,7 @@ class BagHead(Head):
     """
 
     takes: ClassVar[Literal["vectors", "bags"]] = "bags"
+    uses_torch: ClassVar[bool] = True
     kinds = frozenset({"exclusive", "classes", "numbers", "survival"})
 
     epochs: int = 20
@@ -231,6 +232,7 @@ class Teacher:
 
     @classmethod
     def of(cls, targets: Targets, *, balanced: bool) -> Teacher:
+        """That of targets."""
         values, weights = targets.values, np.ones(len(targets))
         level, spread, edges = np.zeros(values.shape[1]), np.ones(values.shape[1]), np.zeros(0)
         if targets.kind == "exclusive" and balanced:

@@ -95,6 +95,9 @@ class Head(ABC):
     takes: ClassVar[Literal["vectors", "bags"]] = "vectors"
     """Whether features are one vector for a case, or a bag of them."""
 
+    uses_torch: ClassVar[bool] = False
+    """Whether `predict` does, which fitting may in any case."""
+
     kinds: ClassVar[frozenset[str]] = frozenset({"exclusive", "classes"})
     """Targets that can be learned."""
 

@@ -249,5 +249,3 @@ def _descend(point: _Point, penalty: float, history: _History, tolerance: float,
 
 def _dot(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
     return float((one[0] * other[0]).sum(dtype=torch.float64) + (one[1] * other[1]).sum(dtype=torch.float64))
-
-

@@ -105,9 +105,7 @@ def _fitted(features: Features, targets: Targets, heads: Sequence[Any]) -> list[
     amounts = [_amount(head.C, vectors.shape[1], len(targets.names)) for head in heads]
     order = np.argsort(amounts, kind="stable")
     tolerance = first.tolerance or (1e-12 if shown.dtype == torch.float64 else 1e-7)
-    solved = minimise(
-        loss, [1 / amounts[place] for place in order], tolerance=tolerance, iterations=first.max_iter
-    )
+    solved = minimise(loss, [1 / amounts[place] for place in order], tolerance=tolerance, iterations=first.max_iter)
     for place, one in zip(order, solved, strict=True):
         weight, bias = one.weight.double().numpy(), one.bias.double().numpy()
         heads[place].arrays = {"weight": weight, "bias": bias, "mean": mean, "deviation": deviation}

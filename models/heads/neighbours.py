@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class NearestNeighbours(Head):
     Raises:
         UsageError: settings that cannot be meant.
     """
+
+    uses_torch: ClassVar[bool] = True
 
     k: int = 20
     temperature: float | None = 0.07
