@@ -75,6 +75,7 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .probe import Probe as Probe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,
