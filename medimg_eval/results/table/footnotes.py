@@ -426,7 +426,7 @@ def _spreads(entry: _Entry) -> Iterator[str]:
     texts = []
     for column, cell in entry.cells:
         of = (
-            [f"{column.text(cell.between)} between repeats"]
+            [f"{column.text(cell.between)} between {'folds' if entry.run.in_folds else 'repeats'}"]
             if cell.between is not None and not math.isnan(cell.between)
             else []
         )
@@ -437,6 +437,10 @@ def _spreads(entry: _Entry) -> Iterator[str]:
         )
         texts += [f"{column.title} {' and '.join(of)}"] if of else []
     sds = f"; SD (n - 1): {', '.join(texts)}" if texts else ""
+    if entry.run.in_folds:
+        told = f"; SD (n - 1), which is no interval: {', '.join(texts)}" if texts else ""
+        yield f"summaries are of each of {entry.run.repeats} folds by itself, then their mean{told}"
+        return
     yield f"mean over {entry.run.repeats} repeats of a case, and n counts cases{sds}"
 
 
@@ -462,7 +466,7 @@ def _remarks(entry: _Entry) -> Iterator[str]:
         if found is not None and found.remark is not None and cell.rows:
             needs = whole.needed(column.metric)
             if needs not in rows_by_needs:
-                rows_by_needs = {needs: rows_of(whole, needs)}
+                rows_by_needs = {needs: rows_of(whole, needs, every=entry.run.in_folds)}
             rows = rows_by_needs[needs]
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
