@@ -2,8 +2,7 @@
 
     python belongings.py PAGE
 
-Runs in the newcomer's environment, where there are no tests. `prelude.py` holds the names that the Python blocks of
-a page take from its reader.
+Runs in the newcomer's environment, where there are no tests.
 """
 
 from __future__ import annotations
@@ -226,6 +225,13 @@ def tissue_run() -> None:
     me.test("brain_tissue", "gaussian_mixture", limit=3)
 
 
+def named_run() -> None:
+    """The same, in a folder of the name that the page has for it."""
+    tissue_run()
+    (found,) = Path("runs", "brain_tissue").iterdir()
+    found.rename(found.with_name("MODEL-ID"))
+
+
 def log() -> None:
     """Samples of lm-eval, of a model that weighs options."""
     organs, rows = ("Liver", "Heart", "Lung", "Skin"), []
@@ -310,6 +316,9 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "docs/publish/leaderboard.md": (mask_runs, own_scores),
     "docs/definitions/report_labels.md": (chest_reports,),
     "docs/definitions/calibration.md": (probabilities,),
+    "docs/extend/metric.md": (named_run,),
+    "docs/extend/task.md": (masks,),
+    "docs/start/clinicians.md": (study,),
     "docs/data/phi.md": (released,),
     "docs/evaluate/predict.md": (study,),
     "docs/evaluate/products.md": (pilot,),
@@ -325,9 +334,5 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
 
 
 if __name__ == "__main__":
-    page = sys.argv[1]
-    for write in PAGES.get(page, ()):
+    for write in PAGES.get(sys.argv[1], ()):
         write()
-    prelude = Path(__file__).parent / "preludes" / Path(page.removeprefix("docs/")).with_suffix(".py")
-    if prelude.exists():
-        shutil.copy(prelude, "prelude.py")
