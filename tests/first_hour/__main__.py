@@ -1,6 +1,6 @@
 """Runs every block of the README and of the pages in docs/ as a newcomer would: from a wheel, in a new environment.
 
-    python -m tests.first_hour [--out docs/develop/first_hour.json] [--environment FOLDER] [--go-on] [PAGE ...]   # make long
+    python -m tests.first_hour [--out docs/develop/first_hour.json] [--environment FOLDER] [--go-on] [PAGE ...]
 
 Builds the wheel, installs it into an environment without anything else, and runs the blocks of each page in their order
 in a folder of the page's own, which holds what a reader has (`belongings.py`). A block fails that ends in an exit code
@@ -43,8 +43,9 @@ def installed(place: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     pip = [place / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheels = place / "wheel"
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True)
-    subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True)
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # or pip takes its packages as there
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True, env=clean)
+    subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True, env=clean)
     return place
 
 

@@ -78,6 +78,24 @@ def study() -> None:
     shutil.copytree("study", "export")
 
 
+def diffusion() -> None:
+    """A series of two volumes by diffusion weighting."""
+    for number, weighting in enumerate(({"DiffusionBValue": 0.0}, {"DiffusionBValue": 1000.0})):
+        direction = {"DiffusionGradientOrientation": [0.0, 0.0, 1.0]} if number else {}
+        image = Image(np.full((1, 8, 8, 3), 100 - number, np.int16), np.diag([-1.0, -1.0, 3.0, 1.0]))
+        write_series(
+            Path("study/dwi", str(number)),
+            image,
+            modality="MR",
+            seed=number,
+            SeriesInstanceUID="1.2.3",
+            StudyInstanceUID="1.2.4",
+            FrameOfReferenceUID="1.2.5",
+            **weighting,
+            **direction,
+        )
+
+
 def pictures() -> None:
     """Smooth pictures: made ones, real ones, and those that a generator was trained on."""
     for folder in ("generated", "real", "train"):
@@ -325,7 +343,7 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "docs/start/python.md": (two_models,),
     "docs/data/questions.md": (questions,),
     "docs/publish/reader_studies.md": (rated_form,),
-    "docs/data/reading.md": (study,),
+    "docs/data/reading.md": (study, diffusion),
     "docs/publish/report.md": (tissue_run, scores),
     "docs/evaluate/score_files.md": (pictures, boxes_and_points, classes, volumes, answers),
     "docs/evaluate/score_masks.md": (fold,),
