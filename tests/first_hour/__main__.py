@@ -45,7 +45,7 @@ def installed(place: Path) -> Path:
     wheels = place / "wheel"
     clean = {
         key: value for key, value in os.environ.items() if key != "PYTHONPATH"
-    }  # or pip takes its packages as there
+    }  # of pip, too
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True, env=clean)
     subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True, env=clean)
     return place
