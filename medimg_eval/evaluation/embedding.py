@@ -248,7 +248,7 @@ class _Work:
             if chunk.tiles is not None:
                 places.append(chunk.tiles.coordinates)
             if chunk.last:
-                waiting.append(Item(piece.key, np.concatenate(rows), np.concatenate(places) if places else None))
+                waiting.append(_item(piece, rows, places))
                 rows, places = [], []
             if len(waiting) >= AT_ONCE or sum(len(item.features) for item in waiting) > 16 * CHUNK:
                 waiting = self._add(waiting)
@@ -317,6 +317,16 @@ class _Work:
         if piece.key not in self._failures:
             self._failures[piece.key] = message
             log.log(self._causes.level(message, piece.case), "case %s failed: %s", piece.case, message)
+
+
+def _item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
+    """All rows of a piece; of a slide in the order of their places, row by row."""
+    features = np.concatenate(rows)
+    if not places:
+        return Item(piece.key, features)
+    where = np.concatenate(places)
+    order = np.lexsort((where[:, 1], where[:, 0])) if piece.kind == "slide" else np.arange(len(where))
+    return Item(piece.key, features[order], where[order])
 
 
 def _files(piece: Piece) -> str:
