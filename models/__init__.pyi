@@ -16,6 +16,7 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    Regressor as Regressor,
     RiskModel as RiskModel,
     Segmenter as Segmenter,
     Synthesizer as Synthesizer,
@@ -24,6 +25,7 @@ from .base import (
 from .baselines.class_frequency import ClassFrequency as ClassFrequency
 from .baselines.gaussian_mixture import GaussianMixture as GaussianMixture
 from .baselines.kaplan_meier_estimate import KaplanMeierEstimate as KaplanMeierEstimate
+from .baselines.mean_of_fit import MeanOfFit as MeanOfFit
 from .baselines.questions import (
     Chance as Chance,
     LongestOption as LongestOption,
@@ -75,6 +77,8 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.values import PrecomputedValues as PrecomputedValues
+from .probe import Probe as Probe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,

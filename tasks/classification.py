@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from medimg_eval.case import Case, Findings, Image, Prompt
-from medimg_eval.codecs import Codec, Records
+from medimg_eval.case import Array, Case, Findings, Image, Prompt
+from medimg_eval.codecs import Codec, Records, attention_of, attention_record
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
@@ -29,16 +29,24 @@ ROUNDED = 0.01
 
 
 class ClassProbabilities(dict[str, float]):
-    """Class -> probability, as a model says it."""
+    """Class -> probability, as a model says it.
+
+    Attributes:
+        attention: float32, (tile,), how much each tile of a bag counted, summing to 1; None where the model says none.
+    """
+
+    attention: Array | None = None
 
     def as_record(self) -> dict[str, Any]:
         """The probabilities as a run keeps them."""
-        return {"probabilities": dict(self)}
+        return {"probabilities": dict(self)} | attention_record(self.attention)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
-        return cls(record["probabilities"])
+        found = cls(record["probabilities"])
+        found.attention = attention_of(record)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +145,9 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise CaseError(
                 f"{where} sums to {total:.4g} over classes that exclude each other, expected 1; use softmax"
             )
-        return ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
+        found = ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
+        found.attention = getattr(answer, "attention", None)
+        return found
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY

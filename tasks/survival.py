@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from medimg_eval.case import Case, Image, Prompt, Survival
-from medimg_eval.codecs import Codec, Records
+from medimg_eval.case import Array, Case, Image, Prompt, Survival
+from medimg_eval.codecs import Codec, Records, attention_of, attention_record
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
@@ -27,16 +27,24 @@ SLACK = 1e-6
 
 
 class Risk(dict[str, float]):
-    """`risk`, and the survival of each horizon under its label, such as `S(365)`, as a model says it."""
+    """`risk`, and the survival of each horizon under its label, such as `S(365)`, as a model says it.
+
+    Attributes:
+        attention: float32, (tile,), how much each tile of a bag counted, summing to 1; None where the model says none.
+    """
+
+    attention: Array | None = None
 
     def as_record(self) -> dict[str, Any]:
         """What a run keeps."""
-        return {"risk": dict(self)}
+        return {"risk": dict(self)} | attention_record(self.attention)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
-        return cls(record["risk"])
+        found = cls(record["risk"])
+        found.attention = attention_of(record)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +145,9 @@ class SurvivalTask(TrainsOnPrompts, Task):
                 raise CaseError(f"{where}: survival {wrong}; expected probabilities from 0 to 1 that do not rise")
         numbers |= {name: min(1.0, max(0.0, numbers[name])) for name in names[1:] if survival}
         numbers.setdefault(RISK, 1 - math.fsum(survival) / max(len(survival), 1))
-        return Risk({name: numbers[name] for name in names if name in numbers})
+        found = Risk({name: numbers[name] for name in names if name in numbers})
+        found.attention = getattr(answer, "attention", None)
+        return found
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY

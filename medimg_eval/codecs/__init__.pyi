@@ -1,4 +1,5 @@
 from .arrays import Arrays as Arrays
+from .attention import attention_of as attention_of, attention_record as attention_record
 from .base import (
     Codec as Codec,
     FileCodec as FileCodec,

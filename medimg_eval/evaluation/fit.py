@@ -24,6 +24,7 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.fit_at_once import learn_at_once
 from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
@@ -77,10 +78,12 @@ def fit(
         UsageError: the metric to follow is not named, has no direction, or needs another model.
         UserError: the model cannot be fitted, the task has no such cases, or the folder is in use.
     """
-    _refuse_unfollowable(task)
-    cases = {part: task.cases(part) for part in ("fit", "validate")}
+    at_once = callable(getattr(candidate.wrapper, "learn", None))
+    if not at_once:
+        _refuse_unfollowable(task)
+    cases = {part: task.cases(part) for part in ("fit", "validate") if part in task.splits or not at_once}
     _keep_apart(task, cases)
-    fingerprint = data_fingerprint([*cases["fit"], *cases["validate"]])
+    fingerprint = data_fingerprint([case for some in cases.values() for case in some])
     settled = {
         "task": task_identity(task),
         "monitor": [task.monitor, task.signature()],
@@ -99,7 +102,9 @@ def fit(
     )
     with Run(folder, run_id, settings.rank) as run:
         if run.manifest.get("status") == "finished":
-            log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])
+            best_before = run.manifest.get("best_score")
+            scored = "" if best_before is None else f", with val/{task.monitor} {best_before:.4f}"
+            log.info("%s: was fitted before%s", folder, scored)
             return folder
         made = list(loggers(folder))
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
@@ -107,8 +112,11 @@ def fit(
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
         run.note(cases={part: len(found) for part, found in cases.items()})
         note_sent(run, sent, sum(map(len, cases.values())))
-        best = _train(task, candidate, recipe, settings, run, made)
-        run.note(status="finished", ended=now(), best_score=best)
+        if at_once:
+            best = learn_at_once(task, candidate, cases, run)
+        else:
+            best = _train(task, candidate, recipe, settings, run, made)
+        run.note(status="finished", ended=now(), **({} if best is None else {"best_score": best}))
     return folder
 
 

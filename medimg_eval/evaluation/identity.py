@@ -114,8 +114,10 @@ def model_identity(
             return value
         path = Path(value).expanduser()
         # A fit run's folder also holds logs, which change without the weights changing.
-        best = path / "checkpoints" / "best.ckpt"
-        return files_digest([best if best.is_file() else path]) if path.exists() else value
+        kept = path / "checkpoints"
+        best, head = kept / "best.ckpt", kept / "head.json"
+        decisive = best if best.is_file() else kept if head.is_file() else path
+        return files_digest([decisive]) if path.exists() else value
 
     return {key: settled(key, value) for key, value in config.items() if key not in left_out}
 

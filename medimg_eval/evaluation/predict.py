@@ -45,29 +45,37 @@ def predict(plan: Plan) -> None:
     if uses_torch(model.wrapper):
         import_seeded()
     if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
-        _measure(plan, model)
+        _measure(plan, plan.first_asked)
     if not plan.left:
         return
     with run.stage("predict", len(plan.trials)) as counts:
-        run.note(model_info=model_info(model))
-        seconds, in_model = _ask(plan, model.model)
-        if not plan.task.codec.heavy and not isinstance(model.model, PrecomputedReports):  # which took no time here
+        run.note(model_info=model_info(plan.first_asked))
+        seconds, in_model = _ask(plan)
+        if not plan.task.codec.heavy and not issubclass(model.wrapper, PrecomputedReports):  # which took no time here
             _note_time(run, model, seconds, in_model)
         predictions = run.predictions()
         counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)
         counts["failed"] = len(plan.trials) - counts["done"]
 
 
-def _ask(plan: Plan, model: Model) -> tuple[float, float]:
+def _ask(plan: Plan) -> tuple[float, float]:
     """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
-    reads_images = getattr(model, "reads_images", True)
-    keys = ScoreKeys(plan.task, run.digests())
+    keys, before = ScoreKeys(plan.task, run.digests()), plan.first_asked
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(model):
+        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(before.model):
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
-            task = plan.task.variant(repeat, plan.conditions.get(condition))
+            of_fold, spec = plan.asked_in(repeat)
+            if before is not spec:
+                before.unload()
+                before = spec
+            model = spec.model
+            if plan.folds:
+                getattr(model, "check_ready", lambda: None)()
+                prepare_model(of_fold, model, of_fold.cases("test"))
+            task = of_fold.variant(repeat if not plan.folds else 0, plan.conditions.get(condition))
+            reads_images = getattr(model, "reads_images", True)
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
                 "num_workers": min(settings.num_workers, len(left)) if reads_images else 0,
@@ -116,7 +124,7 @@ def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> Non
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
     whole, inside = before["seconds"] + seconds, before["in_model"] + asking
     overhead = 1 - inside / whole if whole else 0.0
-    used: Mapping[str, Any] = getattr(model.model, "usage", dict)()
+    used: Mapping[str, Any] = {} if model.of_folds else getattr(model.model, "usage", dict)()
     said = Manifest(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
     if used:
         said["usage"] = [*run.manifest.get("usage", []), dict(used)]
@@ -128,7 +136,7 @@ def _measure(plan: Plan, model: ModelSpec) -> None:
     """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
     from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
 
-    prepare_model(plan.task, model.model, plan.every)
+    prepare_model(plan.folds[0] if plan.folds else plan.task, model.model, plan.every)
     trainer = plan.settings.trainer(logger=False, enable_checkpointing=False)
     measured = efficiency(model.model, trainer.strategy.root_device, str(trainer.precision))
     plan.run.note(efficiency=measured)

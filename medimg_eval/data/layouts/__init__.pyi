@@ -3,6 +3,7 @@ from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
 from .detection import Coco as Coco, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
+from .features import FeatureVectors as FeatureVectors
 from .folders import (
     FolderPerClass as FolderPerClass,
     MaskFolder as MaskFolder,

@@ -77,9 +77,7 @@ def test_clam_takes_places_from_its_patches(tmp_path):
     assert (found.patch_size, found.patch_size_level0) == (256, 1024.0)  # 256 pixels of a level 4 times as coarse
     assert store.read("007").coordinates is None
     torch.save(torch.zeros(3, LENGTH), tmp_path / "pt_files" / f"{SLIDES[0]}.pt")
-    with pytest.raises(
-        CaseError, match=r"of 3 tiles, but .*patches.* places of 5; they are of different runs"
-    ):
+    with pytest.raises(CaseError, match=r"of 3 tiles, but .*patches.* places of 5; they are of different runs"):
         store.read(SLIDES[0])
 
 

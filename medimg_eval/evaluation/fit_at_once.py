@@ -1,0 +1,96 @@
+"""Fits a model that learns from all cases at once, in seconds, such as a head on features."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from medimg_eval.case import Case
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.plan import prepare_model
+from medimg_eval.evaluation.predict import model_info
+from medimg_eval.evaluation.run import Run
+from medimg_eval.models.probe import Lesson
+from medimg_eval.system import threads
+from medimg_eval.tasks import Task
+
+log = logging.getLogger(__name__)
+
+PIECE = 64
+"""Cases that one thread reads after another."""
+
+
+def learn_at_once(task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence[Case]], run: Run) -> float | None:
+    """Has a model learn from the cases to fit on, and judges it on those to validate on.
+
+    Args:
+        task: whose cases they are.
+        candidate: a model with `learn`.
+        cases: by part: `fit`, and `validate` where the task has any.
+        run: that the model is kept in.
+
+    Returns:
+        The mean of the task's monitor over cases to validate on; None where there are none, or no metric is followed.
+
+    Raises:
+        UserError: a case to fit on cannot be read, or nothing can be learned.
+    """
+    model: Any = candidate.model
+    prepare_model(task, model, cases["fit"])
+    held = cases.get("validate")
+    told = model.learn(
+        lessons(task, cases["fit"]), None if held is None else lessons(task, held), run.folder, task.capability
+    )
+    run.note(model_info=model_info(candidate))
+    log.info("%s: fitted %s", run.folder, ", ".join(f"{name} {value}" for name, value in told.items()))
+    return None if held is None or not task.monitor else _validated(task, model, held)
+
+
+def lessons(task: Task, cases: Sequence[Case]) -> Iterator[Lesson]:
+    """Reads cases by threads, a few pieces ahead; yields them in order.
+
+    Raises:
+        UserError: one cannot be read; the message names it.
+    """
+
+    def read(some: Sequence[Case]) -> list[Lesson]:
+        return [_lesson(task, case) for case in some]
+
+    pieces = iter([cases[at : at + PIECE] for at in range(0, len(cases), PIECE)])
+    count = threads(len(cases)) or 1
+    pool = ThreadPoolExecutor(count)
+    try:
+        waiting = [pool.submit(read, some) for some in islice(pieces, 2 * count)]
+        while waiting:
+            yield from waiting.pop(0).result()
+            waiting += [pool.submit(read, some) for some in islice(pieces, 1)]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _lesson(task: Task, case: Case) -> Lesson:
+    try:
+        prompt, target = task.training_pair(case, task.training_images(case))
+    except CaseError as error:
+        raise UserError(f"cannot learn from case {case.id!r}: {error}; leave it out of the split") from error
+    return Lesson(prompt, target, case.id if case.patient is None else case.patient)
+
+
+def _validated(task: Task, model: Any, cases: Sequence[Case]) -> float | None:
+    """The mean over cases of the monitor, of each its mean over labels; None where no case can be judged."""
+    found = []
+    size = int(getattr(model, "preferred_batch", 1))
+    for at in range(0, len(cases), size):
+        some = cases[at : at + size]
+        prompts = [task.prompt(case, task.read_images(case)) for case in some]
+        for case, answer in zip(some, task.ask(model, prompts), strict=True):
+            scores = task.score(case, task.accept(case, answer), [task.monitor])
+            known = [one.value for one in scores if one.metric == task.monitor and not math.isnan(one.value)]
+            if known:
+                found.append(sum(known) / len(known))
+    return sum(found) / len(found) if found else None

@@ -1,0 +1,140 @@
+"""Logistic regression on features: what papers call a linear probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from medimg_eval.arguments import grouped
+from medimg_eval.case import Array
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.scaling import scaled, scaling_of
+
+SMALL = 16_000_000
+"""Up to so many numbers, everything is computed in float64; beyond, in the features' dtype."""
+
+
+@dataclass(kw_only=True)
+class LogisticRegression(Head):
+    """Minimises the sum of cross entropies plus the squared weights over 2 C; biases are not penalised.
+
+    Two classes that exclude each other share one vector of weights, as in scikit-learn. Deterministic: there is no
+    seed. `facts` keep C, n_iter, converged and the objective.
+
+    Args:
+        C: inverse strength of the penalty; `adaptive` is length of features x classes / 100.
+        balanced: whether each class counts alike: cases weigh n / (classes x n of their class).
+        scale: `standard`, by mean and deviation of the cases to fit on, or `none`.
+        tolerance: how far, as a share, the objective may be above its minimum, as estimated; by default 1e-12 where
+            float64 is computed in, and 1e-7 else.
+        max_iter: iterations at most.
+
+    Raises:
+        UsageError: settings that cannot be meant.
+    """
+
+    C: float | Literal["adaptive"] = 1.0
+    balanced: bool = False
+    scale: str = "standard"
+    tolerance: float | None = None
+    max_iter: int = 500
+
+    def __post_init__(self) -> None:
+        """Refuses a C that is none."""
+        wrong = self.C != "adaptive" if isinstance(self.C, str) else not 0 < self.C < float("inf")
+        if wrong:
+            raise UsageError(f"expected head.C to be a number above 0, or `adaptive`, got {self.C!r}")
+
+    def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
+        """Fits for one C."""
+        fitted = self.fit_path(features, targets, groups, [{}])[0]
+        self.arrays, self.facts = fitted.arrays, fitted.facts
+        return self
+
+    def fit_path(
+        self,
+        features: Features,
+        targets: Targets,
+        groups: Sequence[str] | None,
+        grid: Sequence[Mapping[str, Any]],
+    ) -> list[Self]:
+        """Fits for each change; those that differ in C alone share the eigenvectors, and each starts at the last."""
+        heads = [self.changed(change) for change in grid]
+        found: dict[int, Self] = {}
+        for some in grouped((repr(replace(head, C=1.0)), place) for place, head in enumerate(heads)).values():
+            found |= dict(zip(some, _fitted(features, targets, [heads[place] for place in some]), strict=True))
+        return [found[place] for place in range(len(heads))]
+
+    def predict(self, features: Features) -> Array:
+        """Returns probabilities, float64, (case, class)."""
+        held = self.arrays
+        shown = scaled(as_vectors(features, expected=len(held["mean"])), held["mean"], held["deviation"])
+        logits = np.float64(shown @ held["weight"].T.astype(shown.dtype)) + held["bias"]
+        if self.facts["kind"] == "classes" or logits.shape[1] == 1:
+            present = np.exp(-np.logaddexp(0, -logits))
+            return present if self.facts["kind"] == "classes" else np.hstack([1 - present, present])
+        shifted = np.exp(logits - logits.max(1, keepdims=True))
+        shares: Array = shifted / shifted.sum(1, keepdims=True)
+        return shares
+
+
+def _fitted(features: Features, targets: Targets, heads: Sequence[Any]) -> list[Any]:
+    """Heads that differ in C alone, fitted."""
+    import torch
+
+    from medimg_eval.models.heads.convex import LogisticLoss, minimise
+
+    first = heads[0]
+    vectors = as_vectors(features)
+    refuse_absent(targets)
+    if len(vectors) != len(targets):
+        raise UserError(f"there are {len(vectors)} vectors for {len(targets)} cases")
+    mean, deviation = scaling_of(vectors, first.scale)
+    if vectors.size <= SMALL:
+        vectors = vectors.astype(np.float64)
+    shown = torch.from_numpy(np.ascontiguousarray(scaled(vectors, mean, deviation)))
+    exclusive = targets.kind == "exclusive" and len(targets.names) > 2
+    truth, weights = _truth(targets, exclusive=exclusive, balanced=first.balanced)
+    loss = LogisticLoss(
+        shown, torch.from_numpy(truth).to(shown), torch.from_numpy(weights).to(shown), exclusive=exclusive
+    )
+    amounts = [_amount(head.C, vectors.shape[1], len(targets.names)) for head in heads]
+    order = np.argsort(amounts, kind="stable")
+    tolerance = first.tolerance or (1e-12 if shown.dtype == torch.float64 else 1e-7)
+    solved = minimise(loss, [1 / amounts[place] for place in order], tolerance=tolerance, iterations=first.max_iter)
+    for place, one in zip(order, solved, strict=True):
+        weight, bias = one.weight.double().numpy(), one.bias.double().numpy()
+        heads[place].arrays = {"weight": weight, "bias": bias, "mean": mean, "deviation": deviation}
+        heads[place].facts = {
+            "kind": targets.kind,
+            "names": list(targets.names),
+            "C": amounts[place],
+            "n_iter": one.iterations,
+            "converged": one.converged,
+            "objective": one.objective,
+        }
+    return list(heads)
+
+
+def _amount(given: float | str, width: int, classes: int) -> float:
+    return width * classes / 100 if given == "adaptive" else float(given)
+
+
+def _truth(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array, Array]:
+    """What is true, float64, (case, output), and what each case, or each case and output, counts."""
+    values = np.nan_to_num(targets.values)
+    if targets.kind == "exclusive":
+        codes = targets.codes
+        counts = np.bincount(codes, minlength=len(targets.names))
+        weights = (len(codes) / (len(counts) * counts))[codes] if balanced else np.ones(len(codes))
+        return (values, weights) if exclusive else (values[:, 1:], weights[:, None])
+    known = (~np.isnan(targets.values)).astype(np.float64)
+    if balanced:
+        present = np.where(values >= 0.5, known, 0)
+        ones, of = present.sum(0), known.sum(0)
+        known = np.where(present > 0, of / (2 * ones), known * of / (2 * (of - ones)))
+    return values, known

@@ -1,0 +1,201 @@
+"""Chooses a head's settings from a grid, on cases to validate on or by cross-validation that keeps groups apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics.survival import harrell
+from medimg_eval.models.heads.base import Features, Head, Targets
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings, and what it was worth.
+
+    Attributes:
+        settings: those of the grid.
+        value: of the criterion; NaN where it could not be fitted.
+        facts: how fitting ended; of cross-validation those of the last fold.
+    """
+
+    settings: Mapping[str, Any]
+    value: float
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """What a head learns from, or is judged on: features, targets, and whose case each is."""
+
+    features: Features
+    targets: Targets
+    groups: Sequence[str]
+
+
+def search(
+    head: Head,
+    grid: Mapping[str, Sequence[Any]],
+    fit: Lessons,
+    validation: Lessons | None,
+    *,
+    criterion: str = "loss",
+    folds: int = 5,
+) -> tuple[Head, list[Trial]]:
+    """Fits a head with each combination of a grid and keeps the best; of equally good ones the first.
+
+    Args:
+        head: with the settings that the grid leaves alone.
+        grid: setting -> values.
+        fit: cases to fit on.
+        validation: cases to judge on; None judges by cross-validation on those to fit on, and fits the best on all.
+        criterion: a key of `CRITERIA`.
+        folds: of cross-validation; a group is never parted.
+
+    Returns:
+        The best head, fitted on the cases to fit on, and all trials, in the order of the grid.
+
+    Raises:
+        UserError: no combination can be judged.
+    """
+    UsageError.refuse_unknown("there is no criterion", CRITERIA, criterion)
+    wrong = next((name for name, values in grid.items() if isinstance(values, str) or not len(values)), None)
+    if wrong is not None:
+        raise UsageError(f"expected model.grid.{wrong} to be a list of values, got {grid[wrong]!r}")
+    changes = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    if validation is not None:
+        heads = head.fit_path(fit.features, fit.targets, fit.groups, changes)
+        values = [_judged(one, validation, criterion) for one in heads]
+    else:
+        values, last = _cross_validated(head, changes, fit, criterion, folds)
+        heads = [*last]
+    trials = [Trial(change, value, _told(one)) for change, value, one in zip(changes, values, heads, strict=True)]
+    able = [place for place, value in enumerate(values) if not math.isnan(value)]
+    if not able:
+        raise UserError(f"{criterion} cannot be computed of the cases to choose on; name others, or another criterion")
+    # The first of those that no rounding error parts.
+    best = max(able, key=lambda place: (round(values[place], 10), -place))
+    if validation is not None:
+        return heads[best], trials
+    return head.changed(changes[best]).fit(fit.features, fit.targets, fit.groups), trials
+
+
+def _cross_validated(
+    head: Head, changes: Sequence[Mapping[str, Any]], fit: Lessons, criterion: str, folds: int
+) -> tuple[list[float], Sequence[Head]]:
+    """The mean value over folds of each change, and the heads of the last fold."""
+    places = folds_of(fit.groups, fit.targets, folds)
+    heads: Sequence[Head] = []
+    found = []
+    for fold in range(folds):
+        held = places == fold
+        some = np.flatnonzero(~held)
+        part = Lessons(_rows(fit.features, some), fit.targets.take(some), [fit.groups[place] for place in some])
+        other = np.flatnonzero(held)
+        left = Lessons(_rows(fit.features, other), fit.targets.take(other), [fit.groups[place] for place in other])
+        heads = head.fit_path(part.features, part.targets, part.groups, changes)
+        found.append([_judged(one, left, criterion) for one in heads])
+    with np.errstate(invalid="ignore"):
+        return np.mean(found, 0).tolist(), heads
+
+
+def folds_of(groups: Sequence[str], targets: Targets, folds: int) -> Array:
+    """Puts cases into folds: int64, (case,); groups stay together, and what they show is shared out evenly.
+
+    Groups are dealt, in the order of what their first case shows and of their names, to one fold after another: no seed
+    decides. Raises UserError where there are fewer groups than folds.
+    """
+    names = sorted(set(groups))
+    if len(names) < folds:
+        raise UserError(
+            f"there are {len(names)} patients to fit on, too few for {folds} folds; set model.folds, or name cases to "
+            "validate on"
+        )
+    first = {group: place for place, group in reversed(list(enumerate(groups)))}
+    shows = targets.values[:, 1] if targets.kind == "survival" else np.nan_to_num(targets.values).argmax(1)
+    order = sorted(names, key=lambda name: (float(shows[first[name]]), name))
+    fold = {name: place % folds for place, name in enumerate(order)}
+    return np.array([fold[group] for group in groups], np.int64)
+
+
+def _rows(features: Features, places: Array) -> Features:
+    return features[places] if isinstance(features, np.ndarray) else [features[place] for place in places]
+
+
+def _judged(head: Head, lessons: Lessons, criterion: str) -> float:
+    return CRITERIA[criterion](head.predict(lessons.features), lessons.targets)
+
+
+def _told(head: Head) -> dict[str, Any]:
+    return {name: head.facts[name] for name in ("n_iter", "converged", "objective", "losses") if name in head.facts}
+
+
+def negative_loss(predicted: Array, targets: Targets) -> float:
+    """Larger is better: of classes the mean log-likelihood, of numbers R2, of survival Harrell's C."""
+    if targets.kind == "survival":
+        return c_index(predicted, targets)
+    truth, known = np.nan_to_num(targets.values), ~np.isnan(targets.values)
+    if targets.kind == "numbers":
+        away = np.where(known, predicted - truth, 0.0)
+        spread = np.nanvar(targets.values, 0)
+        errors = (away**2).sum(0) / np.maximum(known.sum(0), 1)
+        return float(1 - (errors / np.where(spread > 0, spread, 1)).mean())
+    sure = np.clip(predicted, 1e-15, 1)
+    told = truth * np.log(sure)
+    if targets.kind == "classes":
+        told = np.where(known, told + (1 - truth) * np.log(np.clip(1 - predicted, 1e-15, 1)), 0.0)
+        return float(told.sum() / max(known.sum(), 1))
+    return float(told.sum(1).mean())
+
+
+def auroc(predicted: Array, targets: Targets) -> float:
+    """The mean over classes, one against the rest; of those that some cases have and others lack."""
+    from scipy.stats import rankdata
+
+    found = []
+    for scores, column in zip(predicted.T, targets.values.T, strict=True):
+        known = ~np.isnan(column)
+        present = column[known] >= 0.5
+        positive, negative = int(present.sum()), int((~present).sum())
+        if positive and negative:
+            ranks = rankdata(scores[known])
+            found.append((ranks[present].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    return float(np.mean(found)) if found else math.nan
+
+
+def balanced_accuracy(predicted: Array, targets: Targets) -> float:
+    """The mean recall over classes that some case has; a class is named where it is the largest."""
+    codes, named = targets.codes, predicted.argmax(1)
+    return float(np.mean([(named[codes == code] == code).mean() for code in np.unique(codes)]))
+
+
+def pearson(predicted: Array, targets: Targets) -> float:
+    """The mean over numbers; of those that vary."""
+    found = []
+    for one, other in zip(predicted.T, targets.values.T, strict=True):
+        known = ~np.isnan(other)
+        if known.sum() > 1 and np.ptp(one[known]) > 0 and np.ptp(other[known]) > 0:
+            found.append(np.corrcoef(one[known], other[known])[0, 1])
+    return float(np.mean(found)) if found else math.nan
+
+
+def c_index(predicted: Array, targets: Targets) -> float:
+    """Harrell's."""
+    return float(harrell(targets.values[:, 0], targets.values[:, 1] > 0, predicted[:, 0]).value)
+
+
+CRITERIA = {
+    "loss": negative_loss,
+    "auroc": auroc,
+    "balanced_accuracy": balanced_accuracy,
+    "pearson": pearson,
+    "c_index": c_index,
+}
+"""What settings are chosen by: predictions and targets -> a number, larger for better."""

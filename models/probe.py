@@ -1,0 +1,339 @@
+"""A probe: an encoder that stays as it is, and a head that is fitted on its features."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Array, Findings, Image, Prompt, Prompts, Survival
+from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.models.base import Example, RiskModel, shown_images
+from medimg_eval.models.class_mapping import plain
+from medimg_eval.models.classification import Classifier
+from medimg_eval.models.heads import Head, Kind, Lessons, Targets, load_head, make_head, search
+
+CHECKPOINTS, SEARCH = "checkpoints", "search.json"
+"""Where a fit run keeps the head, and what its settings were chosen among."""
+
+HOLDS = "features"
+"""What an image says it holds, by its attribute `holds`, where it is features and no pixels: (1, tile, feature)."""
+
+
+class Lesson(NamedTuple):
+    """A case to learn from: what is asked and shown, what is right, and whose it is."""
+
+    prompt: Prompt
+    target: Any
+    group: str
+
+
+class Weighed(dict[str, float]):
+    """An answer, and how much each tile counted for it.
+
+    Attributes:
+        attention: float32, (tile,), summing to 1, in the order of the tiles; None where the head has no weights.
+    """
+
+    attention: Array | None = None
+
+
+class Probe(Classifier, RiskModel):
+    """An encoder that stays as it is, and a head on its features, which `fit` fits at once.
+
+    Serves classifications, survival and regressions alike, by what the task asks. Without an encoder, images must be
+    features already, as the layouts `FeatureVectors` and `Slides` give. Heads on vectors are given the mean over
+    the tiles, or images, of a case; heads on bags are given all of them.
+
+    Args:
+        encoder: a model with `embed`, or an extractor of features; None where the images are features.
+        head: name of a head, such as `logistic`, or `name` and its settings.
+        grid: setting of the head -> values, of which the best combination is kept: judged on the task's cases to
+            validate on, or, without any, by cross-validation that keeps patients together.
+        criterion: what they are chosen by: `loss`, of survival `c_index`; or `auroc`, `balanced_accuracy`, `pearson`.
+        folds: of cross-validation.
+        checkpoint: folder of a `fit` run.
+        batch: images that are embedded at once.
+
+    Raises:
+        UsageError: there is no such head, setting or criterion.
+    """
+
+    preferred_batch: ClassVar[int] = 64
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "weights")
+    pace_arguments: ClassVar[tuple[str, ...]] = ("batch",)
+
+    def __init__(
+        self,
+        encoder: Any = None,
+        head: str | Mapping[str, Any] | Head = "logistic",
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        criterion: str = "loss",
+        folds: int = 5,
+        checkpoint: str | None = None,
+        batch: int = 32,
+    ) -> None:
+        self.encoder, self.head, self.grid = encoder, make_head(head), dict(grid or {})
+        self.criterion, self.folds, self.checkpoint, self.batch = criterion, folds, checkpoint, batch
+        for name in self.grid:
+            self.head.changed({name: getattr(self.head, name, None)})
+        if folds < 2 or batch < 1:
+            raise UsageError(f"expected model.folds from 2 and model.batch from 1, got {folds} and {batch}")
+        self.uses_torch = encoder is not None or self.head.uses_torch
+        self._loaded = False
+
+    def check_ready(self) -> None:
+        """Raises UserError where there is no fitted head, or the encoder lacks its weights."""
+        getattr(self.encoder, "check_ready", lambda: None)()
+        if self.checkpoint is None and not self.head.arrays:
+            raise UserError("model.checkpoint is not set: fit the probe first, and name the run's folder")
+        self._load()
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Prepares the encoder."""
+        getattr(self.encoder, "prepare", lambda labels, example: None)(labels, example)
+
+    def learn(
+        self, fit: Iterable[Lesson], validation: Iterable[Lesson] | None, folder: Path, asked: str
+    ) -> dict[str, Any]:
+        """Fits the head, and keeps it.
+
+        Args:
+            fit: cases to fit on, each read once.
+            validation: cases to choose settings on; None for cross-validation.
+            folder: of the run: gets `checkpoints/` with the head, and `search.json` with all trials of the grid.
+            asked: the task's capability: `classify`, `estimate_risk` or `regress`.
+
+        Returns:
+            What was chosen, and how fitting ended.
+
+        Raises:
+            UserError: nothing can be learned from the cases.
+        """
+        kept = folder / CHECKPOINTS
+        kept.mkdir(parents=True, exist_ok=True)
+        lessons = self._gathered(fit, asked, kept / "fit.part")
+        others = None
+        try:
+            if self.grid and validation is not None:
+                others = self._gathered(validation, asked, kept / "validation.part", lessons.targets.names)
+            if self.grid:
+                self.head, trials = search(
+                    self.head, self.grid, lessons, others, criterion=self.criterion, folds=self.folds
+                )
+            else:
+                self.head, trials = self.head.fit(lessons.features, lessons.targets, lessons.groups), []
+        finally:
+            for part in kept.glob("*.part"):
+                part.unlink()
+        self.head.facts |= {"asked": asked, "encoder": _revision(self.encoder)}
+        self.head.save(kept)
+        self._loaded = True
+        chosen = {name: getattr(self.head, name) for name in self.grid}
+        told = {
+            "criterion": self.criterion,
+            "chosen_on": "nothing" if not self.grid else "cases to validate on" if others else f"{self.folds} folds",
+            "chosen": chosen,
+            "trials": [{"settings": t.settings, "value": _finite(t.value), **t.facts} for t in trials],
+        }
+        (folder / SEARCH).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        ended = {
+            name: found for name, found in self.head.facts.items() if name in ("n_iter", "converged", "C", "alpha")
+        }
+        return {"head": type(self.head).__name__, "cases": len(lessons.targets), **chosen, **ended}
+
+    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns class -> probability for each prompt; `attention` of a head on bags stands beside it.
+
+        Raises:
+            CaseError: a case shows no features or pictures, or the head was not fitted on a class that is asked for.
+        """
+        values, weights = self._predicted(prompts, "classify")
+        known = {plain(name): place for place, name in enumerate(self.head.facts["names"])}
+        answers = []
+        for prompt, row, attention in zip(prompts, values, weights, strict=True):
+            wanted = list(prompt.labels.values()) or list(self.head.facts["names"])
+            lost = next((name for name in wanted if plain(name) not in known), None)
+            if lost is not None:
+                raise CaseError(f"case {prompt.case_id!r}: the head was fitted without class {lost!r}; fit it anew")
+            numbers = np.array([row[known[plain(name)]] for name in wanted])
+            if prompt.options:
+                numbers = numbers / max(numbers.sum(), 1e-300)
+            answers.append(_weighed(zip(wanted, numbers.tolist(), strict=True), attention))
+        return answers
+
+    def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns `risk`, and survival at the horizons that are asked for where the head knows it."""
+        values, weights = self._predicted(prompts, "estimate_risk")
+        survival = getattr(self.head, "survival", None)
+        answers = []
+        for prompt, row, attention in zip(prompts, values, weights, strict=True):
+            answer = [("risk", float(row[0]))]
+            named = [name for name in prompt.labels.values() if name.startswith("S(")]
+            if survival is not None and named:
+                shares = survival(row[None], [float(name[2:-1]) for name in named])[0]
+                answer += zip(named, shares.tolist(), strict=True)
+            answers.append(_weighed(answer, attention))
+        return answers
+
+    def regress(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns output -> number for each prompt."""
+        values, weights = self._predicted(prompts, "regress")
+        names = self.head.facts["names"]
+        return [_weighed(zip(names, row.tolist(), strict=True), one) for row, one in zip(values, weights, strict=True)]
+
+    def _predicted(self, prompts: Prompts, asked: str) -> tuple[Array, list[Array | None]]:
+        self._load()
+        if self.head.facts["asked"] != asked:
+            raise UserError(f"the head was fitted to {self.head.facts['asked']}, and the task asks it to {asked}")
+        bags = self._bags(prompts)
+        explain = getattr(self.head, "explain", None)
+        if explain is not None:
+            values, weights = explain(bags)
+            return values, weights
+        return self.head.predict(np.stack([_pooled(bag) for bag in bags])), [None] * len(bags)
+
+    def _load(self) -> None:
+        """Loads the head, once; raises UserError where it is another one, or of another encoder."""
+        if self._loaded or self.checkpoint is None:
+            return
+        run = Path(self.checkpoint).expanduser()
+        folder = run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
+        found = load_head(folder)
+        if type(found) is not type(self.head):
+            raise UserError(
+                f"{folder}: holds a head {type(found).__name__}, the config names {type(self.head).__name__}; test it "
+                "by the model that it was fitted as"
+            )
+        if (made := found.facts.get("encoder")) != (now := _revision(self.encoder)):
+            raise UserError(f"{folder}: was fitted on features of {made or 'files'}, not of {now or 'files'}")
+        self.head, self._loaded = found, True
+
+    def _gathered(self, lessons: Iterable[Lesson], asked: str, spill: Path, names: Sequence[str] = ()) -> Lessons:
+        """Features and targets of cases; bags are packed as they come."""
+        prompts: list[Prompt] = []
+        held: list[Any] = []
+        groups: list[str] = []
+
+        def bags() -> Iterator[Array]:
+            for some in _batches(lessons, self.preferred_batch):
+                yield from self._bags([lesson.prompt for lesson in some])
+                # Without images, which are read and done with.
+                prompts.extend(replace(lesson.prompt, images=()) for lesson in some)
+                held.extend(lesson.target for lesson in some)
+                groups.extend(lesson.group for lesson in some)
+
+        if self.head.takes == "bags":
+            from medimg_eval.models.heads.bags import PackedBags
+
+            features: Any = PackedBags.of(bags(), spill)
+        else:
+            vectors = [_pooled(bag) for bag in bags()]
+            lengths = {len(vector) for vector in vectors}
+            if len(lengths) > 1:
+                raise UserError(f"features of the cases to fit on have several lengths: {sorted(lengths)[:5]}")
+            features = np.stack(vectors)
+        targets = targets_of(prompts, held, asked)
+        if targets.kind not in self.head.kinds:
+            able = ", ".join(sorted(self.head.kinds))
+            raise UserError(f"head {type(self.head).__name__} learns {able}, and the task asks for {targets.kind}")
+        if names and targets.names != tuple(names):
+            raise UserError(f"cases to validate on have {targets.names}, those to fit on {tuple(names)}")
+        return Lessons(features, targets, groups)
+
+    def _bags(self, prompts: Prompts) -> list[Array]:
+        """The features of each prompt's images, one after another: (tile, feature)."""
+        shown = [(prompt, shown_images(prompt)) for prompt in prompts]
+        for prompt, images in shown:
+            if not images:
+                raise CaseError(f"case {prompt.case_id!r} has no image")
+        pictures = [image for _, images in shown for image in images if not _is_features(image)]
+        if pictures and self.encoder is None:
+            raise CaseError(
+                f"case {shown[0][0].case_id!r} shows pictures, and the probe has no encoder; set model.encoder, or a "
+                "layout that gives features"
+            )
+        embedded = iter(self._embedded(pictures))
+        return [
+            np.concatenate([image.array[0] if _is_features(image) else next(embedded)[None] for image in images])
+            for _, images in shown
+        ]
+
+    def _embedded(self, pictures: Sequence[Image]) -> Iterator[Array]:
+        for begin in range(0, len(pictures), self.batch):
+            some = pictures[begin : begin + self.batch]
+            if hasattr(self.encoder, "embed_images"):
+                yield from np.asarray(self.encoder.embed_images(some), np.float32)
+            else:
+                found = self.encoder.embed([Prompt(str(place), (image,)) for place, image in enumerate(some)])
+                yield from (np.asarray(vector, np.float32) for vector in found)
+
+
+def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Targets:
+    """What heads learn, of the targets of cases.
+
+    Args:
+        prompts: of the cases; their labels are the names of outputs.
+        held: `Findings`, or of survival `Survival`.
+        asked: the task's capability.
+
+    Raises:
+        UserError: targets are of another kind, or lack a class.
+    """
+    if not prompts:
+        raise UserError("there are no cases to fit on")
+    if asked == "estimate_risk":
+        if not all(isinstance(one, Survival) for one in held):
+            raise UserError("a head of survival needs a time and an event for each case to fit on")
+        return Targets("survival", ("time", "event"), np.array([[one.time, float(one.event)] for one in held]))
+    names = tuple(prompts[0].labels.values())
+    kinds: dict[str, Kind] = {"classify": "exclusive" if prompts[0].options else "classes", "regress": "numbers"}
+    if asked not in kinds:
+        raise UserError(f"a probe cannot be fitted to {asked}; it serves classification, survival and regression")
+    rows = []
+    for prompt, one in zip(prompts, held, strict=True):
+        told = {plain(name): value for name, value in one.values.items()} if isinstance(one, Findings) else {}
+        lost = next((name for name in names if plain(name) not in told), None)
+        if lost is not None:
+            raise UserError(f"case {prompt.case_id!r}: the reference does not say what is true of {lost!r}")
+        rows.append([float(told[plain(name)]) for name in names])
+    return Targets(kinds[asked], names, np.array(rows))
+
+
+def _is_features(image: Image) -> bool:
+    return image.attributes.get("holds") == HOLDS
+
+
+def _pooled(bag: Array) -> Array:
+    pooled: Array = bag[0] if len(bag) == 1 else bag.mean(0)
+    return pooled
+
+
+def _weighed(pairs: Iterable[tuple[str, float]], attention: Array | None) -> Weighed:
+    answer = Weighed(pairs)
+    answer.attention = attention
+    return answer
+
+
+def _revision(encoder: Any) -> str:
+    """What tells one encoder's features from another's; "" without an encoder."""
+    if encoder is None:
+        return ""
+    named = getattr(encoder, "revision", "")
+    return f"{type(encoder).__name__}: {named}" if named else type(encoder).__name__
+
+
+def _batches(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesson]]:
+    each = iter(lessons)
+    while some := list(islice(each, size)):
+        yield some
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
