@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,13 +28,15 @@ from medimg_eval.data.pieces import (
     unique,
 )
 from medimg_eval.errors import CaseError, ToldCauses, UsageError, UserError
+from medimg_eval.evaluation.devices import Batches, device_of, in_use
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.leaving import permit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
-from medimg_eval.evaluation.predict import Batches, device_of, in_use
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.lazy_torch import uses_torch
+from medimg_eval.models import Model
 from medimg_eval.store import FeatureStore, Item, digest
 from medimg_eval.system import user_cache, whole
 from medimg_eval.tasks import Task
@@ -161,6 +163,31 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     return found
 
 
+def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> list[Case]:
+    """The cases as a model of features is shown them: with those of its encoder in the place of images.
+
+    They come from the user's cache, where `embed` keeps them, too, and are computed if they are not there. Cases of
+    models without an encoder, or with one that no other start could know again, stay as they are.
+    """
+    config = model.config.get("encoder")
+    if not isinstance(config, Mapping) or not model.identified:
+        return list(cases)
+    encoder = getattr(model.model, "encoder", None)
+    if not callable(getattr(encoder, "embed", None)):
+        return list(cases)
+    shown: Any = model.model
+    plan = ShownPlan.of(getattr(shown, "tiles", None), getattr(shown, "slices", None))
+    spec = ModelSpec(type(encoder).__name__, type(encoder), config, lambda: cast("Model", encoder))
+    wanted = EmbedSettings(plan=plan, num_workers=settings.num_workers, may_leave=settings.may_leave)
+    found = embed_cases(task, cases, spec, wanted)
+    log.info("%d images were embedded by %s, the others were in %s", found.computed, spec.name, _where(found))
+    return [found.shown(case) for case in cases]
+
+
+def _where(found: CaseFeatures) -> str:
+    return "no store" if found.store is None else str(found.store.path)
+
+
 def refuse_no_encoder(encoder: ModelSpec) -> None:
     """Raises UsageError for a model that has no `embed`."""
     if not callable(getattr(encoder.wrapper, "embed", None)):
@@ -179,7 +206,9 @@ def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, 
     for name in LIBRARIES:  # whose preprocessing may change
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    return {"encoder": encoder.settled_identity, "revision": revision, "shown": shown, "written_with": versions}
+    # Alike whether it was set by a config of its own, or within a probe's.
+    settled = replace(encoder, spelled=frozenset()).settled_identity
+    return {"encoder": settled, "revision": revision, "shown": shown, "written_with": versions}
 
 
 def _folder(encoder: ModelSpec, made_by: Mapping[str, Any], settings: EmbedSettings) -> Path:
