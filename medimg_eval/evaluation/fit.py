@@ -113,7 +113,7 @@ def fit(
         run.note(cases={part: len(found) for part, found in cases.items()})
         note_sent(run, sent, sum(map(len, cases.values())))
         if at_once:
-            best = learn_at_once(task, candidate, cases, run)
+            best = learn_at_once(task, candidate, cases, settings, run)
         else:
             best = _train(task, candidate, recipe, settings, run, made)
         run.note(status="finished", ended=now(), **({} if best is None else {"best_score": best}))
