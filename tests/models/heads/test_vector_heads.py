@@ -41,7 +41,8 @@ def test_the_linear_probe_of_the_wisconsin_table_is_that_of_scikit_learn():
     for head in heads:
         shares = head.predict(X[TEST])
         auroc, accuracy, loss = known[head.C]
-        assert head.facts["converged"] and head.facts["C"] == head.C
+        assert head.facts["converged"]
+        assert head.facts["C"] == head.C
         assert roc_auc_score(Y[TEST], shares[:, 1]) == pytest.approx(auroc, abs=1e-4 if head.C == 100 else 1e-6)
         assert balanced_accuracy_score(Y[TEST], shares.argmax(1)) == pytest.approx(accuracy, abs=1e-6)
         # At C = 100 the minimum lies 2e-6 beyond where that tolerance stops.
@@ -117,7 +118,7 @@ def test_prototypes_are_the_means_of_centred_vectors_of_length_one():
     shown = np.array([[3.0, 0], [1, 0], [0, 2], [0, 4]])
     head = make_head("prototypes").fit(shown, exclusive(np.array([0, 0, 1, 1]), 2))
     # Centred by (1, 1.5): (2, -1.5), (0, -1.5), (-1, 0.5), (-1, 2.5), each brought to length 1.
-    first = (np.array([0.8, -0.6]) + [0, -1]) / 2
+    first = np.array([0.8, -0.6 - 1]) / 2
     np.testing.assert_allclose(head.arrays["prototypes"][0], first)
     assert head.predict(np.array([[9.0, 0], [0, 9]])).argmax(1).tolist() == [0, 1]
 
@@ -203,14 +204,17 @@ def test_a_lasso_leaves_weights_out_and_no_small_step_lowers_the_objective():
     shown, targets = survival()
     head = make_head({"name": "cox", "alpha": 0.08, "l1_ratio": 0.9}).fit(shown, targets)
     weight = head.arrays["weight"]
-    assert head.facts["converged"] and 0 < (weight == 0).sum() < 8 and weight[0] > weight[1] > 0
+    assert head.facts["converged"]
+    assert 0 < (weight == 0).sum() < 8
+    assert weight[0] > weight[1] > 0
     standard = scaled(shown, *scaling_of(shown, "standard"))
     risks, random = _Risks.of(targets.values), np.random.default_rng(0)
     for _ in range(20):
         other = weight + 1e-4 * random.standard_normal(8)
         assert risks.loss(standard @ other) + head.penalty(other) >= head.facts["objective"] - 1e-12
     survived = head.survival(head.predict(shown), [0.5, 5, 1e9])
-    assert (survived[:, 0] == 1).all() and (np.diff(survived, axis=1) <= 0).all()
+    assert (survived[:, 0] == 1).all()
+    assert (np.diff(survived, axis=1) <= 0).all()
 
 
 def test_cox_with_an_elastic_net_is_scikit_survivals():
@@ -242,7 +246,7 @@ def test_what_cannot_be_learned_is_named():
     holed[2, 5] = np.nan
     with pytest.raises(UserError, match="1 of 4 vectors are NaN or infinite, the first in row 2"):
         make_head("logistic").fit(holed, CLASSES)
-    with pytest.raises(UserError, match="length 29, the head was fitted on 30"):
+    with pytest.raises(UserError, match="length 29, expected 30"):
         fitted("logistic").predict(X[:, :29])
     with pytest.raises(UserError, match="none of the cases to fit on has the event"):
         make_head("cox").fit(X[:2], Targets("survival", ("time", "event"), np.array([[1.0, 0], [2, 0]])))
@@ -256,4 +260,5 @@ def test_what_cannot_be_learned_is_named():
 
 def test_a_constant_feature_is_left_as_it_is():
     mean, deviation = scaling_of(np.full((5, 2), [0.1, 7.0]), "standard")
-    assert mean == pytest.approx([0.1, 7]) and deviation.tolist() == [1, 1]
+    assert mean == pytest.approx([0.1, 7])
+    assert deviation.tolist() == [1, 1]
