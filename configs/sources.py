@@ -10,17 +10,23 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult
+from omegaconf import OmegaConf
+from omegaconf._utils import get_yaml_loader
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 from medimg_eval.configs.names import IN_FOLDERS, path_meant, paths_of, shortest_names
 
@@ -78,6 +84,35 @@ class PackageInFolders(InFolders, ImportlibResourcesConfigSource):
 
     def _root(self) -> Traversable:
         return files(self.path)
+
+    def _read_config(self, res: Traversable) -> ConfigResult:
+        """Reads a config of a package, which does not change while the program runs, once."""
+        text = res.read_text(encoding="utf-8")
+        config = OmegaConf.create(_parsed(text))
+        return ConfigResult(self.provider, f"{self.scheme()}://{self.path}", config, self._get_header_dict(text))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Any:
+    """What a YAML text holds, under the rules of OmegaConf; {} for one that holds nothing."""
+    found = yaml.load(text, Loader=_loader())  # noqa: S506 - no less safe than OmegaConf's own, which it extends
+    return {} if found is None else found
+
+
+@cache
+def _loader() -> type:
+    """OmegaConf's loader upon the parser in C, which is ten times as fast, where PyYAML has it."""
+    rules: Any = get_yaml_loader()
+    if not hasattr(yaml, "CParser"):
+        return cast("type", rules)
+
+    class Loader(yaml.CParser, rules):  # type: ignore[misc]
+        def __init__(self, stream: str) -> None:
+            yaml.CParser.__init__(self, stream)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    return Loader
 
 
 @contextmanager

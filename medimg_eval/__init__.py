@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from medimg_eval.api import (
         check,
         compare,
+        embed,
         export,
         figure,
         fit,
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "embed",
     "export",
     "figure",
     "fit",

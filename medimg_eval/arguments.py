@@ -6,9 +6,10 @@ import inspect
 import json
 import pkgutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -31,10 +32,11 @@ class _Live:
 def keep_arguments(made: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Notes on a new object what its class was called with; arguments that do not fit are left to its `__init__`."""
     try:
-        bound = inspect.signature(type(made).__init__).bind(made, *args, **kwargs)
+        signature = _signature(type(made).__init__)
+        bound = signature.bind(made, *args, **kwargs)
     except (TypeError, ValueError):
         return
-    kinds = inspect.signature(type(made).__init__).parameters
+    kinds = signature.parameters
     given: dict[str, Any] = {}
     for place, (name, value) in enumerate(bound.arguments.items()):
         kind = kinds[name].kind
@@ -43,6 +45,11 @@ def keep_arguments(made: object, args: tuple[Any, ...], kwargs: Mapping[str, Any
         elif place:  # the first is the object itself
             given[name] = _Live if kind is inspect.Parameter.VAR_POSITIONAL and value else _or_live(value)
     object.__setattr__(made, KEPT, given)
+
+
+@lru_cache(maxsize=512)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def _or_live(value: Any) -> Any:

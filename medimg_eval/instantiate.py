@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import pkgutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from hydra.utils import instantiate
 from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of, settled
 from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
+from medimg_eval.data.splits import ALL
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
 from medimg_eval.evaluation.identity import code_identity
@@ -23,6 +25,8 @@ from medimg_eval.metrics import parse
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.prediction import output_of, prediction_config
+
+log = logging.getLogger(__name__)
 
 PROTOCOLS = ("fixed", "published")
 
@@ -146,6 +150,54 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
         load=lambda: cast("Model", build(arguments)),
         spelled=spelled_arguments(str(target))[0] if group == "model" else frozenset(),
     )
+
+
+def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
+    """A model with one for each fold, where its config names files of each: `{fold}`, or a folder that holds `fold-0`.
+
+    Raises:
+        UserError: there is no file of some fold.
+    """
+    of_folds = {number: build_candidate({**_of_fold(spec.config, number), "name": spec.name}) for number in numbers}
+    if all(one.config == spec.config for one in of_folds.values()):
+        if spec.config.get("checkpoint"):
+            log.warning("%s: the same weights answer in every fold; they must not have been fitted on any", spec.name)
+        return spec
+    return replace(spec, of_folds=of_folds)
+
+
+def _of_fold(value: Any, number: int) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _of_fold(one, number) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_fold(one, number) for one in value]
+    if not isinstance(value, str):
+        return value
+    filled = value.replace("{fold}", str(number))
+    folder = Path(filled).expanduser()
+    if (folder / "fold-0").is_dir():
+        if not (own := folder / f"fold-{number}").is_dir():
+            raise UserError(f"{own}: no such folder, and the task has a fold {number}; fit it with folds=all")
+        return str(own)
+    return filled
+
+
+def all_folds(task: Task) -> Task:
+    """The task whose cases are those of all folds, each tested by itself; raises UsageError where there are none."""
+    stated, layout = task.config.get("layout"), task.layout
+    splits = getattr(layout, "splits", None)
+    if splits is None or not hasattr(splits, "fold_numbers"):
+        raise UsageError(
+            f"task {task.name!r}: folds=all needs splits with folds; draw them by "
+            "'task.layout.splits={_target_: medimg_eval.data.splits.SplitFolds}'"
+        )
+    config = dict(task.config)
+    if isinstance(stated, Mapping) and isinstance(stated.get("splits"), Mapping):
+        config["layout"] = {**stated, "splits": {**stated["splits"], "fold": ALL}}
+    layout = replace(cast("Any", layout), splits=replace(splits, fold=ALL))
+    made = replace(task, layout=layout, config=config)
+    made.folds()  # refused here where there are none
+    return made
 
 
 def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:

@@ -28,18 +28,32 @@ SUMMARY = {"metric": "metric", "mean": "value", "low": "low", "high": "high", "n
 class Predictions(Mapping[Trial, Any]):
     """What a model answered, by trial; a case's id will do where nothing is varied. Files are read when asked for."""
 
-    def __init__(self, stored: Mapping[str, Stored | Failure]) -> None:
+    def __init__(self, stored: Mapping[str, Stored | Failure], trials: Mapping[str, Trial]) -> None:
         self._stored = {trial: value for trial, value in stored.items() if not isinstance(value, Failure)}
+        self._trials = trials
 
     def __getitem__(self, trial: Trial | str) -> Any:
         value = self._stored[trial if isinstance(trial, str) else trial.id]
         return _read(value) if isinstance(value, Path) else value
 
     def __iter__(self) -> Iterator[Trial]:
-        return map(Trial, self._stored)
+        return (self._trials[name] for name in self._stored)
 
     def __len__(self) -> int:
         return len(self._stored)
+
+    def first(self, case: str) -> Any:
+        """The answer of a case in its first repeat, which is its fold where folds are the repeats; None without one."""
+        trial = self._first.get(case)
+        return None if trial is None else self[trial]
+
+    @cached_property
+    def _first(self) -> dict[str, Trial]:
+        found: dict[str, Trial] = {}
+        for trial in self:
+            if not trial.condition and trial.repeat <= found.get(trial.case, trial).repeat:
+                found[trial.case] = trial
+        return found
 
 
 class RunResults:
@@ -112,7 +126,8 @@ class RunResults:
     @cached_property
     def predictions(self) -> Predictions:
         """What the model answered; cases that failed are in `failures`."""
-        return Predictions(Run(self.folder, self.id).predictions())
+        run = Run(self.folder, self.id)
+        return Predictions(run.predictions(), run.trials())
 
     @cached_property
     def evidence(self) -> pd.DataFrame:

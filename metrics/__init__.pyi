@@ -5,6 +5,7 @@ from .registry import (
     available as available,
     canonical as canonical,
     get as get,
+    is_declared as is_declared,
     metric as metric,
     parse as parse,
     present_name as present_name,

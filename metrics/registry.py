@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,22 @@ Scorer = TypeVar("Scorer", bound=Callable[..., Any])
 
 Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """How often each row counts, (resample, row), to values, (resample,)."""
+
+
+class OfRows(NamedTuple):
+    """A `Weighed` that reads how often some rows count, and no others, of which there may be a hundred times more.
+
+    Attributes:
+        rows: int64, (some,): their places.
+        judge: how often these count, (resample, some), to values, (resample,).
+    """
+
+    rows: npt.NDArray[np.int64]
+    judge: Weighed
+
+    def __call__(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """As any other `Weighed`."""
+        return self.judge(times[:, self.rows])
 
 
 @dataclass(frozen=True)
@@ -354,6 +370,12 @@ def available(kind: str | None = None) -> dict[str, Metric]:
     """Returns the metrics there are, by name in alphabetical order; of one kind if `kind` is given."""
     _discover()
     return {name: found for name, found in sorted(_METRICS.items()) if kind is None or found.kind == kind}
+
+
+def is_declared(name: str) -> bool:
+    """Whether there is a metric of a name as scores have it, without a parameter."""
+    _discover()
+    return name in _METRICS
 
 
 def parse(name: str) -> tuple[Metric, float | str | None]:

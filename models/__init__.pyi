@@ -16,6 +16,7 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    Regressor as Regressor,
     RiskModel as RiskModel,
     Segmenter as Segmenter,
     Synthesizer as Synthesizer,
@@ -24,6 +25,7 @@ from .base import (
 from .baselines.class_frequency import ClassFrequency as ClassFrequency
 from .baselines.gaussian_mixture import GaussianMixture as GaussianMixture
 from .baselines.kaplan_meier_estimate import KaplanMeierEstimate as KaplanMeierEstimate
+from .baselines.mean_of_fit import MeanOfFit as MeanOfFit
 from .baselines.questions import (
     Chance as Chance,
     LongestOption as LongestOption,
@@ -40,7 +42,12 @@ from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
-from .extractors.base import FeatureExtractor as FeatureExtractor, FeatureTable as FeatureTable, Pixels as Pixels
+from .extractors.base import (
+    Encoder as Encoder,
+    FeatureExtractor as FeatureExtractor,
+    FeatureTable as FeatureTable,
+    Pixels as Pixels,
+)
 from .extractors.classifiers import (
     FindingClassifier as FindingClassifier,
     ModelClassifier as ModelClassifier,
@@ -55,6 +62,10 @@ from .extractors.networks import (
     TransformersEncoder as TransformersEncoder,
 )
 from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
+from .extractors.torch_encoders import (
+    TorchScriptEncoder as TorchScriptEncoder,
+    TorchvisionEncoder as TorchvisionEncoder,
+)
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
 from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
 from .precomputed.images import (
@@ -66,6 +77,7 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,

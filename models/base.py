@@ -231,6 +231,21 @@ class RiskModel(Model, ABC):
         """
 
 
+class Regressor(Model, ABC):
+    """A model that says numbers of a case, such as how strongly genes are expressed in a tile."""
+
+    @abstractmethod
+    def regress(self, prompts: Prompts) -> Sequence[Array | Mapping[str, float]]:
+        """Says the numbers.
+
+        Args:
+            prompts: each with `images`, and as `labels` (integer -> name) the outputs that are asked for.
+
+        Returns:
+            For each prompt, in order, an array (output,) in the order of `labels`, or output -> number; all finite.
+        """
+
+
 class Reconstructor(Model, ABC):
     """A model that makes an image of what a scanner measured."""
 

@@ -45,7 +45,8 @@ class Weights:
         """Finds weights on this machine: a file, a folder, or a repository `owner/name[@revision][:file]` of the hub.
 
         The hub is not asked: what is not in its cache here is missing, so that this takes no time. `given` is the
-        setting, `who` needs the weights, and `role` is what that is: `annotator` or `extractor`.
+        setting, `who` needs the weights, and `role` is what that is: `annotator` or `extractor`. A model has no name
+        here, and is set by `model.`.
 
         Raises:
             UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
@@ -61,11 +62,15 @@ class Weights:
                 looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
             elif (found := _in_hub_cache(given, self)) is not None:
                 return found
-        key = f"{role}s.{who}.{self.argument}"
-        fetched = f"fetch them by `python -m medimg_eval download {role}={who}`, or " if self.on_hub and given else ""
+        key = f"{role}s.{who}.{self.argument}" if who else f"model.{self.argument}"
+        fetched = ""
+        if self.on_hub and given:
+            by = f"python -m medimg_eval download {role}={who}" if who else f"hf download {hub_name(given).repository}"
+            fetched = f"fetch them by `{by}`, or "
         cached = ", or HF_HOME to a cache that has them" if self.on_hub else ""
+        named = f"{role} {who!r}" if who else "the model"
         raise UserError(
-            f"{role} {who!r} lacks its weights: {self.what} ({looked}); they are had from {self.source} "
+            f"{named} lacks its weights: {self.what} ({looked}); they are had from {self.source} "
             f"(licence: {self.licence}); {fetched}set {key}=PATH{cached}"
         )
 
@@ -128,15 +133,27 @@ class WithWeights(Model):
                 lacks.append(Missing(f"{self.role}s.{self.name}", str(error)))
         return lacks
 
+    @property
+    def who(self) -> str:
+        """What messages call it."""
+        return f"{self.role} {self.name!r}" if self.name else "the model"
+
+    def setting(self, argument: str) -> str:
+        """The key that sets one of its arguments; a model has no name of its own."""
+        return f"{self.role}s.{self.name}.{argument}" if self.name else f"model.{argument}"
+
     def find(self, weights: Weights) -> Path:
         """The file or folder of weights on this machine; raises UserError as `Weights.find` does."""
         return weights.find(getattr(self, weights.argument), self.name, self.role)
 
-    def filled(self, network: Any, weights: Weights, file: str = "") -> Any:
-        """A network with weights, or with a file of their folder, on the device; raises UserError where they differ."""
+    def filled(self, network: Any, weights: Weights, file: str = "", prefix: str = "") -> Any:
+        """A network with weights, or with a file of their folder, on the device; raises UserError where they differ.
+
+        `prefix` stands before the names of its tensors.
+        """
         from medimg_eval.models.networks import load_weights
 
-        load_weights(network, self.find(weights) / file)
+        load_weights(network, self.find(weights) / file, prefix)
         return network.eval().requires_grad_(requires_grad=False).to(self.on)
 
     def called(self, weights: Weights) -> str:

@@ -100,11 +100,11 @@ def _names() -> list[str]:
     ]
 
 
-def load_weights(network: nn.Module, path: Path) -> None:
+def load_weights(network: nn.Module, path: Path, prefix: str = "") -> None:
     """Loads weights saved by `fit`, by Lightning, by torch or as safetensors into a network.
 
     They must cover its `state_dict`; what they hold beside it, such as a head, is left out. A path is a checkpoint, or
-    the folder of a `fit` run.
+    the folder of a `fit` run. Of several networks in a file, the one is meant whose tensors' names begin with `prefix`.
 
     Raises:
         UserError: no such file, not a checkpoint, or weights of another architecture.
@@ -114,12 +114,12 @@ def load_weights(network: nn.Module, path: Path) -> None:
         log.warning("%s; its best checkpoint so far is taken, and may be another one later", told)
     stored = _innermost(_read(path))
     wanted = network.state_dict()
-    for prefix in PREFIXES:
-        weights = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
+    for start in (prefix,) if prefix else PREFIXES:
+        weights = {key.removeprefix(start): value for key, value in stored.items() if key.startswith(start)}
         if wanted.keys() <= weights.keys():
             break
     else:
-        missing = sorted(wanted.keys() - stored.keys())
+        missing = sorted({f"{prefix}{key}" for key in wanted} - stored.keys())
         raise UserError(
             f"{path}: holds weights of another network: {len(missing)} of {len(wanted)} tensors are missing, "
             f"such as {missing[0]!r}"

@@ -5,6 +5,7 @@ from .landmarks import LandmarkTask as LandmarkTask
 from .measurements import MeasurementTask as MeasurementTask
 from .questions import QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
+from .regression import RegressionTask as RegressionTask
 from .reports import ReportTask as ReportTask
 from .retrieval import RetrievalTask as RetrievalTask
 from .segmentation import SegmentationTask as SegmentationTask

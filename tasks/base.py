@@ -362,8 +362,21 @@ class Task(ABC):
         """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""
         return {}
 
+    def folds(self) -> Mapping[int, Self]:
+        """The task of each fold by its number, where its layout stands for all folds (`fold: all`); else none."""
+        found = getattr(self.layout, "each_fold", None)
+        layouts: Mapping[int, Layout] = found() if callable(found) else {}
+        return {number: self._with_fold(number, layout) for number, layout in layouts.items()}
+
+    def _with_fold(self, number: int, layout: Layout) -> Self:
+        config = dict(self.config)
+        stated = config.get("layout")
+        if isinstance(stated, Mapping) and isinstance(stated.get("splits"), Mapping):
+            config["layout"] = {**stated, "splits": {**stated["splits"], "fold": number}}
+        return replace(self, layout=layout, config=config, expected={})
+
     def cases(self, part: str) -> list[Case]:
-        """The cases that serve one part of the work.
+        """The cases that serve one part of the work; of all folds together, those that are tested in any.
 
         Args:
             part: `fit`, `validate` or `test`.
@@ -375,6 +388,13 @@ class Task(ABC):
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
+        if folds := self.folds():
+            if part != "test":
+                raise SplitError(
+                    f"task {self.name!r}: of all folds together there is nothing left to {part} on; "
+                    "add folds=all to fit, or name one by task.layout.splits.fold=0"
+                )
+            return list({case.id: case for fold in folds.values() for case in fold.cases("test")}.values())
         split = self.splits[part]
         try:
             cases = list(self.layout.cases(split))

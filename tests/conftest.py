@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import shutil
 import subprocess
@@ -23,15 +25,37 @@ AFFINE = np.array([[-1.0, 0, 0, 30], [0, 1, 0, -20], [0, 0, 2, 5], [0, 0, 0, 1]]
 LABELS = {1: "core", 2: "rim"}
 HELPERS = Path(__file__).parent / "helpers"
 CACHE = pytest.StashKey[str]()
+LONG = "MEDIMG_EVAL_LONG_TESTS"
+"""Variable that says whether all long tests are run, or some."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--long` runs all tests that are marked so, in whatever they are looked for."""
+    parser.addoption("--long", action="store_true", help="run all tests marked long, and not some of them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Phantoms are written once for all tests, in a cache that is not the user's."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
+        named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        os.environ[LONG] = "all" if named or config.getoption("--long") else "some"
         os.environ["MEDIMG_EVAL_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="medimg_eval-tests-")
         salt = Path(config.stash[CACHE], "salt")
         salt.write_text("of the tests, and no user's")
         os.environ["MEDIMG_EVAL_SALT"] = str(salt)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the whole suite's long tests a third is run: which, follows from the change log, hence from what is landed."""
+    if os.environ[LONG] == "all":
+        return
+    state = (HELPERS.parents[1] / "CHANGELOG.md").read_bytes()
+    long = sorted(
+        (item for item in items if item.get_closest_marker("long")),
+        key=lambda item: hashlib.sha256(state + item.nodeid.encode()).digest(),
+    )
+    for item in long[math.ceil(len(long) / 3) :]:
+        item.add_marker(pytest.mark.skip(reason="long, and not its turn: pytest --long runs all"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

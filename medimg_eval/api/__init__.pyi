@@ -6,6 +6,7 @@ from .checkpoints import (
     test_checkpoints as test_checkpoints,
 )
 from .displays import compare as compare, figure as figure, report as report, table as table
+from .embedding import embed as embed, run_embedding as run_embedding
 from .exchange import export as export, import_log as import_log
 from .runs import (
     BELONGS as BELONGS,

@@ -6,7 +6,9 @@ import logging
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,12 +21,14 @@ from medimg_eval.file_scores import KINDS, score_files
 from medimg_eval.instantiate import (
     Annotators,
     Extractors,
+    all_folds,
     build_candidate,
     build_task,
     changed,
     config_of_prediction,
     stored_task,
     with_config,
+    with_folds,
 )
 from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results.runs import MANIFEST, read_manifest
@@ -188,6 +192,12 @@ def run_tests(
     # Draws follow the run's seed; 0 is what they follow by themselves.
     tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
     spec = build_candidate(wanted["model"]) if model is None else model
+    if in_folds(wanted):
+        tasks = [all_folds(one) for one in tasks]
+        if len({tuple(one.folds()) for one in tasks}) > 1:
+            raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
+    if numbers := list(tasks[0].folds()):
+        spec = with_folds(spec, numbers)
     for one in tasks:
         refuse_incapable(one, spec)
         if not one.has_truth:
@@ -391,9 +401,44 @@ def train_one(
     (made,) = build_tasks(wanted) if task is None else [with_config(task)]
     spec = build_candidate(wanted["model"]) if model is None else model
     refuse_incapable(made, spec)
+    if in_folds(wanted):
+        return _train_folds(wanted, overrides, all_folds(made), spec, given=model is not None)
     with undisturbed():
         settings = build_settings(wanted, overrides)
         return train(made, spec, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
+
+
+def in_folds(wanted: Mapping[str, Any]) -> bool:
+    """Whether a config asks for all folds; raises UsageError for a value that is not `all`."""
+    if wanted.get("folds") not in (None, "all"):
+        raise UsageError(f"folds={wanted['folds']}: expected all; a single one is task.layout.splits.fold=0")
+    return wanted.get("folds") == "all"
+
+
+def _train_folds(
+    wanted: Mapping[str, Any], overrides: Sequence[str], task: Task, model: ModelSpec, *, given: bool
+) -> Path:
+    """Trains a model in each fold by itself, in folders `fold-0`, ... of one folder, which it returns.
+
+    A model that is `given` as an object is copied for each fold; others are made anew.
+    """
+    from medimg_eval.evaluation.identity import slug
+    from medimg_eval.evaluation.plan import task_identity
+    from medimg_eval.store import digest
+
+    about = {key: wanted.get(key) for key in ("fit", "batch_size", "seed", "trainer")}
+    about |= {"task": task_identity(task), "model": model.settled_identity, "monitor": task.monitor}
+    stem = Path(wanted["runs"]) / "fit" / task.name / f"{slug(model.name)}-folds-{digest(about)}"
+    folder = Path(wanted["run"]) if wanted.get("run") else stem
+    untrained = model.model if given else None
+    for number, fold in task.folds().items():
+        log.info("fold %d of %s", number, task.name)
+        config = {**wanted, "task": dict(fold.config), "run": str(folder / f"fold-{number}"), "folds": None}
+        fresh = replace(model)  # which has nothing loaded: no fold goes on from what another one learnt
+        if untrained is not None:
+            fresh = replace(model, load=partial(deepcopy, untrained))
+        train_one(config, overrides, fold, fresh)
+    return folder
 
 
 def load_run(folder: str | Path) -> RunResults:

@@ -4,6 +4,7 @@ COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
     "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
+    "embed": "compute features of a task's images by an encoder, once, into a store that runs share",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
     "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",

@@ -28,7 +28,7 @@ VARIABLE = ("values", "labels", "series")
 
 
 def run(config: DictConfig) -> None:
-    """Checks the metrics, the path, or else the task, that the config names.
+    """Checks the metrics, the features, the path, or else the task, that the config names.
 
     Raises:
         UserError: something is wrong with the data, or a metric that is named lacks something.
@@ -36,12 +36,32 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     if wanted["metrics"] is not None:
         _check_metrics(wanted["metrics"], wanted["annotators"])
+    elif wanted["features"] is not None:
+        check_features(Path(wanted["features"]).expanduser())
     elif wanted["path"] is None:
         from medimg_eval.instantiate import build_task  # reads tables, which a look at a file can do without
 
         check_task(build_task(wanted["task"]), wanted["parts"], wanted["sample"])
     else:
         check_path(Path(wanted["path"]).expanduser())
+
+
+def check_features(path: Path) -> None:
+    """Prints what a store of features holds, and every doubt about it.
+
+    Raises:
+        UserError: the folder is no store, or there are doubts.
+    """
+    from medimg_eval.checking import describe_features
+
+    console = printer()
+    found = describe_features(path)
+    for line in (f"{path}: {found.kind}", *(f"  {name}: {text}" for name, text in found.facts.items())):
+        say(console, line)
+    for doubt in found.doubts:
+        say(console, f"  ! {doubt}")
+    if found.doubts:
+        raise UserError(f"{path}: {len(found.doubts)} doubt{'s' * (len(found.doubts) > 1)}, listed above")
 
 
 def check_path(path: Path) -> None:

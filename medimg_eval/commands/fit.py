@@ -29,7 +29,7 @@ def run(config: DictConfig) -> None:
 def _to_test(overrides: Sequence[str], folder: Path) -> list[str]:
     """The words that test what these words fitted."""
     flags = itertools.takewhile(lambda word: word.startswith("-") or "=" not in word, sys.argv[2:])
-    about = [word for word in overrides if word.lstrip("+~").startswith(("task", "model"))]
+    about = [word for word in overrides if word.lstrip("+~").startswith(("task", "model", "folds="))]
     choices = HydraConfig.get().runtime.choices
     named = [f"{group}={choices[group]}" for group in ("task", "model")]
     return ["test", *flags, *named, *(word for word in about if word not in named), f"model.checkpoint={folder}"]

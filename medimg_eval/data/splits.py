@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,12 @@ from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_json, read_lines, read_table
 from medimg_eval.errors import UserError, nearest
 
+ALL = "all"
+"""The fold that stands for all of them: each is tested by a model that was fitted without it."""
+
+FOLD = "{fold}"
+"""Stands in the names of files and columns for the number of a fold."""
+
 SHOWN = 5
 """Offenders that a message names before it counts the rest."""
 
@@ -23,10 +30,14 @@ SHOWN = 5
 class Splits(Protocol):
     """The authors' file, or files, that say which case belongs to which split.
 
-    The key is what its ids name: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a column.
+    The key is what its ids name: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a column. Of several
+    folds one is meant, or `all`, each by itself.
     """
 
     key: str
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """The folds there are, ascending; none where the file knows of none."""
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The files, whose SHA-256 a run's manifest holds."""
@@ -37,20 +48,25 @@ class Splits(Protocol):
 
 @dataclass
 class SplitLists:
-    """One text file below the root per split, one id a line."""
+    """One text file below the root per split, one id a line; of several folds with `{fold}` in its name."""
 
     lists: Mapping[str, str]
     key: str = "{case}"
+    fold: int | str = 0
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """Those whose files there are."""
+        return _numbered(root, self.lists.values())
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The lists."""
-        return tuple(root / name for name in self.lists.values())
+        return tuple(path for name in self.lists.values() for path in _of_fold(root, name, self))
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split."""
         return {
-            split: [Row(row.path, row.place, {"id": row.text("line")}) for row in read_lines(root / name)]
-            for split, name in self.lists.items()
+            split: [Row(row.path, row.place, {"id": row.text("line")}) for row in read_lines(path)]
+            for split, path in zip(self.lists, self.files(root), strict=True)
         }
 
 
@@ -65,6 +81,7 @@ class SplitTable:
         split: the column of splits, of one table; rows that leave it empty belong to none.
         separator: between the fields of a text table.
         key: what the ids name.
+        fold: which of several folds, where `{fold}` stands in the name of the table, or of the column `split`.
     """
 
     table: str | Mapping[str, str]
@@ -73,10 +90,21 @@ class SplitTable:
     separator: str = ""
     within: str = ""
     key: str = "{case}"
+    fold: int | str = 0
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """Those whose tables there are, or columns of the one table."""
+        names = [self.table] if isinstance(self.table, str) else list(self.table.values())
+        if FOLD not in self.split:
+            return _numbered(root, names)
+        columns = read_table(root / names[0], separator=self.separator)[0].values
+        found = re.compile(re.escape(self.split).replace(re.escape(FOLD), r"(\d+)"))
+        return sorted(int(fit[1]) for column in columns if (fit := found.fullmatch(column)))
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The table, or tables."""
-        return tuple(root / name for name in ([self.table] if isinstance(self.table, str) else self.table.values()))
+        names = [self.table] if isinstance(self.table, str) else self.table.values()
+        return tuple(path for name in names for path in _of_fold(root, name, self))
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split."""
@@ -84,7 +112,7 @@ class SplitTable:
         one = isinstance(self.table, str)
         for path, own in zip(self.files(root), [""] if isinstance(self.table, str) else self.table, strict=True):
             for row in self._within(path) if self.within else read_table(path, separator=self.separator):
-                split = row.text(self.split) if one else str(own)
+                split = row.text(self.split.replace(FOLD, str(self.fold))) if one else str(own)
                 if split:
                     found[split].append(Row(row.path, row.place, {"id": row.fill(self.id)}))
         return dict(found)
@@ -99,19 +127,27 @@ class SplitTable:
 
 @dataclass
 class SplitColumns:
-    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up."""
+    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up.
+
+    Of several folds there is a table each, with `{fold}` in its name: `splits_{fold}.csv`.
+    """
 
     table: str
     columns: Sequence[str] = ("train", "val", "test")
     key: str = "{case}"
+    fold: int | str = 0
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """Those whose tables there are."""
+        return _numbered(root, [self.table])
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The table."""
-        return (root / self.table,)
+        return tuple(_of_fold(root, self.table, self))
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split."""
-        rows = read_table(root / self.table)
+        rows = read_table(self.files(root)[0])
         return {
             split: [Row(row.path, row.place, {"id": row.text(split)}) for row in rows if row.text(split)]
             for split in self.columns
@@ -126,8 +162,13 @@ class SplitJson:
     """
 
     file: str
-    fold: int | None = None
+    fold: int | str | None = None
     key: str = "{case}"
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """The places of the objects in a list."""
+        content = read_json(root / self.file)
+        return list(range(len(content))) if isinstance(content, list) else []
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The file."""
@@ -138,7 +179,7 @@ class SplitJson:
         path = root / self.file
         content = read_json(path)
         if self.fold is not None:
-            if not isinstance(content, list) or not 0 <= self.fold < len(content):
+            if not isinstance(content, list) or not isinstance(self.fold, int) or not 0 <= self.fold < len(content):
                 folds = len(content) if isinstance(content, list) else 0
                 raise UserError(f"{path}: holds {folds} folds, so there is no fold {self.fold} (the first is 0)")
             content = content[self.fold]
@@ -160,9 +201,13 @@ class SplitFolds:
     stay there.
     """
 
-    fold: int = 0
+    fold: int | str = 0
     folds: int = 5
     seed: int = 12345
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """As many as there are to be."""
+        return list(range(self.folds))
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """None: the names and the seed decide."""
@@ -171,7 +216,7 @@ class SplitFolds:
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
         """Puts each case into `train` or `val`; raises UserError for no such fold, or fewer patients than folds."""
         divided = [entry for entry in entries if entry.split in (None, "train", "training")]
-        if not 0 <= self.fold < self.folds:
+        if not isinstance(self.fold, int) or not 0 <= self.fold < self.folds:
             raise UserError(f"there is no fold {self.fold} of {self.folds} (the first is 0)")
         count = len({_who(entry) for entry in divided})
         if count < self.folds:
@@ -201,6 +246,25 @@ def _drawn(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> frozen
     order = np.arange(len(names))
     np.random.RandomState(seed).shuffle(order)  # the generator that KFold uses
     return frozenset(names[index] for index in np.array_split(order, folds)[fold])
+
+
+def _numbered(root: Path, names: Iterable[str]) -> list[int]:
+    """The folds of which there is a file of each name that holds `{fold}`."""
+    each = []
+    for name in names:
+        if FOLD in name:
+            found = re.compile(re.escape(name).replace(re.escape(FOLD), r"(\d+)"))
+            paths = (path.relative_to(root).as_posix() for path in root.glob(name.replace(FOLD, "*")))
+            each.append({int(fit[1]) for path in paths if (fit := found.fullmatch(path))})
+    return sorted(set.intersection(*each)) if each else []
+
+
+def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColumns) -> Iterable[Path]:
+    """The file of the fold that is meant; of all folds those of each."""
+    if FOLD not in name:
+        return [root / name]
+    numbers = splits.fold_numbers(root) if splits.fold == ALL else [splits.fold]
+    return [root / name.replace(FOLD, str(number)) for number in numbers]
 
 
 def assign(entries: Sequence[Entry], splits: Splits | SplitFolds, root: Path) -> list[Entry]:

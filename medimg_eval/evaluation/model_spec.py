@@ -30,6 +30,7 @@ class ModelSpec:
         spelled: arguments that identify a run even where they equal their default.
         identified: whether another start can know it again; a run of one that it cannot is never gone on with.
         training: of a checkpoint among others of a training: `series`, their common name, and its `step` or `epoch`.
+        of_folds: the model of each fold by its number, where each was fitted by itself; none where this one serves all.
     """
 
     name: str
@@ -40,12 +41,17 @@ class ModelSpec:
     spelled: frozenset[str] = frozenset()
     identified: bool = True
     training: Mapping[str, Any] = field(default_factory=dict)
+    of_folds: Mapping[int, ModelSpec] = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:
         """The loaded model."""
         log.info("loading %s", self.name)
         return self.load()
+
+    def unload(self) -> None:
+        """Lets go of the model, which is loaded again when it is needed."""
+        self.__dict__.pop("model", None)
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Plan:
         asked: the model; None where stored predictions are judged.
         sent: what readers of predictions send to other machines.
         sources: providers that metrics require, beside the judge.
+        folds: the task of each fold in order, whose repeats are numbered so; none where folds are no repeats.
     """
 
     task: Task
@@ -72,6 +73,7 @@ class Plan:
     asked: ModelSpec | None = None
     sent: Sequence[Sent] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
+    folds: Sequence[Task] = ()
 
     @cached_property
     def case_of(self) -> dict[str, Case]:
@@ -100,6 +102,18 @@ class Plan:
             raise TypeError(f"{self.run.folder}: no model is asked")
         return self.asked
 
+    def asked_in(self, repeat: int) -> tuple[Task, ModelSpec]:
+        """The task and the model of a repeat: those of its fold, where folds are the repeats."""
+        if not self.folds:
+            return self.task, self.model
+        specs = list(self.model.of_folds.values())
+        return self.folds[repeat], specs[repeat] if specs else self.model
+
+    @property
+    def first_asked(self) -> ModelSpec:
+        """The model that is asked first: the only one, or that of the first fold with trials that are left."""
+        return self.asked_in(min((trial.repeat for trial in self.left), default=0))[1]
+
     @property
     def model_name(self) -> str:
         """What tables call the model."""
@@ -114,19 +128,25 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
     sent, sources = _providers(task, settings)
-    every = task.cases("test")
+    folds, every, tested = _by_fold(task, settings.repeats)
     task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
+    of_folds = list(model.of_folds.values())
     settled = {
         "task": task_identity(task, settled=True),
-        "model": model.settled_identity,
+        "model": [one.settled_identity for one in of_folds] or model.settled_identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
         "data": fingerprint,
     }
     run_id, folder = placed(
-        [digest(settled), digest(settled | {"task": task_identity(task), "model": model.identity})],
+        [
+            digest(settled),
+            digest(
+                settled | {"task": task_identity(task), "model": [one.identity for one in of_folds] or model.identity}
+            ),
+        ],
         settings.run,
         settings.runs / task.name / slug(model.name),
     )
@@ -137,13 +157,13 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         wanted = [
             Trial(case.id, repeat, condition.key if condition else "")
             for condition in (None, *settings.conditions)
-            for repeat in range(settings.repeats)
+            for repeat in range(len(folds) or settings.repeats)
             for case in every
-            if case.id in named
+            if case.id in named and (not folds or case.id in tested[repeat])
         ]
         trials = _in_order(every, [*wanted, *run.trials().values()])
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
-        plan.conditions, plan.sources = conditions, sources
+        plan.conditions, plan.sources, plan.folds = conditions, sources, folds
         plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
         begin(
@@ -166,14 +186,18 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         UserError: the run's data have changed, it is not done, or it is in use.
     """
     manifest = read_manifest(folder / "manifest.json")
-    every = task.cases("test")
+    folds, every, tested = _by_fold(task)
     if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
     sent, sources = _providers(task, settings, manifest)
     task.check_data(every)
     with Run(folder, manifest["run"]) as run:
         known = run.predictions()
-        whole = [] if manifest.get("partial") else [Trial(case.id) for case in every]
+        whole = [Trial(case.id) for case in every]
+        if folds:
+            whole = [Trial(case.id, at) for at, held in enumerate(tested) for case in every if case.id in held]
+        if manifest.get("partial"):
+            whole = []
         trials = _in_order(every, [*whole, *run.trials().values()])
         there = sum(trial.id in known for trial in trials)
         if there < len(trials):
@@ -182,6 +206,22 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
         note_sent(run, sent, len(plan.cases))
         yield plan
+
+
+def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], list[Case], list[frozenset[str]]]:
+    """The task of each fold, all cases that are tested, and the ids of those that each fold tests.
+
+    Raises:
+        UsageError: folds are the repeats, and others are asked for.
+    """
+    folds = list(task.folds().values())
+    if not folds:
+        return [], task.cases("test"), []
+    if repeats > 1:
+        raise UsageError(f"task {task.name!r}: its folds are the repeats; leave repeats={repeats} out")
+    held = [fold.cases("test") for fold in folds]
+    every = {case.id: case for cases in held for case in cases}
+    return folds, list(every.values()), [frozenset(case.id for case in cases) for cases in held]
 
 
 def _providers(
@@ -285,16 +325,18 @@ def _check_model(plan: Plan) -> list[Sent]:
     Returns:
         What it sends to other machines.
     """
-    task, spec = plan.task, plan.model
+    task, spec = plan.task, plan.first_asked
     cases = _cases_of(plan.cases, plan.left)
     task.check_data(cases)
     sent = permit_model(task, plan.settings.may_leave, spec.name, spec.model, cases)
-    for model in (*task.partners.values(), spec.model):
+    for model in (*task.partners.values(), *(() if plan.folds else (spec.model,))):
         getattr(model, "check_ready", lambda: None)()
-    prepare_model(task, spec.model, plan.every)
+    if not plan.folds:  # those of folds are prepared one after the other, as they are asked
+        prepare_model(task, spec.model, plan.every)
     known = {case.id for case in plan.every}
     # `score` with `references=` has told them before.
-    held: Sequence[str] = () if "references" in plan.settings.config else getattr(spec.model, "held_cases", list)()
+    told_before = "references" in plan.settings.config
+    held: Sequence[str] = () if told_before else getattr(spec.model, "held_cases", list)()
     if strays := [name for name in held if name not in known]:
         told = "%s: %d predictions belong to no case of task %s: %s"
         log.warning(told, spec.name, len(strays), task.name, shortened(strays))

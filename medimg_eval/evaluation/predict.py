@@ -45,29 +45,37 @@ def predict(plan: Plan) -> None:
     if uses_torch(model.wrapper):
         import_seeded()
     if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
-        _measure(plan, model)
+        _measure(plan, plan.first_asked)
     if not plan.left:
         return
     with run.stage("predict", len(plan.trials)) as counts:
-        run.note(model_info=model_info(model))
-        seconds, in_model = _ask(plan, model.model)
-        if not plan.task.codec.heavy and not isinstance(model.model, PrecomputedReports):  # which took no time here
+        run.note(model_info=model_info(plan.first_asked))
+        seconds, in_model = _ask(plan)
+        if not plan.task.codec.heavy and not issubclass(model.wrapper, PrecomputedReports):  # which took no time here
             _note_time(run, model, seconds, in_model)
         predictions = run.predictions()
         counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)
         counts["failed"] = len(plan.trials) - counts["done"]
 
 
-def _ask(plan: Plan, model: Model) -> tuple[float, float]:
+def _ask(plan: Plan) -> tuple[float, float]:
     """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
-    reads_images = getattr(model, "reads_images", True)
-    keys = ScoreKeys(plan.task, run.digests())
+    keys, before = ScoreKeys(plan.task, run.digests()), plan.first_asked
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(model):
+        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(before.model):
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
-            task = plan.task.variant(repeat, plan.conditions.get(condition))
+            of_fold, spec = plan.asked_in(repeat)
+            if before is not spec:
+                before.unload()
+                before = spec
+            model = spec.model
+            if plan.folds:
+                getattr(model, "check_ready", lambda: None)()
+                prepare_model(of_fold, model, of_fold.cases("test"))
+            task = of_fold.variant(repeat if not plan.folds else 0, plan.conditions.get(condition))
+            reads_images = getattr(model, "reads_images", True)
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
                 "num_workers": min(settings.num_workers, len(left)) if reads_images else 0,
@@ -116,7 +124,7 @@ def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> Non
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
     whole, inside = before["seconds"] + seconds, before["in_model"] + asking
     overhead = 1 - inside / whole if whole else 0.0
-    used: Mapping[str, Any] = getattr(model.model, "usage", dict)()
+    used: Mapping[str, Any] = {} if model.of_folds else getattr(model.model, "usage", dict)()
     said = Manifest(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
     if used:
         said["usage"] = [*run.manifest.get("usage", []), dict(used)]
@@ -128,7 +136,7 @@ def _measure(plan: Plan, model: ModelSpec) -> None:
     """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
     from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
 
-    prepare_model(plan.task, model.model, plan.every)
+    prepare_model(plan.folds[0] if plan.folds else plan.task, model.model, plan.every)
     trainer = plan.settings.trainer(logger=False, enable_checkpointing=False)
     measured = efficiency(model.model, trainer.strategy.root_device, str(trainer.precision))
     plan.run.note(efficiency=measured)
@@ -159,7 +167,7 @@ class Predictor:
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
-        self._most: int | None = None
+        self._batches = Batches(lambda prompts: task.ask(_Timed(model, self._count), prompts))
 
     def start(self) -> None:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
@@ -196,35 +204,7 @@ class Predictor:
         self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
-        """One answer or Failure per prompt.
-
-        When a batch fails, its cases are asked one by one. When it does not fit into memory, halves of it are tried,
-        and no larger batch is from then on.
-        """
-        if not prompts:
-            return []
-        most = self._most  # the first part may lower it
-        if most is not None and len(prompts) > most:
-            return [*self._ask(prompts[:most]), *self._ask(prompts[most:])]
-        try:
-            return one_each(self.task.ask(_Timed(self.model, self._count), prompts), prompts)
-        except Exception as error:
-            if isinstance(error, UserError) and not isinstance(error, CaseError):
-                raise  # such as a key that is refused: no other prompt would fare better
-            if len(prompts) > 1 and not out_of_memory(error):
-                return [answer for prompt in prompts for answer in self._ask([prompt])]
-            if len(prompts) == 1:
-                log.debug("case %s", prompts[0].case_id, exc_info=True)
-                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
-        # Only here is the error gone, and with it what it holds of the device's memory.
-        self._most = len(prompts) // 2
-        log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
-        if "torch" in sys.modules:
-            import torch
-
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-        return self._ask(prompts)
+        return self._batches.answers(prompts)
 
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds
@@ -294,6 +274,49 @@ def device_of(accelerator: str) -> torch.device:
     if accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available()):
         return torch.device("mps")
     return torch.device("cpu")
+
+
+class Batches:
+    """Asks about prompts together, as many as fit into memory; when some fail, one by one.
+
+    Args:
+        ask: gives one answer per prompt.
+    """
+
+    def __init__(self, ask: Callable[[Sequence[Prompt]], Sequence[Any]]) -> None:
+        self._ask = ask
+        self._most: int | None = None
+
+    def answers(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
+        """One answer or Failure per prompt.
+
+        When a batch fails, its cases are asked one by one. When it does not fit into memory, halves of it are tried,
+        and no larger batch is from then on.
+        """
+        if not prompts:
+            return []
+        most = self._most  # the first part may lower it
+        if most is not None and len(prompts) > most:
+            return [*self.answers(prompts[:most]), *self.answers(prompts[most:])]
+        try:
+            return one_each(self._ask(prompts), prompts)
+        except Exception as error:
+            if isinstance(error, UserError) and not isinstance(error, CaseError):
+                raise  # such as a key that is refused: no other prompt would fare better
+            if len(prompts) > 1 and not out_of_memory(error):
+                return [answer for prompt in prompts for answer in self.answers([prompt])]
+            if len(prompts) == 1:
+                log.debug("case %s", prompts[0].case_id, exc_info=True)
+                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
+        # Only here is the error gone, and with it what it holds of the device's memory.
+        self._most = len(prompts) // 2
+        log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
+        if "torch" in sys.modules:
+            import torch
+
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return self.answers(prompts)
 
 
 class _Timed:

@@ -87,7 +87,8 @@ def export_hugging_face(
 
 def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]:
     """Writes `metrics.json`, and what an evaluation container is built from: a Dockerfile and the program it runs."""
-    rows = run.scores[(run.scores["condition"] == "") & (run.scores["repeat"] == 0)]
+    rows = run.scores[run.scores["condition"] == ""]
+    rows = rows[rows["repeat"] == rows.groupby("case")["repeat"].transform("min")]  # of folds, that of the case
     cases: dict[str, dict[str, Any]] = {}
     records: list[dict[Any, Any]] = rows.to_dict("records")
     for row in records:

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from medimg_eval.case import Case, Trial
+from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 from medimg_eval.run_results import RunResults
 from medimg_eval.tasks import Task
@@ -26,7 +26,7 @@ def export_chexpert(run: RunResults, task: Task, out: Path) -> list[Path]:
     """
     rows: dict[str, list[float]] = {}
     for case in task.cases("test"):
-        answer = run.predictions.get(Trial(case.id))
+        answer = run.predictions.first(case.id)
         given = answer.get("probabilities") if isinstance(answer, Mapping) else None
         if answer is None:
             raise UserError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Mask, Trial
+from medimg_eval.case import Mask
 from medimg_eval.errors import UserError
 from medimg_eval.run_results import RunResults
 from medimg_eval.tasks import Task
@@ -26,7 +26,7 @@ def export_nnunet(run: RunResults, task: Task, out: Path) -> list[Path]:
     """
     cases: list[dict[str, Any]] = []
     for case in task.cases("test"):
-        prediction, reference = run.predictions.get(Trial(case.id)), None
+        prediction, reference = run.predictions.first(case.id), None
         if prediction is None:
             continue
         if isinstance(prediction, Mask):

@@ -4,6 +4,7 @@ from .content import (
     observation_store as observation_store,
     reply_store as reply_store,
 )
+from .features import FeatureStore as FeatureStore, Item as Item
 from .keys import (
     VERSION as VERSION,
     array_key as array_key,

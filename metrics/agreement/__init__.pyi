@@ -5,3 +5,4 @@ from .continuous import (
     intraclass_correlation as intraclass_correlation,
 )
 from .kappa import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
+from .outputs import AVERAGES as AVERAGES, OUTPUT_SETS as OUTPUT_SETS

@@ -136,16 +136,6 @@ def icc_consistency(rows: ScoreTable) -> float:
     return _mean_over_labels(rows, lambda pairs: intraclass_correlation(pairs, "3,1"))
 
 
-@_pairwise(title="Pearson r", source="Pearson 1895", value_kind="correlation")
-def pearson(rows: ScoreTable) -> float:
-    """The correlation coefficient of prediction and reference over cases.
-
-    In [-1, 1]; of several measurements the mean of their coefficients; NaN where either is constant. Cases without a
-    prediction are left out.
-    """
-    return _mean_over_labels(rows, _correlation)
-
-
 @_difference(title="|Bias|", source="Bland & Altman 1986")
 def bland_altman_bias(rows: ScoreTable) -> float:
     """The size of the mean difference between prediction and reference.
@@ -247,15 +237,6 @@ def _mean_over_labels(rows: ScoreTable, judge: Callable[[Array], float]) -> floa
         return math.nan
     # A measurement that cannot be judged makes the mean unknown, instead of leaving it to the others.
     return float(np.mean([judge(values[labels == name]) for name in np.unique(labels)]))
-
-
-def _correlation(pairs: Array) -> float:
-    moved = pairs - pairs.mean(axis=0)
-    below = math.sqrt(float((moved[:, 0] ** 2).sum() * (moved[:, 1] ** 2).sum()))
-    # A constant column leaves no more than rounding of its mean.
-    if below == 0 or (np.ptp(pairs, axis=0) == 0).any():
-        return math.nan
-    return float(np.clip((moved[:, 0] * moved[:, 1]).sum() / below, -1, 1))
 
 
 def _readings(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str, float]]]:

@@ -7,17 +7,20 @@ that is and where its weights are. Every extractor is given the same 8-bit RGB p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 
 import numpy as np
 
+from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import Kind, Observation, one_each
 from medimg_eval.imaging.pictures import as_picture
+from medimg_eval.models.base import Embedder, shown_images
 from medimg_eval.models.hub import Weights, WithWeights
 from medimg_eval.system import threads
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
     from medimg_eval.case import Array, Image
+
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 class FeatureExtractor(WithWeights, ABC):
@@ -134,7 +139,78 @@ class FeatureExtractor(WithWeights, ABC):
         raise CaseError(f"extractor {self.name!r} computes features, and has none to look up")
 
 
-class Pixels(FeatureExtractor):
+class Encoder(FeatureExtractor, Embedder):
+    """A network that gives pictures vectors: a metric's extractor, and a model whose features `embed` keeps.
+
+    Of your own, write `load`, `encode` and `preprocessing`; what is computed at once is `preferred_batch`.
+
+    Attributes:
+        precision: of what is computed: `float32`, `bfloat16` or `float16`.
+        takes: what it is shown at once: `picture`, which may be a tile of a slide or a slice of a volume; or `volume`,
+            of an encoder whose `encode_images` takes volumes whole.
+    """
+
+    precision: str = "float32"
+    takes: ClassVar[Literal["picture", "volume"]] = "picture"
+
+    @abstractmethod
+    def load(self) -> Any:
+        """Loads the network and whatever else it takes; raises UserError where that cannot be done."""
+
+    @cached_property
+    def loaded(self) -> Any:
+        """What `load` returned, once."""
+        return self.load()
+
+    @abstractmethod
+    def encode(self, pictures: Sequence[Picture]) -> Array:
+        """Returns the features of 8-bit RGB pictures of any size, in one pass: float32, (picture, feature)."""
+
+    @overload
+    def embed(self, shown: Prompts) -> list[Array]: ...  # type: ignore[overload-overlap]
+    @overload
+    def embed(self, shown: Sequence[Picture]) -> Array: ...
+
+    def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:  # type: ignore[override]
+        """Returns the features of pictures, float32, (picture, feature); or of prompts, a vector each.
+
+        A prompt's vector is the mean of those of its images, or that of its text where it shows none.
+        """
+        if not shown or not isinstance(shown[0], Prompt):
+            return self.encode(cast("Sequence[Picture]", shown))
+        prompts = cast("Prompts", shown)
+        images = [image for prompt in prompts for image in shown_images(prompt)]
+        rows = iter(self.embed_images(images) if images else ())
+        words = [prompt.text for prompt in prompts if not prompt.images]
+        read = iter(self.embed_texts(words) if words else ())
+        return [
+            np.mean([next(rows) for _ in shown_images(prompt)], axis=0) if prompt.images else next(read)
+            for prompt in prompts
+        ]
+
+    def prepared(self, pictures: Sequence[Picture], transform: Callable[[Picture], Any]) -> Any:
+        """The tensors of pictures as a network takes them, made by threads, on its device: (picture, ...)."""
+        import torch
+
+        count = threads(len(pictures))
+        if count < 2:
+            return torch.stack([transform(one) for one in pictures]).to(self.on)
+        with ThreadPoolExecutor(count) as pool:
+            return torch.stack(list(pool.map(transform, pictures))).to(self.on)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Without gradients, in the encoder's precision."""
+        import torch
+
+        UsageError.refuse_unknown("precision is", PRECISIONS, self.precision)
+        stack = ExitStack()
+        stack.enter_context(torch.inference_mode())
+        if self.precision != "float32":
+            stack.enter_context(torch.autocast(torch.device(self.on).type, getattr(torch, self.precision)))
+        return stack
+
+
+class Pixels(Encoder):
     """The grey values of a picture brought to a small square: no network, no weights.
 
     What it sees is where a picture is bright: enough to try everything out without weights, and to find copies that
@@ -146,6 +222,7 @@ class Pixels(FeatureExtractor):
     """
 
     gives_pixels: ClassVar[bool] = True
+    uses_torch: bool = False
 
     def __init__(self, size: int = 16, preferred_batch: int = 64) -> None:
         if not isinstance(size, int) or size < 1:
@@ -159,7 +236,10 @@ class Pixels(FeatureExtractor):
         """Grey, by the mean of areas."""
         return f"grey values, 0 to 1, as means of {self.size} x {self.size} areas"
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def load(self) -> None:
+        """Loads nothing."""
+
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns grey values, 0 to 1, (picture, size * size), row by row."""
         from PIL.Image import Resampling
 
@@ -252,19 +332,6 @@ class FeatureTable(FeatureExtractor):
                 raise UserError(f"{path}: column {self.file!r} holds {file!r} twice, or no file; expected each once")
             rows[key] = row
         return names, rows, max(map(len, rows), default=0)
-
-
-class Network(FeatureExtractor):
-    """What extractors with a network share: it is loaded once, onto a device, when the first picture comes."""
-
-    @abstractmethod
-    def load(self) -> Any:
-        """Loads the network and whatever else it takes; raises UserError where that cannot be done."""
-
-    @cached_property
-    def loaded(self) -> Any:
-        """What `load` returned, once."""
-        return self.load()
 
 
 def _facts(image: Image) -> dict[str, Any]:

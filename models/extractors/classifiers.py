@@ -48,11 +48,11 @@ class FindingClassifier(TimmEncoder):
         """The backbone's own."""
         return f"timm's {self.backbone}, its own preprocessing, probabilities of {len(self.findings)} findings"
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns probabilities, (picture, finding)."""
         import torch
 
-        return torch.sigmoid(torch.from_numpy(super().embed(pictures))).numpy()
+        return torch.sigmoid(torch.from_numpy(super().encode(pictures))).numpy()
 
 
 class ViewClassifier(TimmEncoder):
@@ -85,11 +85,11 @@ class ViewClassifier(TimmEncoder):
         """The backbone's own."""
         return f"timm's {self.backbone}, its own preprocessing, probabilities of {', '.join(self.choices)}"
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns probabilities that sum to 1, (picture, choice)."""
         import torch
 
-        return torch.softmax(torch.from_numpy(super().embed(pictures)), dim=1).numpy()
+        return torch.softmax(torch.from_numpy(super().encode(pictures)), dim=1).numpy()
 
 
 class ModelClassifier(FeatureExtractor):

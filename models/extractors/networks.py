@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
-from medimg_eval.models.extractors.base import Network
+from medimg_eval.models.extractors.base import Encoder
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import encoded, pretrained, tokenizer_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's, as the network that tells patients was trained with."""
 
-POOLED = ("pooled", "first", "mean")
+POOLED = ("pooled", "class", "first", "mean", "class+mean")
 
 PICTURES = "biovil_t_image_model_proj_size_128.pt"
 PARAMETERS = ("model.safetensors", "pytorch_model.bin")
@@ -41,7 +42,7 @@ LONGEST = 512
 """Word pieces that are read."""
 
 
-class Inception(Network):
+class Inception(Encoder):
     """Inception v3 of torchvision, from a file of its weights: the 2048 features before the last layer.
 
     These are the weights that torchvision trained on ImageNet, not those of 2015 that published values of FID rest on:
@@ -81,7 +82,7 @@ class Inception(Network):
         network.AuxLogits = None
         return network
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns pool3, (picture, 2048)."""
         import torch
         from PIL.Image import Resampling
@@ -93,32 +94,34 @@ class Inception(Network):
         return found
 
 
-class TransformersEncoder(Network):
+class TransformersEncoder(Encoder):
     """RAD-DINO, DINOv2, and any other image encoder that the transformers library loads, with its own preprocessing.
 
     Args:
         weights: a folder, or `OWNER/NAME[@REVISION]` in the model hub's cache.
         stretched: edge of a square that pictures are stretched to first, as some benchmarks do, before the model's own
             preprocessing enlarges them again.
-        pooled: which vector: `pooled` (what the model calls its pooled output), `first` (of the first token, after the
-            last layer) or `mean` (over the tokens of patches).
+        pooled: which vector: `pooled` (what the model calls its pooled output); after the last layer `class` (of the
+            first token; also `first`), `mean` (over the tokens of patches), or `class+mean`, one after the other.
         what: the weights are called, for messages.
         licence: of the weights, for messages.
+        precision: of what is computed: `float32`, `bfloat16` or `float16`.
     """
 
     def __init__(
         self,
         weights: str | None = None,
-        pooled: Literal["pooled", "first", "mean"] = "pooled",
+        pooled: Literal["pooled", "first", "class", "mean", "class+mean"] = "pooled",
         stretched: int | None = None,
         what: str = "",
         licence: str = "see its page",
         device: str = "auto",
         preferred_batch: int = 16,
+        precision: str = "float32",
     ) -> None:
-        UsageError.refuse_unknown(f"extractors.{self.name or 'NAME'}.pooled is", POOLED, pooled)
+        UsageError.refuse_unknown("pooled is", POOLED, pooled)
         self.weights, self.pooled, self.device, self.preferred_batch = weights, pooled, device, preferred_batch
-        self.stretched = stretched
+        self.stretched, self.precision = stretched, precision
         holds = ("config.json", "preprocessor_config.json", "model.safetensors|pytorch_model.bin")
         self.needs = (_on_hub(weights, holds, licence, what),)  # type: ignore[misc]
 
@@ -135,80 +138,139 @@ class TransformersEncoder(Network):
         model = getattr(model, "vision_model", model)  # of a model of images and texts
         return model.eval().to(self.on), processor
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns the vector that `pooled` names, (picture, feature)."""
-        import torch
         from PIL.Image import Resampling
 
         model, processor = self.loaded
         if self.stretched:
             pictures = [one.resize((self.stretched, self.stretched), Resampling.BILINEAR) for one in pictures]
         inputs = processor(images=list(pictures), return_tensors="pt")
-        with torch.inference_mode():
+        with self.computing():
             said = model(pixel_values=inputs["pixel_values"].to(self.on))
-        found = said.pooler_output if self.pooled == "pooled" else said.last_hidden_state
-        if found is None:
-            raise UserError(
-                f"extractor {self.name!r}: this model has no pooled output; set extractors.{self.name}.pooled=first"
-            )
-        if self.pooled != "pooled":
-            found = found[:, 0] if self.pooled == "first" else found[:, 1:].mean(1)
+        if self.pooled == "pooled":
+            found = said.pooler_output
+            if found is None:
+                raise UserError(f"{self.who}: this model has no pooled output; set {self.setting('pooled')}=class")
+        else:
+            # DINOv2's registers come after the first token, and are of no patch.
+            found = chosen(said.last_hidden_state, self.pooled, 1 + getattr(model.config, "num_register_tokens", 0))
         vectors: Array = found.flatten(1).float().cpu().numpy()
         return vectors
 
 
-class TimmEncoder(Network):
+class TimmEncoder(Encoder):
     """Any image encoder of the timm library, from a file of weights, with the preprocessing that timm knows of it.
 
     Args:
-        backbone: timm's name, such as `resnet50`.
-        weights: a file of weights of it.
-        options: further arguments of `timm.create_model`.
+        backbone: timm's name, such as `resnet50`; None where the weights bring their `config.json`.
+        weights: a file of weights of it; without a backbone a folder as timm's models on the hub are, or
+            `OWNER/NAME[@REVISION]` in the model hub's cache.
+        options: further arguments of `timm.create_model`; layers are named, such as `timm.layers.SwiGLUPacked`.
+        pooled: which vector: `pooled` (what the head would be given); or of transformers `class`, `mean` (over the
+            tokens of patches) or `class+mean`, one after the other.
+        preprocess: what differs from what timm knows: `input_size` (3, row, column), `mean`, `std`, `interpolation`,
+            `crop_pct`, `crop_mode`.
+        prefix: what stands before the names of the backbone's tensors, in a file that holds other networks, too.
+        licence: of the weights, for messages.
+        precision: of what is computed: `float32`, `bfloat16` or `float16`.
     """
-
-    needs: ClassVar[Sequence[Weights]] = (
-        Weights("weights", "a file of the backbone's weights", "timm's page on the model hub", "see its page"),
-    )
 
     def __init__(
         self,
-        backbone: str = "resnet50",
+        backbone: str | None = "resnet50",
         weights: str | None = None,
         options: Mapping[str, Any] | None = None,
         device: str = "auto",
         preferred_batch: int = 32,
+        *,
+        pooled: Literal["pooled", "class", "mean", "class+mean"] = "pooled",
+        preprocess: Mapping[str, Any] | None = None,
+        prefix: str = "",
+        licence: str = "see its page",
+        precision: str = "float32",
     ) -> None:
+        UsageError.refuse_unknown("pooled is", POOLED, pooled)
         self.backbone, self.weights, self.options = backbone, weights, dict(options or {})
-        self.device, self.preferred_batch = device, preferred_batch
+        self.device, self.preferred_batch, self.precision = device, preferred_batch, precision
+        self.pooled, self.preprocess, self.prefix = pooled, dict(preprocess or {}), prefix
+        holds = ("config.json", "model.safetensors|pytorch_model.bin")
+        lacks = Weights("weights", "a file of the backbone's weights", "timm's page on the model hub", licence)
+        self.needs = (lacks if backbone else _on_hub(weights, holds, licence),)  # type: ignore[misc]
 
     @property
     def preprocessing(self) -> str:
         """The backbone's own."""
-        return f"timm's {self.backbone}, its own preprocessing, features before the head"
+        named = f"timm's {self.backbone}" if self.backbone else "timm's config.json"
+        changed = f" but {self.preprocess}" if self.preprocess else ""
+        kept = "features before the head" if self.pooled == "pooled" else f"{self.pooled} tokens"
+        return f"{named}, its own preprocessing{changed}, {kept}"
 
     def load(self) -> Any:
         """Loads the backbone without its head."""
         timm: Any = importlib.import_module("timm")
-        if not timm.is_model(self.backbone):
-            close = nearest(self.backbone, timm.list_models())
-            raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")
-        network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **self.options)
-        settings = timm.data.resolve_model_data_config(network)
-        transform = timm.data.create_transform(**settings, is_training=False)
-        return self.filled(network, self.needs[0]), transform
+        options = {key: _layer(value) for key, value in self.options.items()}
+        if self.backbone is None:
+            network = _of_folder(timm, self.find(self.needs[0]), len(self.names), options).to(self.on)
+        else:
+            if not timm.is_model(self.backbone):
+                close = nearest(self.backbone, timm.list_models())
+                raise UserError(f"{self.setting('backbone')}: timm has no {self.backbone!r}{close}")
+            network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **options)
+            network = self.filled(network, self.needs[0], prefix=self.prefix)
+        settings = {**timm.data.resolve_model_data_config(network), **self.preprocess}
+        return network, timm.data.create_transform(**settings, is_training=False)
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
-        """Returns what the head would be given, (picture, feature)."""
-        import torch
-
+    def encode(self, pictures: Sequence[Picture]) -> Array:
+        """Returns what the head would be given, or of a classifier its logits, (picture, feature)."""
         network, transform = self.loaded
-        with torch.inference_mode():
-            found = network(torch.stack([transform(one) for one in pictures]).to(self.on))
+        shown = self.prepared(pictures, transform)
+        with self.computing():
+            if self.pooled == "pooled":
+                found = network(shown)
+            else:
+                tokens, before = network.forward_features(shown), getattr(network, "num_prefix_tokens", 0)
+                if tokens.ndim != 3 or (self.pooled != "mean" and not before):
+                    raise UserError(
+                        f"{self.who}: {self.backbone or self.weights} has no {self.pooled} tokens; "
+                        f"set {self.setting('pooled')}=pooled"
+                    )
+                found = chosen(tokens, self.pooled, before)
         vectors: Array = found.float().cpu().numpy()
         return vectors
 
 
-class OpenClipEncoder(Network):
+def chosen(tokens: Any, rule: str, before: int) -> Any:
+    """Of tokens (picture, token, feature) what a rule takes, (picture, feature).
+
+    Args:
+        tokens: after the last layer.
+        rule: `class` or `first`, `mean`, `class+mean`.
+        before: tokens that stand before those of patches: the class's, then registers.
+    """
+    import torch
+
+    if rule in ("class", "first"):
+        return tokens[:, 0]
+    patches = tokens[:, before:].mean(1)
+    return patches if rule == "mean" else torch.cat([tokens[:, 0], patches], dim=1)
+
+
+def _of_folder(timm: Any, folder: Any, classes: int, options: Mapping[str, Any]) -> Any:
+    with UserError.about(folder, "cannot be loaded by timm", Exception):
+        network = timm.create_model(f"local-dir:{folder}", pretrained=True, num_classes=classes, **options)
+    return network.eval().requires_grad_(requires_grad=False)
+
+
+def _layer(value: Any) -> Any:
+    """A layer of timm or torch by its name; any other value stays."""
+    if not isinstance(value, str) or not value.startswith(("timm.layers.", "torch.nn.")):
+        return value
+    with UsageError.about(value, "is no layer", AttributeError, ImportError):
+        return pkgutil.resolve_name(value)
+
+
+class OpenClipEncoder(Encoder):
     """BiomedCLIP, and any other model of images and texts of open_clip: vectors of length 1, of both.
 
     Args:
@@ -240,7 +302,7 @@ class OpenClipEncoder(Network):
         model.load()
         return model.eval().to(self.on)
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns vectors of length 1, (picture, feature)."""
         from medimg_eval.case import Image
 
@@ -254,7 +316,7 @@ class OpenClipEncoder(Network):
         return found
 
 
-class BioViLT(Network):
+class BioViLT(Encoder):
     """BioViL-T of single pictures (Bannur et al. 2023, CVPR), from its authors' two files of weights.
 
     The picture goes through a ResNet-50 and a projection; in the place of what changed since an earlier picture stands
@@ -305,7 +367,7 @@ class BioViLT(Network):
         )
         return self.filled(network, self.needs[0], PICTURES)
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns vectors of length 1, (picture, 128)."""
         import torch
 
@@ -364,7 +426,7 @@ def _middle(picture: Picture) -> Array:
     return np.asarray(scaled, np.float32) / np.float32(255)
 
 
-class PatientSiamese(Network):
+class PatientSiamese(Encoder):
     """The Siamese network of Packhäuser et al. 2022 (Scientific Reports): two branches, one set of weights.
 
     A branch is a ResNet-50 whose last layer has 128 outputs, through a sigmoid. A pair's score is a linear layer of the
@@ -415,7 +477,7 @@ class PatientSiamese(Network):
         network = nn.ModuleDict({"model": branch, "fc_end": nn.Linear(self.features, 1)})
         return self.filled(network, self.needs[0])
 
-    def embed(self, pictures: Sequence[Picture]) -> Array:
+    def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what a branch makes of each, 0 to 1, (picture, feature)."""
         import torch
         from PIL.Image import Resampling

@@ -23,6 +23,8 @@ from medimg_eval.data.targets import (
     SurvivalColumns,
 )
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.store import FeatureStore, Item
+from tests.helpers.feature_stores import trident
 
 
 def picture(path, level, shape=(4, 6)):
@@ -392,6 +394,38 @@ def test_features_may_take_the_place_of_the_slide(clam):
     image = case.images[0].read()
     assert (image.array.shape, image.array.max(), case.patient) == ((1, 5, 4), 2, "TCGA-02-0002")
     assert case.images[0].geometry().shape == (5, 4)
+
+
+def test_features_may_lie_in_a_store_of_another_program(clam, tmp_path):
+    names = [f"TCGA-02-000{patient}-0{slide}Z" for patient, slide in ((1, 1), (1, 2))]
+    trident(tmp_path / "job", names)
+    settings = {**clam, "store": "job", "magnification": 20}
+    first, second = Slides(**settings).cases("train")
+    image = second.images[0].read()
+    assert image.array.shape == (1, 200, 3)
+    assert image.attributes == {"holds": "features", "patch_size": "256", "magnification": "20"}
+    assert first.images[0].bag().coordinates[1].tolist() == [1024, 512]
+    assert second.files[0].name == f"{names[1]}.h5"
+    (lost,) = Slides(**settings).cases("test")  # its failure is its own
+    with pytest.raises(CaseError, match="job: holds no features of 'TCGA-02-0002-01Z'"):
+        lost.images[0].read()
+    with pytest.raises(CaseError, match=r"h5: holds features of 20x, the task is about 40x"):
+        Slides(**{**settings, "magnification": 40}).cases("train")[0].images[0].read()
+    with pytest.raises(CaseError, match="holds no features of '02-0001-01Z'"):
+        Slides(**settings, bag="{slide_id~TCGA-(.*)}").cases("train")[0].images[0].read()
+
+
+def test_features_may_lie_in_a_store_of_embed(clam, tmp_path):
+    store = FeatureStore.create(tmp_path / "own", {}, 3)
+    store.add([Item("k1", np.ones((2, 3)), np.ones((2, 2))), Item("k2", np.zeros((1, 3)))])
+    (tmp_path / "own" / "cases").mkdir()
+    (tmp_path / "own" / "cases" / "t.csv").write_text(
+        "case,patient,image,key,first,rows\nTCGA-02-0002-01Z,,0,k1,0,2\nTCGA-02-0002-01Z,,1,k2,2,1\n"
+    )
+    (case,) = Slides(**clam, store="own").cases("test")
+    assert case.images[0].read().array.tolist() == [[[1, 1, 1], [1, 1, 1], [0, 0, 0]]]
+    with pytest.raises(CaseError, match="own: holds no features of case 'TCGA-02-0001-01Z'"):
+        Slides(**clam, store="own").cases("train")[0].images[0].read()
 
 
 def test_a_split_that_parts_a_patients_slides_is_refused(clam, tmp_path):

@@ -115,10 +115,10 @@ def wait_for_lines(pattern, wanted, process, timeout=120):
     raise AssertionError(f"{pattern}: never reached {wanted} lines; exit code {process.poll()}")
 
 
-@pytest.mark.parametrize("batch_size", [1, 2])
 def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
-    program, starter, write_dataset, config_dir, tmp_path, monkeypatch, batch_size
+    program, starter, write_dataset, config_dir, tmp_path, monkeypatch
 ):
+    batch_size = 2
     conf = str(config_dir(write_dataset(9)))
     log, gate = tmp_path / "log", tmp_path / "gate"
     words = ["test", "--config-dir", conf, "task=ellipsoids", f"batch_size={batch_size}", *waiting("case06", gate)]

@@ -6,6 +6,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_the_fitted_unet_beats_the_gaussian_mixture_and_the_table_says_so(program, tmp_path):
     # A quarter of the demo's epochs at a higher rate, for the sake of CI.
     short = ["trainer.max_epochs=60", "fit.lr=0.006", "trainer.check_val_every_n_epoch=20", "model.augment=[]"]

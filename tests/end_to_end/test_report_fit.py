@@ -48,6 +48,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_a_fit_writes_what_pictures_show_far_better_than_baselines_that_do_not_look(tmp_path):
     wanted = config("task", "phantom_reports")

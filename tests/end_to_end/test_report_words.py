@@ -20,13 +20,8 @@ WRONG = re.compile(r"undefined|\bNaN\b|\[object|\bnull\b|cannot read propert|is 
 VISIT = """async places => {
   const page = document.getElementById("page"), shown = [];
   for (const where of places) {
-    const drawn = new Promise((done) => {
-      const watch = new MutationObserver(() => { watch.disconnect(); setTimeout(done); });
-      watch.observe(page, { childList: true, subtree: true });
-      setTimeout(() => { watch.disconnect(); done(); }, 1000);
-    });
     location.hash = `task=scores&${where}`;
-    await drawn;
+    while (document.body.dataset.drawn !== location.hash) await new Promise((done) => setTimeout(done));
     for (const table of page.querySelectorAll(".results")) table.remove();
     shown.push(page.outerHTML + document.title);
   }

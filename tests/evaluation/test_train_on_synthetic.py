@@ -270,6 +270,7 @@ class NoisyPrompts(ChestPrompts):
 '''
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_generator_of_phantoms_ends_on_a_card_and_wrong_labels_make_it_less_useful(program, tmp_path):
     (tmp_path / "noisy.py").write_text(NOISY)

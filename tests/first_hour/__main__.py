@@ -1,17 +1,20 @@
 """Runs every block of the README and of the pages in docs/ as a newcomer would: from a wheel, in a new environment.
 
-    python -m tests.first_hour [--out docs/develop/first_hour.json] [--environment FOLDER] [PAGE ...]   # make long
+    python -m tests.first_hour [--out docs/develop/first_hour.json] [--environment FOLDER] [--go-on] [PAGE ...]
 
 Builds the wheel, installs it into an environment without anything else, and runs the blocks of each page in their order
 in a folder of the page's own, which holds what a reader has (`belongings.py`). A block fails that ends in an exit code
 other than 0, or shows a traceback. Needs nothing but Python; the network only to install. `--environment` takes one
-that is there, as it is.
+that is there, as it is. `--go-on` runs only the pages that failed, or that changed with what their reader has, since
+the result in `--out`, and keeps its rows of the others, with their date and commit.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime as dt
+import hashlib
 import json
 import os
 import platform
@@ -40,8 +43,11 @@ def installed(place: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     pip = [place / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheels = place / "wheel"
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True)
-    subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True)
+    clean = {
+        key: value for key, value in os.environ.items() if key != "PYTHONPATH"
+    }  # of pip, too
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True, env=clean)
+    subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True, env=clean)
     return place
 
 
@@ -62,6 +68,47 @@ def demo() -> Block:
     done = subprocess.run(said, cwd=ROOT, check=True, capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("python -m medimg_eval")]
     return Block("README.md", 0, "sh", "\n".join([*lines, ""]))
+
+
+def prelude_of(page: str) -> Path:
+    """The file of the names that the Python blocks of a page take from its reader; few pages have one."""
+    return HERE / "preludes" / Path(page.removeprefix("docs/")).with_suffix(".py")
+
+
+def belongings_digest(page: str) -> str:
+    """Tells apart what the readers of a page have, by the functions that write it and its prelude."""
+    tree = ast.parse((HERE / "belongings.py").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    (table,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign))
+    assert isinstance(table, ast.Dict)
+    reached: dict[str, str] = {}
+    waiting: list[ast.AST] = [
+        writers for key, writers in zip(table.keys, table.values, strict=True) if getattr(key, "value", "") == page
+    ]
+    while waiting:
+        for name in {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)} & functions.keys():
+            if name not in reached:
+                reached[name] = ast.unparse(functions[name])
+                waiting.append(functions[name])
+    prelude = prelude_of(page)
+    text = "".join([reached[name] for name in sorted(reached)]) + (prelude.read_text() if prelude.exists() else "")
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def stands(former: dict[str, Any] | None, page: str, blocks: list[Block]) -> bool:
+    """Whether the former result of a page holds still: nothing failed there, and nothing it rests on has changed."""
+    return former is not None and (
+        former["belongings"] == belongings_digest(page)
+        and [(told["block"], told["digest"], told.get("why", "")) for told in former["blocks"]]
+        == [(block.name, block.digest, block.not_run) for block in blocks]
+        and all(told["result"] != "failed" for told in former["blocks"])
+    )
+
+
+def commit() -> str:
+    """The state of the checkout; empty where it is none."""
+    said = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(said, cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def cpu_seconds() -> float:
@@ -118,9 +165,18 @@ def run_page(page: str, blocks: list[Block], place: Path, variables: dict[str, s
     (folder / ".venv").symlink_to(variables["VIRTUAL_ENV"])
     used = cpu_seconds()
     subprocess.run(["python", HERE / "belongings.py", page], cwd=folder, env=variables, check=True)
-    told_of_page: dict[str, Any] = {"belongings CPU s": round(cpu_seconds() - used, 1), "blocks": []}
-    session = "from prelude import *\n" if (folder / "prelude.py").exists() else ""
-    for block in [demo(), *blocks] if page == "README.md" else blocks:
+    told_of_page: dict[str, Any] = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": commit(),
+        "belongings": belongings_digest(page),
+        "belongings CPU s": round(cpu_seconds() - used, 1),
+        "blocks": [],
+    }
+    session = ""
+    if prelude_of(page).exists():
+        shutil.copy(prelude_of(page), folder / "prelude.py")
+        session = "from prelude import *\n"
+    for block in blocks:
         told = run(block, session, folder, variables)
         if block.language == "python" and block.file is None and told["result"] == "ran":
             session += block.text
@@ -137,8 +193,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the file to write what became of each block to")
     parser.add_argument("--environment", type=Path, help="an environment with the wheel, instead of a new one")
     parser.add_argument("--folder", type=Path, help="keeps the folders of the pages there")
+    parser.add_argument("--go-on", action="store_true", help="keeps what still holds of the result in --out")
     asked = parser.parse_args()
     pages = all_blocks()
+    pages["README.md"].insert(0, demo())
     if unknown := set(asked.pages) - set(pages):
         parser.error(f"no blocks in {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as made:
@@ -149,24 +207,26 @@ def main() -> int:
         home = place / "home"
         home.mkdir(parents=True, exist_ok=True)
         variables = shell_of(environment, home)
-        chosen = {page: blocks for page, blocks in pages.items() if not asked.pages or page in asked.pages}
-        results = {page: run_page(page, blocks, place, variables) for page, blocks in chosen.items()}
-    counts = Counter(told["result"] for page in results.values() for told in page["blocks"])
-    print(", ".join(f"{count} {result}" for result, count in counts.items()))
-    if asked.out:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
-        )
+        former = json.loads(asked.out.read_text())["pages"] if asked.go_on and asked.out.exists() else {}
         told = {
             "date": dt.datetime.now(dt.UTC).date().isoformat(),
-            "commit": commit.stdout.strip(),
+            "commit": commit(),
             "python": platform.python_version(),
             "processors": os.cpu_count(),
             "installation s": None if asked.environment else seconds,
-            "counts": dict(counts),
-            "pages": results,
         }
-        asked.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        results = {page: former[page] for page, blocks in pages.items() if stands(former.get(page), page, blocks)}
+        for page in asked.pages or pages:
+            if page not in results:
+                results[page] = run_page(page, pages[page], place, variables)
+            counts = Counter(block["result"] for one in results.values() for block in one["blocks"])
+            if asked.out:
+                whole = told | {
+                    "counts": dict(counts),
+                    "pages": {page: results[page] for page in pages if page in results},
+                }
+                asked.out.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    print(", ".join(f"{count} {result}" for result, count in counts.items()))
     return 1 if counts["failed"] else 0
 
 

@@ -2,8 +2,7 @@
 
     python belongings.py PAGE
 
-Runs in the newcomer's environment, where there are no tests. `prelude.py` holds the names that the Python blocks of
-a page take from its reader.
+Runs in the newcomer's environment, where there are no tests.
 """
 
 from __future__ import annotations
@@ -77,6 +76,24 @@ def study() -> None:
         image = Image(voxels, np.diag([-1.0, -1.0, 3.0, 1.0]))
         write_series(Path("study", f"series_{number}"), image, description=description, SeriesNumber=number)
     shutil.copytree("study", "export")
+
+
+def diffusion() -> None:
+    """A series of two volumes by diffusion weighting."""
+    for number, weighting in enumerate(({"DiffusionBValue": 0.0}, {"DiffusionBValue": 1000.0})):
+        direction = {"DiffusionGradientOrientation": [0.0, 0.0, 1.0]} if number else {}
+        image = Image(np.full((1, 8, 8, 3), 100 - number, np.int16), np.diag([-1.0, -1.0, 3.0, 1.0]))
+        write_series(
+            Path("study/dwi", str(number)),
+            image,
+            modality="MR",
+            seed=number,
+            SeriesInstanceUID="1.2.3",
+            StudyInstanceUID="1.2.4",
+            FrameOfReferenceUID="1.2.5",
+            **weighting,
+            **direction,
+        )
 
 
 def pictures() -> None:
@@ -226,6 +243,13 @@ def tissue_run() -> None:
     me.test("brain_tissue", "gaussian_mixture", limit=3)
 
 
+def named_run() -> None:
+    """The same, in a folder of the name that the page has for it."""
+    tissue_run()
+    (found,) = Path("runs", "brain_tissue").iterdir()
+    found.rename(found.with_name("MODEL-ID"))
+
+
 def log() -> None:
     """Samples of lm-eval, of a model that weighs options."""
     organs, rows = ("Liver", "Heart", "Lung", "Skin"), []
@@ -310,13 +334,16 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "docs/publish/leaderboard.md": (mask_runs, own_scores),
     "docs/definitions/report_labels.md": (chest_reports,),
     "docs/definitions/calibration.md": (probabilities,),
+    "docs/extend/metric.md": (named_run,),
+    "docs/extend/task.md": (masks,),
+    "docs/start/clinicians.md": (study,),
     "docs/data/phi.md": (released,),
     "docs/evaluate/predict.md": (study,),
     "docs/evaluate/products.md": (pilot,),
     "docs/start/python.md": (two_models,),
     "docs/data/questions.md": (questions,),
     "docs/publish/reader_studies.md": (rated_form,),
-    "docs/data/reading.md": (study,),
+    "docs/data/reading.md": (study, diffusion),
     "docs/publish/report.md": (tissue_run, scores),
     "docs/evaluate/score_files.md": (pictures, boxes_and_points, classes, volumes, answers),
     "docs/evaluate/score_masks.md": (fold,),
@@ -325,9 +352,5 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
 
 
 if __name__ == "__main__":
-    page = sys.argv[1]
-    for write in PAGES.get(page, ()):
+    for write in PAGES.get(sys.argv[1], ()):
         write()
-    prelude = Path(__file__).parent / "preludes" / Path(page.removeprefix("docs/")).with_suffix(".py")
-    if prelude.exists():
-        shutil.copy(prelude, "prelude.py")

@@ -20,8 +20,11 @@ REASONS = ("clone", "data", "GPU", "network", "server", "weights")
 """What a block may lack: the first word of its mark."""
 
 _BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- not run: (?P<reason>[^\n]*?) -->\n+)?^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
+_INCLUDED = re.compile(r"\{literalinclude\} (?P<path>\S+\.py)")
+_CAPTION = re.compile(r"^:caption: (?P<name>[\w/]+\.py)$", re.MULTILINE)
 _FILE = re.compile(r"# (?P<name>[\w/]+\.(?:py|yaml))\n")
 
 
@@ -61,13 +64,19 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All blocks of a page that are run, saved as a file, or marked as what cannot be, from the top down."""
+    """All blocks of a page that are run, saved as a file, or marked as what cannot be, from the top down.
+
+    A Python file that a page includes is one of them where its caption says what the reader saves it as.
+    """
     found: list[Block] = []
     for match in _BLOCK.finditer(page.read_text()):
-        language = {"bash": "sh"}.get(match["language"], match["language"])
-        if language in ("sh", "python") or (language == "yaml" and _FILE.match(match["text"])):
+        language, text = {"bash": "sh"}.get(match["language"], match["language"]), match["text"]
+        included, caption = _INCLUDED.match(language), _CAPTION.search(text)
+        if included and caption:
+            language, text = "python", f"# {caption['name']}\n{(page.parent / included['path']).read_text()}"
+        if language in ("sh", "python") or (language == "yaml" and _FILE.match(text)):
             name = page.relative_to(ROOT).as_posix()
-            found.append(Block(name, len(found) + 1, language, match["text"], match["reason"] or ""))
+            found.append(Block(name, len(found) + 1, language, text, match["reason"] or ""))
     return found
 
 

@@ -65,7 +65,7 @@ def test_what_cannot_run_says_which_of_few_reasons():
 
 def test_no_command_stands_in_a_block_that_is_not_looked_at():
     for page in written_pages():
-        held = re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+        held = re.findall(r"^ *```([^\n`]*)\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
         commands = [text for language, text in held if "python -m medimg_eval" in text and language != "text"]
         assert sum("python -m medimg_eval" in block.text for block in blocks_of(page)) == len(commands), page
 
@@ -73,9 +73,12 @@ def test_no_command_stands_in_a_block_that_is_not_looked_at():
 def test_a_block_knows_its_reason_and_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.first_hour.pages.ROOT", tmp_path)
     page = tmp_path / "page.md"
+    (tmp_path / "other.py").write_text("y = 2\n")
     page.write_text(
+        "```{literalinclude} other.py\n:language: python\n:caption: my_metrics.py\n```\n```{toctree}\nindex\n```\n"
         "<!-- not run: GPU -->\n```bash\nnvidia-smi\n```\n```python\n# my_model.py\nx = 1\n```\n```yaml\na: 1\n```\n"
     )
-    smi, model = blocks_of(page)
+    metrics, smi, model = blocks_of(page)
+    assert (metrics.language, metrics.file, metrics.text) == ("python", "my_metrics.py", "# my_metrics.py\ny = 2\n")
     assert (smi.language, smi.not_run, smi.file) == ("sh", "GPU", None)
-    assert (model.number, model.not_run, model.file) == (2, "", "my_model.py")
+    assert (model.number, model.not_run, model.file) == (3, "", "my_model.py")

@@ -354,6 +354,7 @@ def test_the_command_says_it_of_a_csv(program, tmp_path):
     assert "F, < 40" in set(frame["group"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_and_p_values_hold_where_groups_are_alike_and_where_they_are_not(tmp_path):
     base = plain(tmp_path, {name: [0.5] * 24 for name in "FMX"})

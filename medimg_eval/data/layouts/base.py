@@ -12,7 +12,7 @@ from typing import Any
 from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.resized import CroppedImage, CroppedMask, ResizedImage, ResizedMask, size_of
-from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
+from medimg_eval.data.splits import ALL, FOLD, SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.system import uncollected
@@ -72,6 +72,22 @@ class FolderLayout(Layout, ABC):
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """How the truth is written down where `target` does not say: the layout's own way of it."""
         raise UserError("task.layout.target says how the truth is written down, and is not set")
+
+    def each_fold(self) -> Mapping[int, FolderLayout]:
+        """The layout of each fold by its number, where `splits.fold` is `all`; else none.
+
+        Raises:
+            UserError: the splits know of no folds.
+        """
+        if self.splits is None or getattr(self.splits, "fold", None) != ALL:
+            return {}
+        numbers = self.splits.fold_numbers(self.folder())
+        if not numbers:
+            raise UserError(
+                f"{self._named(self.folder())}: knows of no folds; in names of files write {FOLD} for the number, or "
+                "draw folds by task.layout.splits={_target_: medimg_eval.data.splits.SplitFolds}"
+            )
+        return {number: replace(self, splits=replace(self.splits, fold=number)) for number in numbers}  # type: ignore[type-var]
 
     def cases(self, split: str) -> list[Case]:
         """The cases of one split.

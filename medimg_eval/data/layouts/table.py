@@ -8,10 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.data.bags import as_image, stored_bag
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
@@ -201,6 +200,10 @@ class Slides(Table):
     Args:
         features: pattern of the file of features of its tiles, which then is the image: (1, tile, feature) in float32.
         coordinate_columns: columns of an .npy before the features (Phikon: 3).
+        store: instead, a folder of features below the root, as `embed`, TRIDENT, CLAM, HEST, eva and others leave it.
+        store_kind: whose layout it has; found by what lies there when empty.
+        bag: what the slide is called in the store, a pattern.
+        magnification: that the features of a store must be of, where it says; None takes any.
         patient: the column of the patient, or a pattern: `{slide_id:.12}` of TCGA's names.
         options: passed to the reader of slides, such as `um_per_px`.
         others: see `Table`; the authors' splits are a `SplitColumns` with the key `{slide_id}`.
@@ -209,12 +212,18 @@ class Slides(Table):
     image: str | Sequence[str] = "slides/{slide_id}.svs"
     features: str = ""
     coordinate_columns: int = 0
+    store: str = ""
+    store_kind: str = ""
+    bag: str = "{slide_id}"
+    magnification: float | None = None
     id: str = "slide_id"
     patient: str = "case_id"
     modality: str = "SM"
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
         """The slide, or the features of its tiles."""
+        if self.store:
+            return [stored_bag(below(root, self.store), row.fill(self.bag), self.store_kind, self.magnification)]
         if not self.features:
             return super().images(root, row, pattern)
         return [FeatureFile(root / row.fill(self.features), self.coordinate_columns)]
@@ -230,8 +239,7 @@ class FeatureFile(OneFile):
         """Returns (1, tile, feature); raises CaseError naming the file."""
         from medimg_eval.imaging.slides import read_features
 
-        features = read_features(self.path, coordinate_columns=self.coordinate_columns).features
-        return Image(features[None], np.eye(4), modality="SM", units="pixel", attributes={"holds": "features"})
+        return as_image(read_features(self.path, coordinate_columns=self.coordinate_columns))
 
     def geometry(self) -> Geometry:
         """Tiles and features."""

@@ -5,6 +5,7 @@ from medimg_eval.data.targets.drawn import DrawnAreas, DrawnPoints
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
 from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.matrix_rows import MatrixRow
 from medimg_eval.data.targets.objects import InstanceMat
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
 from medimg_eval.data.targets.text_targets import FrameTable, ReportText, SurvivalColumns
@@ -25,6 +26,7 @@ __all__ = [
     "LandmarkMat",
     "MaskParts",
     "MaskTarget",
+    "MatrixRow",
     "MiccaiCentroids",
     "NumberColumns",
     "PointColumns",

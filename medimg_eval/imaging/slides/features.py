@@ -1,13 +1,17 @@
-"""Features of a slide's tiles, as foundation models leave them: HDF5, .pt or .npy."""
+"""Features of a slide's tiles, as foundation models leave them, a file at a time: HDF5, .pt or .npy.
+
+Folders of such files, as programs lay them out, are read by `stores`.
+"""
 
 from __future__ import annotations
 
+import json
 import pickle
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,9 @@ from medimg_eval.imaging.voxel_data import check_own
 FEATURES, COORDINATES = ("features", "feats", "embeddings"), ("coords", "coordinates")
 """What the two are called in HDF5 and .pt files."""
 
+FEW = 64
+"""Chunks up to which h5py is as fast as anything."""
+
 _DAMAGE = (
     *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(zipfile.BadZipFile, zlib.error, EOFError, MemoryError, OSError),
@@ -30,14 +37,28 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of the tiles of one slide, float32, (tile, feature).
+    """Features of the tiles of one slide, or of whatever else makes up a bag.
 
-    Coordinates are int64, (tile, 2), row and column of each tile, in level-0 pixels (or whatever the file counts in:
-    Phikon's are tile indices of a deep-zoom level); None where the file holds none.
+    Attributes:
+        features: float32, (tile, feature).
+        coordinates: int64, (tile, 2), row and column of each tile's first pixel, in level-0 pixels (or whatever the
+            file counts in: Phikon's are tile indices of a deep-zoom level); None where the file holds none.
+        ids: of the tiles, such as barcodes; empty where they have none.
+        labels: of the tiles, (tile,), or of the bag, (1,); None where none are stored.
+        patch_size: edge of a tile in the pixels that the encoder was given; None where it is not known.
+        patch_size_level0: the same in level-0 pixels.
+        magnification: that the tiles were brought to, such as 20.
+        attributes: what else the file says, by its own names.
     """
 
     features: Array
     coordinates: Array | None = None
+    ids: tuple[str, ...] = ()
+    labels: Array | None = None
+    patch_size: int | None = None
+    patch_size_level0: float | None = None
+    magnification: float | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
@@ -58,6 +79,11 @@ def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
     if path.suffix.lower() not in readers:
         raise CaseError(f"{path}: expected features as {', '.join(readers)}, got {path.suffix or 'no suffix'}")
     stored, coordinates = readers[path.suffix.lower()](path)
+    return checked(path, stored, coordinates, coordinate_columns=coordinate_columns)
+
+
+def checked(path: Path, stored: Any, coordinates: Any = None, *, coordinate_columns: int = 0) -> Features:
+    """Checks stored features, and their places as x, y; raises what `read_features` raises."""
     features = _rows(stored, path)
     if coordinate_columns:
         if coordinate_columns < 2 or features.shape[1] <= coordinate_columns:
@@ -68,8 +94,8 @@ def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
         )
     with np.errstate(over="ignore"):
         single = np.ascontiguousarray(features, np.float32)
-    bad = int((~np.isfinite(single)).any(axis=1).sum())
-    if bad:
+    # A sum is finite where all are, and takes no copy; one that overflows is looked at again.
+    if not np.isfinite(single.sum(dtype=np.float64)) and (bad := int((~np.isfinite(single)).any(axis=1).sum())):
         raise CaseError(f"{path}: {bad} of {len(single)} tiles have NaN or infinite features; extract them again")
     places = None if coordinates is None else as_coordinates(np.asarray(coordinates), path)
     if places is not None and len(places) != len(single):
@@ -91,30 +117,120 @@ def _rows(stored: Any, path: Path) -> Array:
 
 
 def _hdf5(path: Path) -> tuple[Any, Any]:
+    found, _ = read_arrays(path, (*FEATURES, *COORDINATES))
+    names, found = list(found), {name: one for name, one in found.items() if one is not None}
+    return _named(found, path, names)
+
+
+def read_arrays(path: Path, wanted: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Reads arrays of an HDF5 file, each as one block.
+
+    Returns:
+        Every name in the file, with its array where it is wanted and else None; and attributes of the wanted ones, of
+        which TRIDENT's text `None` is None, and JSON is what it says.
+
+    Raises:
+        CaseError: the file is missing or damaged, or an array lies in another file.
+    """
     import h5py
 
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
     try:
         with h5py.File(path) as file:
-            found = {n: np.asarray(check_own(path, file[n])) for n in (*FEATURES, *COORDINATES) if n in file}
-            return _named(found, path, list(file))
+            held = {name: file[name] for name in file if name in wanted}
+            arrays = {name: block(path, one) for name, one in held.items() if isinstance(one, h5py.Dataset)}
+            said = {name: _said(value) for one in held.values() for name, value in one.attrs.items()}
+            return {name: arrays.get(name) for name in file}, said
     except (OSError, KeyError, RuntimeError, ValueError) as error:  # h5py raises all of them over damage
         raise CaseError(f"{path}: cannot be read as HDF5 ({error}); write or copy it again") from error
 
 
+def block(path: Path, stored: Any) -> Array:
+    """Reads a whole HDF5 array, past h5py where its chunks are many small ones: ten times as long as one block.
+
+    TRIDENT appends row by row, in chunks of one. Where chunks are rows as they lie in memory, uncompressed, they are
+    copied from the file by their places.
+    """
+    check_own(path, stored)
+    kind = stored.dtype
+    few = not stored.chunks or stored.shape[0] < FEW * stored.chunks[0]
+    if few or kind.kind not in "fiu" or stored.id.get_create_plist().get_nfilters():
+        return np.asarray(stored)
+    if stored.chunks[1:] != stored.shape[1:]:
+        return np.asarray(stored)
+    places: list[Any] = []
+    stored.id.chunk_iter(places.append)
+    rows, size = stored.chunks[0], int(np.prod(stored.chunks)) * kind.itemsize
+    count = -(-stored.shape[0] // rows)
+    first = np.full(count, -1, np.int64)
+    for chunk in places:
+        if chunk.chunk_offset[0] < stored.shape[0]:  # of an array that was made shorter, the rest stays in the file
+            first[chunk.chunk_offset[0] // rows] = chunk.byte_offset
+    if (first < 0).any():  # never written: h5py knows what stands for it
+        return np.asarray(stored)
+    found = np.empty((count * rows, *stored.shape[1:]), kind)
+    flat = found.reshape(-1).view(np.uint8).reshape(count, size)
+    # Chunks that follow each other in the file are copied together.
+    ends = np.flatnonzero(np.diff(first, append=-1) != size) + 1
+    whole = np.memmap(path, np.uint8, "r")
+    for start, stop in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+        run = whole[first[start] : first[start] + (stop - start) * size]
+        flat[start:stop] = run.reshape(stop - start, size)
+    return found[: stored.shape[0]]
+
+
+def as_texts(stored: Any) -> tuple[str, ...]:
+    """Ids as texts, of texts or bytes, (id,) or (id, 1) as HEST stores them."""
+    return tuple(
+        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in np.asarray(stored).ravel()
+    )
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if value == "None":
+        return None
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
 def _torch(path: Path) -> tuple[Any, Any]:
-    from torch import Tensor, load
+    content = read_tensors(path)
+    if isinstance(content, list):
+        raise CaseError(f"{path}: expected a tensor or a dict of tensors, got list")
+    if not isinstance(content, Mapping):
+        return content, None
+    found = {name: content[name] for name in (*FEATURES, *COORDINATES) if name in content}
+    return _named(found, path, [str(name) for name in content])
+
+
+def read_tensors(path: Path) -> Any:
+    """Reads what `torch.save` wrote, tensors as arrays, without running anything that a pickle asks for.
+
+    Returns:
+        An array, a list of arrays, or a dict of whatever the file holds by name.
+
+    Raises:
+        CaseError: the file is missing, damaged, or holds more than tensors.
+    """
+    from torch import load
 
     try:
         with zipfile.ZipFile(path) as archive:
             # torch compares no checksums, and inflates whatever it is given.
             if any(part.compress_type for part in archive.infolist()) or archive.testzip():
                 raise CaseError(f"{path}: holds damaged or compressed parts; save it again with torch.save")
-        content = load(path, map_location="cpu", weights_only=True)
-        if isinstance(content, Tensor):
-            return _array(content), None
-        if not isinstance(content, Mapping):
+        content = _arrays(load(path, map_location="cpu", weights_only=True))
+        if not isinstance(content, Mapping | list | np.ndarray):
             raise CaseError(f"{path}: expected a tensor or a dict of tensors, got {type(content).__name__}")
-        found = {name: _array(content[name]) for name in (*FEATURES, *COORDINATES) if name in content}
     except pickle.UnpicklingError as error:
         raise CaseError(
             f"{path}: is damaged or holds more than tensors, and what a pickle asks for is not run; "
@@ -124,20 +240,32 @@ def _torch(path: Path) -> tuple[Any, Any]:
         raise CaseError(
             f"{path}: is damaged, or not a file of torch 1.6 or later ({type(error).__name__}); save it again"
         ) from error
-    return _named(found, path, [str(name) for name in content])
+    return content
 
 
-def _array(stored: Any) -> Any:
+def _arrays(stored: Any) -> Any:
+    """The same with arrays in the place of tensors."""
     from torch import Tensor, bfloat16
 
+    if isinstance(stored, Mapping):
+        return {name: _arrays(one) for name, one in stored.items()}
+    if isinstance(stored, list | tuple):
+        return [_arrays(one) for one in stored]
     if not isinstance(stored, Tensor):
         return stored
     return (stored.float() if stored.dtype == bfloat16 else stored).numpy(force=True)
 
 
 def _numpy(path: Path) -> tuple[Any, Any]:
+    return read_array(path), None
+
+
+def read_array(path: Path) -> Array:
+    """Reads an .npy; raises CaseError where it is missing, damaged, or holds objects, which are never unpickled."""
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
     try:
-        return np.load(path, allow_pickle=False), None
+        return np.asarray(np.load(path, allow_pickle=False))
     except (ValueError, EOFError, OSError, SyntaxError, tokenize.TokenError) as error:
         raise CaseError(f"{path}: cannot be read as .npy ({error}); write or copy it again") from error
 

@@ -139,6 +139,12 @@ class RunScores:
         return int(self.scores["repeat"].nunique()) if "repeat" in self.scores.columns else 1
 
     @property
+    def in_folds(self) -> bool:
+        """Whether its repeats are folds: each case was tested by a model that was fitted without it."""
+        splits = (self.task_config.get("layout") or {}).get("splits") or {}
+        return isinstance(splits, Mapping) and splits.get("fold") == "all"
+
+    @property
     def conditions(self) -> tuple[str, ...]:
         """Keys of the conditions that its cases were also shown under, in the order of severities."""
         return tuple(sorted(self.varied["condition"].unique(), key=_by_severity))

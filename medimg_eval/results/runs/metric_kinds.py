@@ -22,7 +22,7 @@ _ANSWERS = ("right", "wrong", "chosen", "unparsed", "refused", "empty")
 
 def is_known(metric: str) -> bool:
     """Returns whether the registry has a metric, asked for with or without a parameter."""
-    return metric.partition("@")[0] in metrics.available()
+    return metrics.is_declared(metric.partition("@")[0])
 
 
 def is_summary(metric: str) -> bool:

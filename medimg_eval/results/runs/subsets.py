@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,14 @@ class Part:
         scores: The rows that count.
         clusters: (case,), by case id: what is resampled, for every case of the part, also those without rows.
         of: What it is divided by and which part it is: `label` and a label, or an attribute and its value.
+        kept: What was made of its rows, for whoever needs the same again; by whatever tells it apart.
     """
 
     run: RunScores
     scores: pd.DataFrame
     clusters: pd.Series[str]
     of: tuple[str, str] = ("", "")
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def whole(cls, run: RunScores) -> Part:

@@ -13,6 +13,7 @@ from medimg_eval import metrics
 from medimg_eval.metrics import Metric, ScoreTable, parse
 from medimg_eval.metrics.fairness import case_means
 from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import OfRows
 from medimg_eval.results.runs import Part, attributes, is_known
 from medimg_eval.results.statistics.intervals import (
     BCA,
@@ -146,9 +147,17 @@ def _sources(part: Part, metric: str) -> list[Source]:
     none anywhere is counted in each.
     """
     found, needs = parse(metric)[0], part.needed(metric)
-    if found.over == "conditions":
+    if (key := (needs, found.over)) not in part.kept:
+        part.kept.clear()  # those of one metric after the other need the same rows, if at all
+        part.kept[key] = _sources_over(part, needs, found.over)
+    sources: list[Source] = part.kept[key]
+    return sources
+
+
+def _sources_over(part: Part, needs: tuple[str, ...], over: str) -> list[Source]:
+    if over == "conditions":
         part = part.with_conditions()
-    if found.over or "repeat" not in part.scores.columns:
+    if over or "repeat" not in part.scores.columns:
         return [Source(part, needs)]
     every, sources = set(part.scores["case"].astype(str)), []
     for _, rows in part.scores.groupby("repeat", sort=True):
@@ -354,9 +363,12 @@ class _Summary(NamedTuple):
 
     def weighed(self, judge: Weighed, times: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
         """Returns the values where each cluster counts so often: (resample, cluster) to (resample,)."""
-        step = max(1, _MOST_WEIGHTS // max(1, self.source.owner.size))
+        owner = self.source.owner
+        if isinstance(judge, OfRows):
+            owner, judge = owner[judge.rows], judge.judge
+        step = max(1, _MOST_WEIGHTS // max(1, owner.size))
         parts = (times[start : start + step] for start in range(0, len(times), step))
-        return np.concatenate([judge(np.take(part, self.source.owner, axis=1).astype(np.float64)) for part in parts])
+        return np.concatenate([judge(np.take(part, owner, axis=1).astype(np.float64)) for part in parts])
 
     def called(self, clusters: npt.NDArray[np.intp]) -> float:
         return self.found.function(self.source.rows(clusters), *self.arguments)

@@ -46,6 +46,7 @@ from medimg_eval.results.table.kind_footnotes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from medimg_eval.metrics import ScoreTable
     from medimg_eval.results.runs import RunScores
 
 
@@ -425,7 +426,7 @@ def _spreads(entry: _Entry) -> Iterator[str]:
     texts = []
     for column, cell in entry.cells:
         of = (
-            [f"{column.text(cell.between)} between repeats"]
+            [f"{column.text(cell.between)} between {'folds' if entry.run.in_folds else 'repeats'}"]
             if cell.between is not None and not math.isnan(cell.between)
             else []
         )
@@ -436,6 +437,10 @@ def _spreads(entry: _Entry) -> Iterator[str]:
         )
         texts += [f"{column.title} {' and '.join(of)}"] if of else []
     sds = f"; SD (n - 1): {', '.join(texts)}" if texts else ""
+    if entry.run.in_folds:
+        told = f"; SD (n - 1), which is no interval: {', '.join(texts)}" if texts else ""
+        yield f"summaries are of each of {entry.run.repeats} folds by itself, then their mean{told}"
+        return
     yield f"mean over {entry.run.repeats} repeats of a case, and n counts cases{sds}"
 
 
@@ -454,10 +459,15 @@ def _not_shown(entry: _Entry) -> Iterator[str]:
 def _remarks(entry: _Entry) -> Iterator[str]:
     """Yields what summaries have to say of a run, each thing once."""
     told: dict[str, None] = {}
+    whole = Part.whole(entry.run)
+    rows_by_needs: dict[tuple[str, ...], ScoreTable] = {}  # of the last summary: those that follow mostly need the same
     for column, cell in entry.cells:
         found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
         if found is not None and found.remark is not None and cell.rows:
-            rows = rows_of(Part.whole(entry.run), Part.whole(entry.run).needed(column.metric))
+            needs = whole.needed(column.metric)
+            if needs not in rows_by_needs:
+                rows_by_needs = {needs: rows_of(whole, needs, every=entry.run.in_folds)}
+            rows = rows_by_needs[needs]
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
 

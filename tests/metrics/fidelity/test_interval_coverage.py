@@ -35,6 +35,7 @@ def right(shift, scale):
     return D * shift**2 + (SPREAD**2).sum() * (scale - 1) ** 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bias_and_coverage_of_intervals_by_simulation():
     shifted = {"shift": 0.15, "scale": 1.0}

@@ -67,6 +67,7 @@ def test_fewer_clusters_than_are_asked_for_would_cover_less_than_80_percent():
     assert 0.8 < coverage(data, DICE.mean(), resamples=400)[0] < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("share", "n"), [(0.9, 40), (0.5, 12), (0.97, 30), (0.8, 8)])
 def test_printed_intervals_of_shares_hold_the_truth_where_the_bootstrap_does_not(share, n):
     data = (np.random.default_rng(2).random((3_000, n)) < share).astype(float)

@@ -298,6 +298,7 @@ def test_several_studies_are_told_apart_and_two_of_one_kind_refused(write_study,
         utility_of_card(runs, load_utility([lost.folder]), resamples=50)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say_with_three_seeds(write_run):
     patients, rng, hits = 40, np.random.default_rng(0), {"quiet": [0, 0], "loud": [0, 0]}

@@ -507,9 +507,10 @@
 
   function render() {
     const mine = ++drawing;
+    const where = location.hash;
     draw(mine).catch((error) => {
       if (mine === drawing) swap({ kind: "problem", root: h("p", { class: "problem" }, `${error.message}; make the report again.`), close() {}, keys: {} });
-    });
+    }).finally(() => { if (mine === drawing) document.body.dataset.drawn = where; });
   }
 
   async function draw(mine) {

@@ -1,0 +1,107 @@
+"""Features of a task's images, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.api.asking import Asked, Overrides, resolving
+from medimg_eval.arguments import as_list
+from medimg_eval.errors import SplitError, UsageError, nearest
+from medimg_eval.instantiate import build_candidate, build_task
+from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:
+    from medimg_eval.case import Case
+    from medimg_eval.evaluation.embedding import CaseFeatures
+    from medimg_eval.evaluation.model_spec import ModelSpec
+
+PARTS = ("fit", "validate", "test")
+
+
+def embed(
+    task: str | Mapping[str, Any] | Task,
+    model: Any,
+    *,
+    out: str | Path | None = None,
+    name: str | None = None,
+    identity: str = "",
+    overrides: Overrides = (),
+    config_dir: str | Path | None = None,
+    trust: bool = False,
+    **settings: Any,
+) -> CaseFeatures:
+    """Computes features of a task's images by an encoder, those that the store lacks, as the command `embed` does.
+
+    Args:
+        task: name of a config, a config, or a task.
+        model: the encoder: name of a config, a config with `_target_`, or an object with `embed`.
+        out: folder of stores; the user's cache without it.
+        name: what the store is called.
+        identity: names an encoder that was made of objects which no config can hold.
+        overrides: further changes, such as `{"model.pooled": "class"}`.
+        config_dir: a folder of configs of your own.
+        trust: whether code that a folder brings may run.
+        settings: keys of the command `embed`, such as `parts="test"`, `tiles={"um_per_px": 0.25}`, `limit=20`.
+
+    Returns:
+        The features by case, mapped into memory. Cases that failed are in its `failures`; they raise nothing.
+
+    Raises:
+        UserError: nothing can be done: a name does not exist, data are missing, the model gives no features.
+    """
+    asked = Asked("embed", task, model, None, name, identity, overrides, config_dir, trust)
+    with resolving(asked, {**settings, "out": None if out is None else str(out)}) as given:
+        return run_embedding(given.config, given.task, given.model)
+
+
+def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: ModelSpec | None = None) -> CaseFeatures:
+    """Embeds the cases that a resolved config of `embed` names."""
+    from medimg_eval.data.pieces import ShownPlan
+    from medimg_eval.evaluation.embedding import EmbedSettings, embed_cases, refuse_no_encoder
+    from medimg_eval.settings import undisturbed
+
+    if task is None and not wanted.get("task"):
+        raise UsageError("no task is named; add task=NAME (see python -m medimg_eval list tasks)")
+    if model is None and not wanted.get("model"):
+        raise UsageError("no encoder is named; add model=NAME, such as model=timm_encoder")
+    UsageError.refuse_unknown("dtype is", ("float32", "float16"), wanted["dtype"])
+    plan = ShownPlan.of(wanted["tiles"], wanted["slices"])
+    spec = build_candidate(wanted["model"]) if model is None else model
+    refuse_no_encoder(spec)
+    made = build_task(wanted["task"]) if task is None else task
+    settings = EmbedSettings(
+        out=None if wanted["out"] is None else Path(wanted["out"]),
+        plan=plan,
+        dtype=wanted["dtype"],
+        batch_size=wanted["batch_size"],
+        num_workers=wanted["num_workers"],
+        may_leave=wanted["may_leave"],
+    )
+    with undisturbed():
+        return embed_cases(made, _cases(made, wanted), spec, settings)
+
+
+def _cases(task: Task, wanted: Mapping[str, Any]) -> list[Case]:
+    """The cases of the parts that are wanted, each once."""
+    parts = as_list(wanted["parts"]) if wanted["parts"] is not None else [one for one in PARTS if one in task.splits]
+    UsageError.refuse_unknown(f"task {task.name!r} has no part", task.splits, *parts)
+    found: dict[str, Case] = {}
+    for part in parts:
+        try:
+            cases = task.cases(part)
+        except SplitError:
+            if wanted["parts"] is not None:
+                raise
+            continue  # of the default parts, those that it has
+        found |= {case.id: case for case in cases[: wanted["limit"]]}
+    if wanted["only"] is not None:
+        names = [str(one) for one in as_list(wanted["only"])]
+        lost = next((one for one in names if one not in found), None)
+        if lost is not None:
+            raise UsageError(f"task {task.name!r} has no case {lost!r}{nearest(lost, found)}")
+        found = {one: found[one] for one in names}
+    if not found:
+        raise SplitError(f"task {task.name!r} has no cases in {', '.join(parts)}")
+    return list(found.values())

@@ -1,0 +1,153 @@
+"""Features in the place of a case's images: bags of stores, ours and those of other programs."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.errors import CaseError, nearest
+from medimg_eval.imaging.slides import Features, ForeignStore, open_store
+from medimg_eval.store import FeatureStore
+
+
+def as_image(found: Features) -> Image:
+    """Features as models are shown them: (1, tile, feature), float32, with what is known of the tiles."""
+    said = {"patch_size": found.patch_size, "magnification": found.magnification}
+    known = {name: f"{value:g}" for name, value in said.items() if value is not None}
+    return Image(
+        found.features[None], np.eye(4), modality="SM", units="pixel", attributes={"holds": "features", **known}
+    )
+
+
+def stored_bag(path: Path, name: str, kind: str = "", magnification: float | None = None) -> Reference[Image]:
+    """Where the features of one bag are read from.
+
+    Args:
+        path: folder of the store.
+        name: of the bag; in a store of `embed` the id of a case.
+        kind: whose layout the folder has; found by what lies there when empty.
+        magnification: that the features must be of; None takes any.
+    """
+    if not kind and (path / "index.csv").is_file():
+        keys = _cases(path)
+        if name not in keys:
+            why = f"{path}: holds no features of case {name!r}{nearest(name, keys)}; compute them by `embed`"
+            return NoFeatures(why, (path / name,))
+        return StoredFeatures(path, keys[name], (path / "features.npy",))
+    return ForeignBag(path, name, kind, magnification)
+
+
+@dataclass(frozen=True)
+class NoFeatures:
+    """What stands for features that are not there, so that their case fails alone; `why` is a sentence."""
+
+    why: str
+    files: tuple[Path, ...] = ()
+
+    def read(self) -> Image:
+        """Raises CaseError."""
+        raise CaseError(self.why)
+
+    def geometry(self) -> Geometry:
+        """Raises CaseError."""
+        raise CaseError(self.why)
+
+
+@dataclass(frozen=True)
+class ForeignBag:
+    """Features of a bag in another program's store, read when they are needed.
+
+    Attributes:
+        path: folder of the store.
+        name: of the bag.
+        kind: whose layout the folder has; found by what lies there when empty.
+        magnification: that they must be of; None takes any.
+    """
+
+    path: Path
+    name: str
+    kind: str = ""
+    magnification: float | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Its files, the first with the features; of a bag that is not there, one that is missing."""
+        return tuple(_foreign(self.path, self.kind).files.get(self.name, (self.path / self.name,)))
+
+    def bag(self) -> Features:
+        """Features and what is known of their tiles; raises CaseError naming the file."""
+        found = _foreign(self.path, self.kind).read(self.name)
+        wanted, has = self.magnification, found.magnification
+        if wanted is not None and has is not None and has != wanted:
+            raise CaseError(f"{self.files[0]}: holds features of {has:g}x, the task is about {wanted:g}x")
+        return found
+
+    def read(self) -> Image:
+        """Returns (1, tile, feature); raises CaseError naming the file."""
+        return as_image(self.bag())
+
+    def geometry(self) -> Geometry:
+        """Tiles and features."""
+        return self.read().geometry
+
+
+@dataclass(frozen=True)
+class StoredFeatures:
+    """Features in the place of a case's images, out of a store.
+
+    Attributes:
+        store: the folder.
+        keys: of the case's pieces, whose rows follow each other.
+        files: of the images, which identify the data.
+    """
+
+    store: Path
+    keys: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+    def read(self) -> Image:
+        """Returns (1, row, feature), float32; raises CaseError where they are not there."""
+        return as_image(self.bag())
+
+    def bag(self) -> Features:
+        """Features, float32, and where their tiles lie; raises what `read` raises."""
+        store = _store(self.store)
+        rows = np.array(store.matrix(self.keys), np.float32)
+        if not len(rows):
+            raise CaseError(f"{', '.join(map(str, self.files))}: has no tiles with tissue, so no features")
+        places = [store.coordinates(key) for key in self.keys]
+        known = [one for one in places if one is not None]
+        return Features(rows, np.concatenate(known) if len(known) == len(places) else None)
+
+    def geometry(self) -> Geometry:
+        """Rows and features."""
+        store = _store(self.store)
+        return Geometry((sum(store.counts(self.keys)), store.length), np.eye(4), units="pixel")
+
+
+@lru_cache(8)
+def _store(path: Path) -> FeatureStore:
+    return FeatureStore.open(path)
+
+
+@lru_cache(8)
+def _foreign(path: Path, kind: str) -> ForeignStore:
+    return open_store(path, kind)
+
+
+@lru_cache(8)
+def _cases(path: Path) -> dict[str, tuple[str, ...]]:
+    """Case -> keys, of the tables that `embed` wrote."""
+    found: dict[str, list[str]] = {}
+    for table in sorted((path / "cases").glob("*.csv")):
+        with table.open(encoding="utf-8", newline="") as stream:
+            own: dict[str, list[str]] = {}
+            for row in csv.DictReader(stream):
+                own.setdefault(row["case"], []).append(row["key"])
+        found |= own
+    return {case: tuple(keys) for case, keys in found.items()}

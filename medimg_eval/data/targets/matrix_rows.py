@@ -1,0 +1,65 @@
+"""Numbers of cases that are rows of a matrix, such as the expression of genes in a spot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from medimg_eval.case import Findings, Image, Reference
+from medimg_eval.data.records import Entry, OneFile, OnImage, below
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging.matrices import read_matrix
+
+
+@dataclass
+class MatrixRow:
+    """A row of a matrix for each case: .h5ad, .h5 or .npz (see `medimg_eval.imaging.matrices.read_matrix`).
+
+    Args:
+        path: a file below the root, or a pattern of files, such as `adata/{sample}.h5ad`; each file is read once.
+        row: what the file calls the row of a case, a pattern, such as `{barcode}`.
+        columns: which columns are meant; all without, which the file then names.
+        log1p: whether the natural logarithm of 1 + the number is what is right, as of counts of genes.
+    """
+
+    path: str
+    row: str = "{case}"
+    columns: Sequence[str] = ()
+    log1p: bool = False
+
+    def reference(self, entry: Entry) -> Reference[Findings]:
+        """The row of the case."""
+        path = entry.path(self.path) if "{" in self.path else below(entry.root, self.path)
+        return MatrixNumbers(path, entry.fill(self.row), tuple(self.columns), self.log1p, entry.image)
+
+
+@dataclass(frozen=True)
+class MatrixNumbers(OneFile, OnImage):
+    """The numbers of one row."""
+
+    path: Path
+    row: str
+    columns: tuple[str, ...]
+    log1p: bool
+    image: Reference[Image] | None = None
+
+    def read(self) -> Findings:
+        """Returns the numbers by column; raises CaseError where there is no such row or column."""
+        try:
+            matrix = read_matrix(self.path)
+            names = self.columns or tuple(matrix.columns)
+            if not names:
+                raise CaseError(f"{self.path}: does not name its columns; set task.layout.target.columns")
+            numbers = matrix.row(self.row)[matrix.columns_of(names)]
+        except UserError as error:
+            raise CaseError(str(error)) from error
+        if self.log1p:
+            if (numbers < 0).any():
+                raise CaseError(f"{self.path}: row {self.row!r} holds {numbers.min():g}, and log1p is of counts")
+            numbers = np.log1p(numbers)
+        values = [value if math.isfinite(value) else math.nan for value in numbers.tolist()]
+        return Findings(dict(zip(names, values, strict=True)))

@@ -1,0 +1,365 @@
+"""Features of cases by an encoder, computed once into a store that every run shares."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Failure, Image, Prompt
+from medimg_eval.data.bags import NoFeatures, StoredFeatures
+from medimg_eval.data.pieces import (
+    CHUNK,
+    Chunk,
+    Piece,
+    Pieces,
+    ShownPlan,
+    pieces_of,
+    planned,
+    read_chunk,
+    read_whole,
+    unique,
+)
+from medimg_eval.errors import CaseError, ToldCauses, UsageError, UserError
+from medimg_eval.evaluation.identity import slug
+from medimg_eval.evaluation.leaving import permit
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.plan import prepare_model
+from medimg_eval.evaluation.predict import Batches, device_of, in_use
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.lazy_torch import uses_torch
+from medimg_eval.store import FeatureStore, Item, digest
+from medimg_eval.system import user_cache, whole
+from medimg_eval.tasks import Task
+from medimg_eval.workers import Workers
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 64
+"""Pictures that are read and added together."""
+
+LIBRARIES = ("timm", "transformers", "open_clip_torch", "torchvision")
+
+
+@dataclass(frozen=True)
+class EmbedSettings:
+    """How features are computed and kept.
+
+    Attributes:
+        out: folder of stores; None for the user's cache.
+        plan: what is shown of slides and volumes.
+        dtype: of what is kept, `float32` or `float16`.
+        batch_size: pictures that the encoder is given at once; None for as many as it prefers.
+        num_workers: processes that read.
+        may_leave: whether images may go to a server elsewhere, as the user says.
+    """
+
+    out: Path | None = None
+    plan: ShownPlan = field(default_factory=ShownPlan)
+    dtype: str = "float32"
+    batch_size: int | None = None
+    num_workers: int = 2
+    may_leave: Any = None
+
+
+@dataclass(frozen=True)
+class CaseFeatures:
+    """Features of cases, in a store.
+
+    Attributes:
+        store: where they lie; None where there are none.
+        keys: case id -> keys of its images in the store, in order; only cases all of whose images have features.
+        failures: of cases that have none, or not all.
+        computed: images that were embedded now; the others were there.
+    """
+
+    store: FeatureStore | None
+    keys: Mapping[str, tuple[str, ...]]
+    failures: tuple[Failure, ...] = ()
+    computed: int = 0
+
+    def rows(self, case: str) -> Array:
+        """The features of one case, (row, feature): a row for each picture, tile or slice.
+
+        Raises:
+            CaseError: it has none; the message says why.
+        """
+        store, keys = self._of(case)
+        return store.matrix(keys)
+
+    def coordinates(self, case: str) -> Array | None:
+        """Row and column of each row of a case in level-0 pixels, (row, 2); None of what lies nowhere."""
+        store, keys = self._of(case)
+        places = [store.coordinates(key) for key in keys]
+        known = [one for one in places if one is not None]
+        return np.concatenate(known) if len(known) == len(places) and known else None
+
+    def matrix(self, cases: Sequence[str] | None = None) -> Array:
+        """The features of several cases, all by default, one below the other: (row, feature)."""
+        every = [self._of(case) for case in (self.keys if cases is None else cases)]
+        if not every:
+            raise UserError("no case has features")
+        return every[0][0].matrix([key for _, keys in every for key in keys])
+
+    def counts(self, cases: Sequence[str] | None = None) -> list[int]:
+        """Rows of each of several cases, all by default, in the order of `matrix`."""
+        every = [self._of(case) for case in (self.keys if cases is None else cases)]
+        return [sum(store.counts(keys)) for store, keys in every]
+
+    def shown(self, case: Case) -> Case:
+        """The case with its features in the place of its images; one without stays, and fails where it is read."""
+        if case.id not in self.keys or self.store is None:
+            why = next((one.message for one in self.failures if one.case_id == case.id), "it was not embedded")
+            return replace(case, images=(NoFeatures(why, case.files),))
+        files = tuple(path for image in case.images for path in image.files)
+        return replace(case, images=(StoredFeatures(self.store.path, self.keys[case.id], files),))
+
+    def _of(self, case: str) -> tuple[FeatureStore, tuple[str, ...]]:
+        if case in self.keys and self.store is not None:
+            return self.store, self.keys[case]
+        why = next((one.message for one in self.failures if one.case_id == case), "it was not embedded")
+        raise CaseError(f"case {case!r} has no features: {why}")
+
+
+def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
+    """Computes features of the cases' images that the store lacks; killed at any moment, the same call goes on.
+
+    Args:
+        task: whose cases they are.
+        cases: to be embedded.
+        encoder: a model with `embed`.
+        settings: how.
+
+    Raises:
+        UserError: the encoder cannot be loaded, or nothing can be written. What fails for a case is in its failures.
+    """
+    refuse_no_encoder(encoder)
+    permit(task, settings.may_leave, "model", encoder.name, encoder.model, ["images"])
+    takes_volumes = getattr(encoder.wrapper, "takes", "picture") == "volume"
+    pieces = pieces_of(cases, settings.plan, volumes_whole=takes_volumes)
+    every = unique(one for some in pieces.values() for one in some)
+    made_by = _made_by(encoder, settings.plan, {one.kind for one in every})
+    folder = _folder(encoder, made_by, settings)
+    store = FeatureStore.open(folder) if (folder / "manifest.json").is_file() else None
+    left = [one for one in every if store is None or one.key not in store]
+    failures: dict[str, str] = {}
+    if left:
+        prepare_model(task, encoder.model, cases)
+        work = _Work(encoder, settings, folder, made_by, store, failures)
+        work.run(left)
+        store = work.store
+    found = _found(pieces, store, failures, len(left))
+    if store is not None:
+        _write_table(store, task, cases, found)
+    return found
+
+
+def refuse_no_encoder(encoder: ModelSpec) -> None:
+    """Raises UsageError for a model that has no `embed`."""
+    if not callable(getattr(encoder.wrapper, "embed", None)):
+        raise UsageError(
+            f"model {encoder.name!r} ({encoder.wrapper.__name__}) gives no features: it has no method embed(); "
+            "name an encoder, such as model=timm_encoder"
+        )
+
+
+def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, Any]:
+    """What features are of, as JSON holds it: another of these is another store."""
+    shown = {"tiles": asdict(plan.tiles)} if "slide" in kinds else {}
+    shown |= {"slices": asdict(plan.slices)} if "volume" in kinds else {}
+    revision = getattr(encoder.model, "revision", "")  # weights of the hub by their commit, and the preprocessing
+    versions = {}
+    for name in LIBRARIES:  # whose preprocessing may change
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return {"encoder": encoder.settled_identity, "revision": revision, "shown": shown, "written_with": versions}
+
+
+def _folder(encoder: ModelSpec, made_by: Mapping[str, Any], settings: EmbedSettings) -> Path:
+    decisive = {key: value for key, value in made_by.items() if key != "written_with"}
+    root = user_cache() / "embeddings" if settings.out is None else settings.out.expanduser()
+    return root / f"{slug(encoder.name)}-{digest([decisive, settings.dtype], 12)}"
+
+
+class _Work:
+    """Reads, embeds and adds what is left."""
+
+    def __init__(
+        self,
+        encoder: ModelSpec,
+        settings: EmbedSettings,
+        folder: Path,
+        made_by: Mapping[str, Any],
+        store: FeatureStore | None,
+        failures: dict[str, str],
+    ) -> None:
+        self._encoder, self._settings, self._folder, self._made_by = encoder, settings, folder, made_by
+        self.store, self._failures = store, failures
+        self._causes = ToldCauses()
+        model: Any = encoder.model
+        self._batch = settings.batch_size or int(getattr(model, "preferred_batch", 1))
+        self._batches = Batches(model.embed)
+
+    def run(self, left: Sequence[Piece]) -> None:
+        """Embeds the pieces; what fails is noted by its key."""
+        model = self._encoder.model
+        if not uses_torch(model):
+            self._all(left)
+            return
+        with in_use(model, device_of(str(getattr(model, "device", "auto"))), "32-true"):
+            self._all(left)
+
+    def _all(self, left: Sequence[Piece]) -> None:
+        slides = [one for one in left if one.kind in ("slide", "patches")]
+        others = [one for one in left if one.kind not in ("slide", "patches")]
+        for start in range(0, len(slides), AT_ONCE):
+            self._embed(slides[start : start + AT_ONCE], 1)
+        if others:
+            self._embed(others, max(1, AT_ONCE // 8) if others[0].kind == "picture" else 1)
+
+    def _embed(self, pieces: Sequence[Piece], together: int) -> None:
+        chunks: list[Chunk] = []
+        waiting: list[Item] = []
+        for piece, found in zip(pieces, self._plans(pieces), strict=True):
+            if isinstance(found, Failure):
+                self._fail(piece, found.message)
+            elif found:
+                chunks += found
+            else:
+                waiting.append(Item(piece.key, np.zeros((0, 0), np.float32)))
+        rows: list[Array] = []
+        places: list[Array] = []
+        for chunk, shown in zip(chunks, self._read(chunks, together), strict=True):
+            piece = chunk.piece
+            if isinstance(shown, Failure):
+                self._fail(piece, shown.message)
+            vectors = None if piece.key in self._failures else self._vectors(piece, shown)
+            if vectors is None:
+                rows, places = [], []
+                continue
+            rows.append(vectors)
+            if chunk.tiles is not None:
+                places.append(chunk.tiles.coordinates)
+            if chunk.last:
+                waiting.append(Item(piece.key, np.concatenate(rows), np.concatenate(places) if places else None))
+                rows, places = [], []
+            if len(waiting) >= AT_ONCE or sum(len(item.features) for item in waiting) > 16 * CHUNK:
+                waiting = self._add(waiting)
+        self._add(waiting)
+
+    def _plans(self, pieces: Sequence[Piece]) -> Iterator[list[Chunk] | Failure]:
+        if pieces[0].kind not in ("slide", "patches"):
+            yield from (planned(self._settings.plan, piece) for piece in pieces)
+            return
+        yield from self._work(planned, pieces, "laying tiles", 1)
+
+    def _read(self, chunks: Sequence[Chunk], together: int) -> Iterator[Any]:
+        whole_volumes = getattr(self._encoder.wrapper, "takes", "picture") == "volume"
+        yield from self._work(read_whole if whole_volumes else read_chunk, chunks, "embedding", together)
+
+    def _work(self, function: Any, items: Sequence[Any], what: str, together: int) -> Iterator[Any]:
+        parts = [items[start : start + together] for start in range(0, len(items), together)]
+        count = min(self._settings.num_workers, len(parts)) if len(parts) > 1 else 0
+        workers: Workers[ShownPlan, Any, Any] = Workers(
+            function, self._settings.plan, count, name="reading", setting="num_workers"
+        )
+        results = workers.ordered(parts, 2 * max(1, count))
+        for part, found in zip(tracked(parts, what), results, strict=True):
+            for item, one in zip(part, found, strict=True):
+                piece = item.piece if isinstance(item, Chunk) else item
+                yield (
+                    Failure(piece.case, "read", f"{_files(piece)}: the reading process died twice")
+                    if one is None
+                    else one
+                )
+
+    def _vectors(self, piece: Piece, shown: Sequence[Image] | Array) -> Array | None:
+        """(row, feature) of what was read; None where it failed, which is noted."""
+        images = [one if isinstance(one, Image) else Image(one, np.eye(4), units="pixel") for one in shown]
+        prompts = [Prompt(piece.case, (image,)) for image in images]
+        answers: list[Any] = []
+        for start in range(0, len(prompts), self._batch):
+            answers += self._batches.answers(prompts[start : start + self._batch])
+        wrong = next((one for one in answers if isinstance(one, Failure)), None)
+        if wrong is not None:
+            self._fail(piece, f"{_files(piece)}: {wrong.message}")
+            return None
+        return np.stack([np.asarray(one, np.float32).ravel() for one in answers])
+
+    def _add(self, items: Sequence[Item]) -> list[Item]:
+        """Adds items to the store, which the first rows make; returns those that wait for rows to make it."""
+        full = next((item for item in items if len(item.features)), None)
+        if self.store is None and full is None:
+            return list(items)
+        if self.store is None and full is not None:
+            self.store = FeatureStore.create(self._folder, self._made_by, full.features.shape[1], self._settings.dtype)
+        assert self.store is not None  # noqa: S101 - made above
+        empty = np.zeros((0, self.store.length), np.float32)
+        ready = [item if len(item.features) else Item(item.key, empty) for item in items]
+        try:
+            self.store.add(ready)
+        except CaseError:
+            for item in ready:
+                try:
+                    self.store.add([item])
+                except CaseError as error:
+                    self._failures[item.key] = str(error)
+        return []
+
+    def _fail(self, piece: Piece, message: str) -> None:
+        if piece.key not in self._failures:
+            self._failures[piece.key] = message
+            log.log(self._causes.level(message, piece.case), "case %s failed: %s", piece.case, message)
+
+
+def _files(piece: Piece) -> str:
+    return ", ".join(map(str, piece.image.files)) or f"case {piece.case!r}"
+
+
+def _without(piece: Piece) -> str:
+    """Why a piece has no features though nothing failed."""
+    return f"{_files(piece)}: no tile has tissue; look at the slide, or at tiles.minimum_tissue"
+
+
+def _found(pieces: Pieces, store: FeatureStore | None, failures: Mapping[str, str], asked: int) -> CaseFeatures:
+    keys: dict[str, tuple[str, ...]] = {}
+    failed: list[Failure] = []
+    for case, some in pieces.items():
+        wrong = next((one for one in some if isinstance(one, Failure)), None)
+        own = [one for one in some if isinstance(one, Piece)]
+        lost = next((one for one in own if store is None or one.key not in store), None)
+        if wrong is not None:
+            failed.append(wrong)
+        elif lost is not None:
+            failed.append(Failure(case, "answer", failures.get(lost.key, _without(lost))))
+        elif not own:
+            failed.append(Failure(case, "read", f"case {case!r} has no image"))
+        elif store is not None and not sum(store.counts([one.key for one in own])):
+            failed.append(Failure(case, "read", _without(own[0])))
+        else:
+            keys[case] = tuple(one.key for one in own)
+    return CaseFeatures(store, keys, tuple(failed), asked - len(failures))
+
+
+def _write_table(store: FeatureStore, task: Task, cases: Sequence[Case], found: CaseFeatures) -> None:
+    """Which rows are of which case: `cases/TASK.csv` of the store, for people and other programs."""
+    folder = store.path / "cases"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{slug(task.name)}.csv"
+    known: dict[str, list[Any]] = {}
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="") as stream:
+            known = {f"{row['case']}\n{row['image']}": list(row.values()) for row in csv.DictReader(stream)}
+    for case in cases:
+        for number, key in enumerate(found.keys.get(case.id, ())):
+            first, count = store.span(key)
+            known[f"{case.id}\n{number}"] = [case.id, case.patient or "", number, key, first, count]
+    with whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([["case", "patient", "image", "key", "first", "rows"], *known.values()])

@@ -1,0 +1,166 @@
+"""HEST's files of spatial transcriptomics: patches in HDF5, and gene expression in .h5ad, read by h5py alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging.slides.features import as_texts
+from medimg_eval.imaging.slides.tiles import as_coordinates
+from medimg_eval.imaging.voxel_data import check_own
+
+SPARSE = ("csr_matrix", "csc_matrix")
+_DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Tiles around the spots of one sample, in an HDF5 file; pixels are read when they are asked for.
+
+    Attributes:
+        path: the file.
+        barcodes: of the spots, in order.
+        coordinates: int64, (tile, 2), row and column at full resolution as the file says; None where it does not.
+        size: rows and columns of a tile.
+    """
+
+    path: Path
+    barcodes: tuple[str, ...]
+    coordinates: Array | None
+    size: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.barcodes)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Array:
+        """Reads neighbouring tiles as one block, uint8, (tile, 3, row, column); raises CaseError naming the file."""
+        import h5py
+
+        with CaseError.about(self.path, "cannot be read", *_DAMAGE, mend="copy it again"), h5py.File(self.path) as file:
+            pixels: Array = np.asarray(check_own(self.path, file["img"])[start:stop])
+        return np.ascontiguousarray(np.moveaxis(pixels, 3, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """Expression of genes in the spots of one sample.
+
+    Attributes:
+        values: float32, (spot, gene), as stored: HEST's are counts, of which its benchmark takes log1p.
+        barcodes: of the spots, in the order of the rows.
+        genes: in the order of the columns.
+        coordinates: float64, (spot, 2), row and column at full resolution; None where the file does not say.
+    """
+
+    values: Array
+    barcodes: tuple[str, ...]
+    genes: tuple[str, ...]
+    coordinates: Array | None = None
+
+    def of(self, barcodes: Sequence[str]) -> Array:
+        """The rows of some spots, float32, (spot, gene); raises CaseError naming one that is absent."""
+        places = {name: row for row, name in enumerate(self.barcodes)}
+        lost = next((name for name in barcodes if name not in places), None)
+        if lost is not None:
+            raise CaseError(f"expression holds no spot {lost!r}; patches and expression are of different samples")
+        found: Array = self.values[[places[name] for name in barcodes]]
+        return found
+
+
+def read_patches(path: str | Path) -> Patches:
+    """Opens HEST's patches of one sample: `img` (tile, row, column, 3), `barcode` or `barcodes`, and `coords` (x, y).
+
+    Raises:
+        CaseError: the file is missing or damaged, holds no patches, or patches and barcodes differ in number.
+    """
+    import h5py
+
+    path = _file(path)
+    with CaseError.about(path, "cannot be read as patches", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
+        name = next((one for one in ("barcode", "barcodes") if one in file), None)
+        shape = file["img"].shape if "img" in file else ()
+        kind = str(file["img"].dtype) if "img" in file else ""
+        ids = () if name is None else as_texts(check_own(path, file[name])[:])
+        places = np.asarray(check_own(path, file["coords"])) if "coords" in file else None
+    if len(shape) != 4 or shape[3] != 3 or kind != "uint8":
+        raise CaseError(
+            f"{path}: expected patches `img` (tile, row, column, 3) of uint8, got {shape} of {kind or 'none'}"
+        )
+    if not shape[0]:
+        raise CaseError(f"{path}: holds no patches; leave the sample out")
+    ids = ids or tuple(map(str, range(shape[0])))
+    if len(ids) != shape[0]:
+        raise CaseError(f"{path}: holds {shape[0]} patches, but {len(ids)} barcodes")
+    return Patches(path, ids, None if places is None else as_coordinates(places, path), (shape[1], shape[2]))
+
+
+def read_expression(path: str | Path, genes: Sequence[str] = ()) -> Expression:
+    """Reads an .h5ad: `X` dense or sparse, names of spots and genes, and `obsm/spatial`.
+
+    Args:
+        path: the file.
+        genes: the columns wanted, in this order; all of them when empty.
+
+    Raises:
+        CaseError: the file is missing or damaged, or lacks a gene.
+    """
+    import h5py
+
+    path = _file(path)
+    with CaseError.about(path, "cannot be read as .h5ad", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
+        barcodes, every = _names(path, file["obs"]), _names(path, file["var"])
+        where = {name: column for column, name in enumerate(every)}
+        lost = [name for name in genes if name not in where]
+        columns = None if not genes or lost else [where[name] for name in genes]
+        values = np.zeros((0, 0)) if lost else _matrix(path, file["X"], (len(barcodes), len(every)), columns)
+        spatial = file["obsm/spatial"][:] if "obsm/spatial" in file else None
+    if lost:
+        raise CaseError(
+            f"{path}: has no gene {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}, {len(lost)} in all"
+        )
+    if values.shape[0] != len(barcodes):
+        raise CaseError(f"{path}: X has {values.shape[0]} rows, but {len(barcodes)} spots are named")
+    places = None if spatial is None else np.asarray(spatial, np.float64)[:, 1::-1]
+    return Expression(values.astype(np.float32), barcodes, tuple(genes) or every, places)
+
+
+def _file(path: str | Path) -> Path:
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
+    return path
+
+
+def _names(path: Path, table: Any) -> tuple[str, ...]:
+    """The index of a table, whose column the attribute `_index` names: texts, or categories with codes."""
+    index = table.attrs.get("_index", "_index")
+    stored = table[index.decode() if isinstance(index, bytes) else str(index)]
+    if hasattr(stored, "keys"):
+        if "categories" in stored:
+            words = as_texts(stored["categories"][:])
+            return tuple(words[code] for code in stored["codes"][:].tolist())
+        stored = stored["values"]  # texts that may be missing
+    return as_texts(check_own(path, stored)[:])
+
+
+def _matrix(path: Path, stored: Any, shape: tuple[int, int], columns: list[int] | None) -> Array:
+    if not hasattr(stored, "keys"):
+        values = np.asarray(check_own(path, stored))  # whole, then its columns: h5py reads lists of them one by one
+        return values if columns is None else values[:, columns]
+    from scipy import sparse
+
+    kind = stored.attrs.get("encoding-type", "")
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    if kind not in SPARSE:
+        raise UserError(
+            f"{path}: X is stored as {kind or 'an unknown group'}; expected an array, {' or '.join(SPARSE)}"
+        )
+    parts = tuple(np.asarray(check_own(path, stored[name])) for name in ("data", "indices", "indptr"))
+    made: Any = getattr(sparse, kind)(parts, shape=shape)
+    return np.asarray((made if columns is None else made.tocsc()[:, columns]).toarray())
