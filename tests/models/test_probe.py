@@ -65,7 +65,7 @@ def task(root, features=("mean *", "* error", "worst *"), **options):
     )
 
 
-@pytest.mark.parametrize("model", ["linear_probe", "knn_probe"])
+@pytest.mark.parametrize("model", ["probe", "knn_probe"])
 def test_a_probe_on_a_table_is_fitted_and_tested_by_its_preset(model, wisconsin, tmp_path):
     made = task(wisconsin, "features.npy", row="row")
     run = me.fit(made, model, run=tmp_path / "fit", **QUIET)
