@@ -43,9 +43,7 @@ def installed(place: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     pip = [place / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheels = place / "wheel"
-    clean = {
-        key: value for key, value in os.environ.items() if key != "PYTHONPATH"
-    }  # of pip, too
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # of pip, too
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True, env=clean)
     subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True, env=clean)
     return place
