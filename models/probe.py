@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts, Survival
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models.base import Example, RiskModel, shown_images
+from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
 from medimg_eval.models.heads import Head, Kind, Lessons, Targets, load_head, make_head, search
@@ -44,7 +44,7 @@ class Weighed(dict[str, float]):
     attention: Array | None = None
 
 
-class Probe(Classifier, RiskModel):
+class Probe(Classifier, RiskModel, Regressor):
     """An encoder that stays as it is, and a head on its features, which `fit` fits at once.
 
     Serves classifications, survival and regressions alike, by what the task asks. Without an encoder, images must be

@@ -16,7 +16,7 @@ from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, ToldCauses, error_in_words
 from medimg_eval.evaluation.devices import Batches, device_of, in_use
-from medimg_eval.evaluation.embedding import features_for
+from medimg_eval.evaluation.fitting.embedding import features_for
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model

@@ -156,8 +156,8 @@ class BagHead(Head):
         bags = PackedBags.of(features)
         if bags.rows.shape[1] != self.facts["width"]:
             raise UserError(
-                f"features have length {bags.rows.shape[1]}, the head was fitted on {self.facts['width']}; are they of "
-                "another encoder?"
+                f"features have length {bags.rows.shape[1]}, expected {self.facts['width']}; are they of another "
+                "encoder?"
             )
         device = self._device()
         values: list[Array] = []

@@ -210,9 +210,7 @@ def as_vectors(features: Any, *, expected: int | None = None) -> Array:
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:
         raise UserError(f"expected features (case, feature) of numbers, got {array.shape} of {array.dtype}")
     if expected is not None and array.shape[1] != expected:
-        raise UserError(
-            f"features have length {array.shape[1]}, the head was fitted on {expected}; are they of another encoder?"
-        )
+        raise UserError(f"features have length {array.shape[1]}, expected {expected}; are they of another encoder?")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype.kind == "f" else np.float64)
     # A sum is finite where all are, and takes no copy; one that overflows is looked at again.

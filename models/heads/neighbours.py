@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -17,6 +17,9 @@ CENTRES = ("none", "mean", "standard")
 
 QUERIES = 1024
 """Cases that are compared with all known ones at once."""
+
+BLOCK = 64
+"""Cosines in a row that are first known by their largest."""
 
 
 @dataclass(kw_only=True)
@@ -32,6 +35,9 @@ class NearestNeighbours(Head):
         centre: what is taken from features first: `none`, the `mean` of the cases to fit on, as UNI's protocol has it,
             or `standard`, which also divides by their deviation.
 
+        precision: `float32` compares all cases exactly; `bfloat16` finds candidates in it, which processors with
+            instructions for it do faster, and compares these exactly: about one neighbour in ten thousand is another.
+
     Raises:
         UsageError: settings that cannot be meant.
     """
@@ -41,10 +47,12 @@ class NearestNeighbours(Head):
     k: int = 20
     temperature: float | None = 0.07
     centre: str = "none"
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         UsageError.refuse_unknown("head.centre is", CENTRES, self.centre)
+        UsageError.refuse_unknown("head.precision is", ("float32", "bfloat16"), self.precision)
         if self.k < 1 or (self.temperature is not None and self.temperature <= 0):
             raise UsageError(f"expected head.k from 1 and head.temperature above 0, got {self.k}, {self.temperature}")
 
@@ -67,7 +75,7 @@ class NearestNeighbours(Head):
         held = self.arrays
         vectors = as_vectors(features, expected=held["known"].shape[1])
         shown = unit(scaled(vectors, held["mean"], held["deviation"]).astype(held["known"].dtype, copy=False))
-        places, cosines = nearest_rows(held["known"], shown, self.k)
+        places, cosines = nearest_rows(held["known"], shown, self.k, precision=self.precision)
         weights = np.ones_like(cosines)
         if self.temperature is not None:
             weights = np.exp((cosines - cosines.max(1, keepdims=True)) / self.temperature)
@@ -116,15 +124,14 @@ def unit(vectors: Array) -> Array:
     return found
 
 
-def nearest_rows(known: Array, shown: Array, k: int) -> tuple[Array, Array]:
-    """Finds the k known vectors of largest cosine, exactly.
-
-    Where the processor multiplies bfloat16 by itself, candidates are found in it, and compared in full precision.
+def nearest_rows(known: Array, shown: Array, k: int, *, precision: str = "float32") -> tuple[Array, Array]:
+    """Finds the k known vectors of largest cosine.
 
     Args:
         known: of length 1, float32 or float64, (known, feature).
         shown: the same, (case, feature).
         k: how many.
+        precision: `bfloat16` finds candidates in it, four times as many and some, and compares these in full.
 
     Returns:
         Their rows, int64, and cosines, float64, both (case, k), the nearest first; of equal ones the earlier row.
@@ -132,42 +139,43 @@ def nearest_rows(known: Array, shown: Array, k: int) -> tuple[Array, Array]:
     import torch
 
     base = torch.from_numpy(np.ascontiguousarray(known))
-    # A candidate's cosine in bfloat16 is off by about 1e-3, so that more are looked at than are wanted.
-    rough = base.bfloat16() if has_bfloat16() and base.dtype == torch.float32 and len(known) > 64 * k else None
-    wanted = min(len(known), 4 * k + 16) if rough is not None else k
+    rough = base.bfloat16() if precision == "bfloat16" else None
     places, cosines = [], []
     for at in range(0, len(shown), QUERIES):
         some = torch.from_numpy(np.ascontiguousarray(shown[at : at + QUERIES]))
         if rough is None:
-            alike, found = _largest(some @ base.T, wanted)
+            alike, found = _largest(some @ base.T, k)
         else:
-            _, found = _largest((some.bfloat16() @ rough.T).float(), wanted)
-            alike = torch.bmm(base[found], some[:, :, None])[:, :, 0]
+            wanted = min(len(known), 4 * k + 16)
+            _, found = _largest((some.bfloat16() @ rough.T).float(), wanted, ties=False)
+            alike = torch.stack([base[few] @ one for few, one in zip(found, some, strict=True)])
         order = np.lexsort((found.numpy(), -alike.numpy()), axis=1)[:, :k]
         places.append(np.take_along_axis(found.numpy(), order, 1))
         cosines.append(np.take_along_axis(alike.double().numpy(), order, 1))
     return np.concatenate(places), np.concatenate(cosines)
 
 
-def has_bfloat16() -> bool:
-    """Whether the processor has instructions for products in bfloat16."""
+def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
+    """The k largest of each row and their places, in no order; of equal ones at the border the earlier.
+
+    The k largest lie in the k blocks of largest maxima, so that one pass over a row finds them.
+    """
     import torch
 
-    capable: Any = getattr(torch.cpu, "get_capabilities", dict)()
-    if capable:
-        return bool(capable.get("avx512_bf16") or capable.get("amx_bf16"))
-    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())
-
-
-def _largest(alike: Any, k: int) -> tuple[Any, Any]:
-    """The k largest of each row and their places, not in order; of equal ones at the border the earlier."""
-    import torch
-
-    values, places = torch.topk(alike, k, dim=1, sorted=True)
-    # topk takes any of equal values; where the last one has equals outside, the earliest of them are meant.
-    border = values[:, -1:]
-    crowded = (alike == border).sum(1) > (values == border).sum(1)
-    for row in torch.nonzero(crowded)[:, 0].tolist():
+    count, full = alike.shape[1], alike.shape[1] // BLOCK * BLOCK
+    if full // BLOCK <= 2 * k:
+        values, places = torch.topk(alike, k, dim=1)
+        crowded = (alike >= values[:, -1:]).sum(1) > k if ties else ()
+    else:
+        tops = alike[:, :full].unflatten(1, (BLOCK, -1)).amax(1)  # over columns far apart, which is quickest
+        blocks = torch.topk(tops, k, dim=1).indices
+        few = (blocks[:, :, None] + torch.arange(0, full, full // BLOCK)).flatten(1)
+        few = torch.cat([few, torch.arange(full, count).expand(len(few), -1)], 1)
+        held = alike.gather(1, few)
+        values, inner = torch.topk(held, k, dim=1)
+        places, border = few.gather(1, inner), values[:, -1:]
+        crowded = ((held >= border).sum(1) > k) | ((tops >= border).sum(1) > k) if ties else ()
+    for row in torch.nonzero(crowded)[:, 0].tolist() if ties else ():
         order = torch.sort(alike[row], descending=True, stable=True).indices[:k]
         values[row], places[row] = alike[row][order], order
     return values, places

@@ -119,7 +119,7 @@ def test_what_fails_fails_alone_and_is_tried_again(tmp_path):
 
 
 def test_a_killed_start_is_gone_on_with(tmp_path, monkeypatch):
-    from medimg_eval.evaluation import embedding
+    from medimg_eval.evaluation.fitting import embedding
 
     monkeypatch.setattr(embedding, "AT_ONCE", 2)
     images = {str(number): picture(tmp_path / f"{number}.png", number) for number in range(7)}
@@ -254,7 +254,7 @@ def test_a_probe_is_fitted_and_tested_on_features_that_are_there(tmp_path, caplo
     assert me.embed(made, PIXELS, parts="fit", num_workers=0).computed == 8
     probe = {"_target_": "medimg_eval.models.Probe", "encoder": PIXELS, "head": "logistic"}
     settings = {"runs": tmp_path / "runs", "num_workers": 0}
-    with caplog.at_level("INFO", "medimg_eval.evaluation.embedding"):
+    with caplog.at_level("INFO", "medimg_eval.evaluation.fitting.embedding"):
         fitted = me.fit(made, probe, **settings)
         tested = me.test(made, {**probe, "checkpoint": str(fitted)}, **settings)
     told = [record.message for record in caplog.records if "were embedded" in record.message]

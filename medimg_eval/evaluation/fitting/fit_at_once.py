@@ -11,7 +11,7 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.embedding import features_for
+from medimg_eval.evaluation.fitting.embedding import features_for
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.predict import model_info
