@@ -167,11 +167,11 @@ class Encoder(FeatureExtractor, Embedder):
         """Returns the features of 8-bit RGB pictures of any size, in one pass: float32, (picture, feature)."""
 
     @overload
-    def embed(self, shown: Prompts) -> list[Array]: ...  # type: ignore[overload-overlap]
+    def embed(self, shown: Prompts) -> list[Array]: ...
     @overload
     def embed(self, shown: Sequence[Picture]) -> Array: ...
 
-    def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:  # type: ignore[override]
+    def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:
         """Returns the features of pictures, float32, (picture, feature); or of prompts, a vector each.
 
         A prompt's vector is the mean of those of its images, or that of its text where it shows none.

@@ -154,6 +154,6 @@ class TorchScriptEncoder(Encoder):
         wide, high = (max(self.size, round(edge * scale)) for edge in picture.size)
         left, top = (wide - self.size) // 2, (high - self.size) // 2
         scaled = picture.resize((wide, high), Resampling.BICUBIC)
-        pixels = np.asarray(scaled.crop((left, top, left + self.size, top + self.size)), np.float32) / 255
-        pixels = (pixels - np.float32(self.mean)) / np.float32(self.spread)
+        pixels: Array = np.asarray(scaled.crop((left, top, left + self.size, top + self.size)), np.float32) / 255
+        pixels = (pixels - np.array(self.mean, np.float32)) / np.array(self.spread, np.float32)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))

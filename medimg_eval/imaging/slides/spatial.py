@@ -84,7 +84,7 @@ def read_patches(path: str | Path) -> Patches:
     path = _file(path)
     with CaseError.about(path, "cannot be read as patches", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
         name = next((one for one in ("barcode", "barcodes") if one in file), None)
-        shape = file["img"].shape if "img" in file else ()
+        shape: tuple[int, ...] = file["img"].shape if "img" in file else ()
         kind = str(file["img"].dtype) if "img" in file else ""
         ids = () if name is None else as_texts(check_own(path, file[name])[:])
         places = np.asarray(check_own(path, file["coords"])) if "coords" in file else None

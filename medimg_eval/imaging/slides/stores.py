@@ -204,7 +204,7 @@ def _owkin(root: Path) -> Files:
     if (root / "tile_features.npy").is_file():
         ids = as_texts(read_array(root / "tile_ids.npy"))
         return dict.fromkeys(ids, (root / "tile_features.npy", root / "tile_ids.npy"))
-    nested = {_slide_name(path.parent.name): (path,) for path in root.glob("*/features.npy")}
+    nested: Files = {_slide_name(path.parent.name): (path,) for path in root.glob("*/features.npy")}
     return nested or {_slide_name(name): paths for name, paths in _stems(root, (".npy",)).items()}
 
 
