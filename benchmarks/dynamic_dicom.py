@@ -32,7 +32,7 @@ def truth() -> tuple[Any, Any]:
     """Voxels, (volume, slice, row, column), and the affine to RAS+ mm."""
     rng = np.random.default_rng(0)
     base = rng.integers(0, 3000, (SLICES, SIDE, SIDE), dtype=np.uint16)
-    voxels = np.stack([np.roll(base, moment, axis=2) for moment in range(COUNT)])
+    voxels = np.stack([np.roll(base, moment, axis=2) + np.uint16(moment) for moment in range(COUNT)])
     affine = np.diag([-3.0, -3.0, 3.3, 1.0])
     affine[:3, 3] = (96, 90, -50)
     return voxels, affine
@@ -77,6 +77,7 @@ def write(path: Path, frame: Any, position: Any, moment: int, number: int, *, mo
     one.AcquisitionTime = f"10{int(seconds) // 60:02d}{seconds % 60:05.2f}"
     one.RepetitionTime, one.EchoTime, one.SliceThickness, one.SpacingBetweenSlices = "2000", "30", "3.3", "3.3"
     one.MRAcquisitionType, one.ScanningSequence, one.SequenceVariant, one.FlipAngle = "2D", "EP", "SK", "90"
+    one.AcquisitionMatrix = [SIDE, 0, 0, SIDE]
     one.ImagePositionPatient = [f"{value:.6f}" for value in position]
     one.ImageOrientationPatient, one.PixelSpacing = ["1", "0", "0", "0", "1", "0"], ["3", "3"]
     one.Rows, one.Columns, one.SamplesPerPixel = *frame.shape, 1

@@ -1,35 +1,41 @@
-"""How fast a series and a NIfTI volume are read, and in how much memory, beside what people use.
+"""How fast series, volumes and further formats are read, and in how much memory, beside what people use.
 
-    python benchmarks/readers.py [--slices 300] [--size 512] [--repeat 3] [--data FOLDER] [--out RESULTS.json]
+    python benchmarks/readers.py [--slices 300] [--size 512] [--repeat 3] [--rounds 3] [--parts series volumes formats]
+                                 [--data FOLDER] [--out RESULTS.json]
 
-An oblique CT of 12 bits in 16 with noise of 12 HU, its files named at random, in five codings; and the same voxels,
-and labels, as NIfTI. Each reader runs in a process of its own, reads once to warm the page cache, and counts its best
-of a few reads: wall seconds, CPU seconds, and the most memory the process held above what it held before. Whether it
-put sampled voxels of every slice in the right place with the right value is checked in patient space.
+An oblique CT of 12 bits in 16 with noise of 12 HU, its files named at random, in five codings; the same voxels, and
+labels, as NIfTI; and what `reader_formats.py` makes. Each reader runs in a process of its own, reads once to warm the
+page cache, and counts its best of a few reads: wall seconds, CPU seconds (of programs that it starts, too), and the
+most memory the process held above what it held before. Readers of one thing take turns; `CPU / ours` is the median over
+rounds. Whether sampled voxels of every slice have the right value in the right place is checked in patient space.
 """
 
 import argparse
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import reader_formats
+from reader_formats import IN_MONAI, OURS
 
-OURS = "medimg_eval"
-IN_MONAI = "MONAI (medimg_eval)"  # MONAI's LoadImage with our reader
+ALONE = "imagecodecs alone"  # decodes every slice and does nothing else
 CODINGS = ("raw", "RLE", "JPEG-LS", "JPEG lossless .70", "JPEG 2000")
 VOLUMES = ("packed/ct.nii.gz", "packed/labels.nii.gz", "plain/ct.nii")  # ITK takes a .nii that lies beside a .nii.gz
 SERIES_READERS = (OURS, IN_MONAI, "MONAI (ITK)", "MONAI (pydicom)", "SimpleITK", "pydicom + sort")
+PARTS = ("series", "volumes", "formats")
 VOLUME_READERS = (OURS, IN_MONAI, "MONAI", "nibabel", "SimpleITK")
 LIBRARIES = ("numpy", "monai", "itk", "SimpleITK", "pydicom", "nibabel", "imagecodecs", "isal")
 LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -185,6 +191,21 @@ def pydicom_and_sort(path: Path) -> tuple[Any, Any]:
     return volume.T, LPS @ affine
 
 
+def decoded(path: Path) -> tuple[Any, None]:
+    """Every slice of a series in JPEG 2000, in no order."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import imagecodecs
+    from pydicom import dcmread
+    from pydicom.encaps import generate_frames
+
+    def one(name: Path) -> Any:
+        return imagecodecs.jpeg2k_decode(next(generate_frames(dcmread(name).PixelData, number_of_frames=1)))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return np.stack(list(pool.map(one, path.iterdir()))), None
+
+
 def nibabel(path: Path) -> tuple[Any, Any]:
     import nibabel as nib
 
@@ -206,7 +227,9 @@ def reader_of(name: str) -> Callable[[Path], tuple[Any, Any]]:
         from medimg_eval.imaging import read  # noqa: F401
     if name == "SimpleITK":
         import SimpleITK  # noqa: F401
-    return {OURS: ours, "SimpleITK": simpleitk, "pydicom + sort": pydicom_and_sort, "nibabel": nibabel}[name]
+    return {OURS: ours, "SimpleITK": simpleitk, "pydicom + sort": pydicom_and_sort, "nibabel": nibabel, ALONE: decoded}[
+        name
+    ]
 
 
 def is_right(found: tuple[Any, ...], data: Path, *, labels: bool) -> bool:
@@ -227,37 +250,48 @@ def is_right(found: tuple[Any, ...], data: Path, *, labels: bool) -> bool:
     return bool((np.asarray(found[0][tuple(nearest)]) == wanted).all())
 
 
-def measure(name: str, path: Path, data: Path, repeat: int) -> dict[str, Any]:
+def measure(name: str, what: str, data: Path, repeat: int) -> dict[str, Any]:
     """Runs in a process of its own: the best of a few reads."""
     warnings.simplefilter("ignore")
-    read = reader_of(name)
+    further = what in reader_formats.READERS
+    read = reader_formats.reader_of(what, name) if further else reader_of(name)
+    path = reader_formats.path_of(data, what) if further else data / what
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         file.read_bytes()
-    small = next(path.iterdir()) if path.is_dir() else None
-    if small is not None:
-        read_quietly(read, small)  # plugins load on the first call
+    small = next(path.iterdir()) if path.is_dir() else path
+    if small != path or further:
+        read_quietly(read, path if further else small)  # plugins load on the first call
     before = start_of_peak()
     found = read(path)
     touch(found[0])
     peak = (highest() - before) / 1024
     volume = found[0].nbytes / 2**20
-    right = is_right(found, data, labels=path.name.startswith("labels"))
+    if further:
+        right: bool | None = reader_formats.is_right(what, found)
+    else:
+        right = None if found[1] is None else is_right(found, data, labels=path.name.startswith("labels"))
     walls, cpus = [], []
     for _ in range(repeat):
         del found
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), cpu_seconds()
         found = read(path)
         touch(found[0])
         walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
+        cpus.append(cpu_seconds() - cpu)
     return {
         "wall s": min(walls),
         "CPU s": min(cpus),
-        "peak MiB": peak,
+        "peak MiB": None if name in reader_formats.CONVERTERS else peak,  # they work in a process of their own
         "returned MiB": volume,
         "dtype": str(found[0].dtype),
         "right": right,
     }
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has started and waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def touch(array: Any) -> None:
@@ -294,31 +328,70 @@ def read_quietly(read: Callable[[Path], Any], path: Path) -> None:
         warnings.warn(str(error), stacklevel=2)
 
 
-def jobs() -> Iterator[tuple[str, str]]:
-    yield from ((name, reader) for name in CODINGS for reader in SERIES_READERS)
-    yield from ((name, reader) for name in VOLUMES for reader in VOLUME_READERS)
+def jobs(parts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What is read -> its readers."""
+    found: dict[str, tuple[str, ...]] = {}
+    if "series" in parts:
+        found |= dict.fromkeys(CODINGS, SERIES_READERS) | {"JPEG 2000": (*SERIES_READERS, ALONE)}
+    if "volumes" in parts:
+        found |= dict.fromkeys(VOLUMES, VOLUME_READERS)
+    return found | (reader_formats.READERS if "formats" in parts else {})
 
 
 def run_all(data: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Measures, readers of one thing in turns: what -> reader -> the best of all rounds."""
     found: dict[str, dict[str, Any]] = {}
-    for name, reader in jobs():
-        if options.only and options.only not in (name, reader):
-            continue
-        words = [sys.executable, __file__, "--data", str(data), "--repeat", str(options.repeat)]
-        done = subprocess.run([*words, "--one", reader, name], check=False, capture_output=True, text=True)
-        lines = done.stdout.strip().splitlines()
-        answer = json.loads(lines[-1]) if done.returncode == 0 else {"error": done.stderr.strip().splitlines()[-1]}
-        found.setdefault(name, {})[reader] = answer
+    for what, readers in jobs(options.parts).items():
+        chosen = [name for name in readers if options.only in (None, what, name)]
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+        for _ in range(options.rounds):
+            for name in chosen:
+                rounds[name].append(run_one(name, what, data, options.repeat))
+        found |= {what: {name: best(turns, rounds.get(OURS, ())) for name, turns in rounds.items()}} if chosen else {}
+    return found
+
+
+def run_one(name: str, what: str, data: Path, repeat: int) -> dict[str, Any]:
+    words = [sys.executable, __file__, "--data", str(data), "--repeat", str(repeat), "--one", name, what]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        told = (done.stderr.strip().splitlines() or ["died"])[-1]
+        return {"error": told.replace(str(data), "DATA")}
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def best(turns: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The smallest of each figure, and the median of the ratios of CPU time to ours of the same round."""
+    if failed := [one for one in turns if "error" in one]:
+        return failed[0]
+    found = dict(turns[0])
+    for figure in ("wall s", "CPU s", "peak MiB"):
+        found[figure] = min((one[figure] for one in turns if one[figure] is not None), default=None)
+    pairs = [(one["CPU s"], other["CPU s"]) for one, other in zip(turns, ours, strict=False) if "CPU s" in other]
+    if pairs:
+        found["CPU / ours"] = statistics.median(one / other for one, other in pairs)
     return found
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:
-    """Prints a table; times are beside MONAI's default reader."""
+    """Prints a table; wall times are beside those of MONAI's default reader."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title="Reading")
-    for column in ("what", "reader", "wall s", "CPU s", "x MONAI", "peak MiB", "peak / volume", "dtype", "right"):
+    for column in (
+        "what",
+        "reader",
+        "wall s",
+        "CPU s",
+        "CPU / ours",
+        "wall / MONAI",
+        "peak MiB",
+        "peak / array",
+        "dtype",
+        "right",
+    ):
         table.add_column(column, justify="left" if column in ("what", "reader", "dtype") else "right")
     for name, readers in found.items():
         base = next((readers[key]["wall s"] for key in ("MONAI (ITK)", "MONAI") if "wall s" in readers.get(key, {})), 0)
@@ -326,9 +399,11 @@ def show(found: dict[str, dict[str, Any]]) -> None:
             if "error" in one:
                 table.add_row(name, reader, one["error"])
                 continue
-            times = f"{base / one['wall s']:.1f}"
-            figures = [f"{one['wall s']:.3f}", f"{one['CPU s']:.3f}", times, f"{one['peak MiB']:.0f}"]
-            figures += [f"{one['peak MiB'] / one['returned MiB']:.2f}", one["dtype"], "yes" if one["right"] else "NO"]
+            peak = one["peak MiB"]
+            figures = [f"{one['wall s']:.3f}", f"{one['CPU s']:.3f}", f"{one.get('CPU / ours', math.nan):.2f}"]
+            figures += [f"{one['wall s'] / base:.2f}" if base else ""]
+            figures += ["", ""] if peak is None else [f"{peak:.0f}", f"{peak / one['returned MiB']:.2f}"]
+            figures += [one["dtype"], {True: "yes", False: "NO", None: ""}[one["right"]]]
             table.add_row(name, reader, *figures)
         table.add_section()
     Console(width=120).print(table)
@@ -340,25 +415,30 @@ def main() -> None:
     parser.add_argument("--slices", type=int, default=300)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--data", type=Path, help="where to keep what is read, for the next run")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", help="one coding, volume or reader")
+    parser.add_argument("--only", help="one coding, volume, format or reader")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        reader, name = options.one
-        print(json.dumps(measure(reader, options.data / name, options.data, options.repeat)))
+        print(json.dumps(measure(*options.one, options.data, options.repeat)))
         return
     with tempfile.TemporaryDirectory() as temporary:
         data = (options.data or Path(temporary)) / f"{options.slices}x{options.size}"
         data.mkdir(parents=True, exist_ok=True)
-        generate(data, options.slices, options.size)
+        if {"series", "volumes"} & set(options.parts):
+            generate(data, options.slices, options.size)
+        if "formats" in options.parts:
+            reader_formats.generate(data)
         found = run_all(data, options)
     show(found)
     if options.out:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
         machine |= {name: importlib.metadata.version(name) for name in LIBRARIES}
-        result = {"slices": options.slices, "size": options.size, "machine": machine, "found": found}
+        kept = json.loads(options.out.read_text())["found"] if options.out.exists() else {}  # of parts not asked for
+        result = {"slices": options.slices, "size": options.size, "machine": machine, "found": kept | found}
         options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 

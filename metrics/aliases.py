@@ -53,7 +53,6 @@ _PLAIN = {
     "coco_ar@large": "coco_ar_large coco_arl AR_large ARl",
     "cpm": "competition_performance_metric",
     "auroc@macro": "AUC ROC_AUC",
-    "class_balanced_accuracy@macro": "balanced_accuracy BACC",
     "auprc@macro": "AP_classes",
     "mre": "mean_radial_error",
     "sdr@2": "PCK",

@@ -60,6 +60,8 @@ class Probe(Classifier, RiskModel, Regressor):
         folds: of cross-validation.
         checkpoint: folder of a `fit` run.
         batch: images that are embedded at once.
+        tiles: which tiles of a slide the encoder is shown, by the keys of `embed`; its defaults without.
+        slices: which slices of a volume.
 
     Raises:
         UsageError: there is no such head, setting or criterion.
@@ -78,7 +80,11 @@ class Probe(Classifier, RiskModel, Regressor):
         folds: int = 5,
         checkpoint: str | None = None,
         batch: int = 32,
+        *,
+        tiles: Mapping[str, Any] | None = None,
+        slices: Mapping[str, Any] | None = None,
     ) -> None:
+        self.tiles, self.slices = tiles, slices
         self.encoder, self.head, self.grid = encoder, make_head(head), dict(grid or {})
         self.criterion, self.folds, self.checkpoint, self.batch = criterion, folds, checkpoint, batch
         for name in self.grid:

@@ -131,6 +131,8 @@ class Task(ABC):
         card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server;
             `published`: numbers that papers print.
         protocol: `fixed`, ours; or `published`, the authors' own, whose settings `published` then holds.
+        leaks: what to do where the parts to fit, validate and test on share cases, patients or images: `warn`, or
+            `refuse` under our protocol; under the authors' own it is a warning.
         published: what the authors do otherwise: settings that `build_task` puts in the place of the task's own, at any
             depth, and `notes`, which tell readers of a table what differs.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
@@ -148,6 +150,7 @@ class Task(ABC):
     drawn_within: str = field(default="", metadata=SCORES)
     card: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
+    leaks: Literal["warn", "refuse"] = field(default="warn", metadata=SCORES)
     published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     config: Mapping[str, Any] = field(default_factory=dict)
 

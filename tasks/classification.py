@@ -13,13 +13,16 @@ from medimg_eval.codecs import Codec, Records, attention_of, attention_record
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
+from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
 
 KIND = "classification"
 
 ERROR = "probability_error"
 """Left of every case, so that runs of summaries alone also say which cases failed."""
+
+OF_EXCLUSIVE = ("top1_accuracy", "top_k_accuracy", "quadratic_kappa", "linear_kappa")
+"""What is only defined where exactly one class is present in every case."""
 
 SLACK = 1e-6
 """By so much a probability may leave 0 to 1."""
@@ -86,12 +89,20 @@ class ClassificationTask(TrainsOnPrompts, Task):
         self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
             UsageError.refuse_unknown(f"task.sets.{name} names", self.classes, *held)
-        self.complete(facts={**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets})
+        self.complete(
+            facts={
+                **self.facts,
+                CLASSES: EXCLUSIVE if self.exclusive else "each",
+                SETS: self.sets,
+                NAMES: list(self.classes),
+            }
+        )
         check_metrics(self, "classes")
         for name in self.metrics:
             self._check_parameter(name)
-        if "top1_accuracy" in (*self.case_metrics, self.monitor) and not self.exclusive:
-            raise UsageError(f"task {self.name!r}: top1_accuracy needs `exclusive: true`; use exact_match_ratio")
+        for name in (*self.metrics, self.monitor):
+            if parse(name)[0].name in OF_EXCLUSIVE and not self.exclusive:
+                raise UsageError(f"task {self.name!r}: {name} needs `exclusive: true`; use exact_match_ratio")
         if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
 
@@ -195,8 +206,8 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def _scores(self, pair: Classified, metrics: Sequence[str]) -> list[LabelScore]:
         known, said, rows = pair.known, pair.said, []
         for name in metrics:
-            found = parse(name)[0]
-            values: Any = found.function(pair)
+            found, parameter = parse(name)
+            values: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
             for label, value in values.items():
                 if found.intermediate:
                     status = PRESENT if known[label] else ABSENT
@@ -223,6 +234,11 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def _check_parameter(self, metric: str) -> None:
         """Refuses a summary over a class or set that there is none of."""
         found, parameter = parse(metric)
+        if found.name == "aggregated":
+            self._check_parameter(str(parameter).partition(":")[2])
+            return
+        if isinstance(parameter, str) and found.name in ("ppv_at_prevalence", "npv_at_prevalence"):
+            parameter = parameter.partition(":")[2] or "macro"
         if not isinstance(parameter, str) or "probability" not in found.needs or parameter in self.classes:
             return
         average, dash, name = parameter.partition("-")

@@ -14,7 +14,7 @@ from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:
     from medimg_eval.case import Case
-    from medimg_eval.evaluation.embedding import CaseFeatures
+    from medimg_eval.evaluation.fitting.embedding import CaseFeatures
     from medimg_eval.evaluation.model_spec import ModelSpec
 
 PARTS = ("fit", "validate", "test")
@@ -59,7 +59,7 @@ def embed(
 def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: ModelSpec | None = None) -> CaseFeatures:
     """Embeds the cases that a resolved config of `embed` names."""
     from medimg_eval.data.pieces import ShownPlan
-    from medimg_eval.evaluation.embedding import EmbedSettings, embed_cases, refuse_no_encoder
+    from medimg_eval.evaluation.fitting.embedding import EmbedSettings, embed_cases, refuse_no_encoder
     from medimg_eval.settings import undisturbed
 
     if task is None and not wanted.get("task"):

@@ -392,8 +392,8 @@ def train_one(
     model: ModelSpec | None = None,
 ) -> Path:
     """Trains the model of a resolved config of `fit`; arguments as of `run_tests`."""
-    from medimg_eval.evaluation.fit import Recipe
-    from medimg_eval.evaluation.fit import fit as train
+    from medimg_eval.evaluation.fitting.fit import Recipe
+    from medimg_eval.evaluation.fitting.fit import fit as train
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed, validating
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,9 +37,23 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100) -> Iterator[Fi
         from medimg_eval.checking.question_records import question_findings
 
         yield from question_findings(task, parts, sample)
-        return
-    for part in parts:
-        yield from _of_part(task, part)
+    else:
+        for part in parts:
+            yield from _of_part(task, part)
+    yield from _leaks(task)
+
+
+def _leaks(task: Task) -> Iterator[Finding]:
+    """What parts share. A model that is validated on its test cases is told of, and no doubt about the data."""
+    from medimg_eval.evaluation.leaks import find_leaks
+
+    found, not_looked = find_leaks(task, seconds=math.inf)
+    accepted = getattr(task.layout, "allow_overlap", "")
+    for leak in found:
+        told = leak.kind == "same cases" or (accepted and leak.kind != "images")
+        yield Finding("leaks", leak.text + (f" (accepted: {accepted})" if accepted else ""), doubt=not told)
+    if not_looked:
+        yield Finding("leaks", not_looked, doubt=False)
 
 
 def _of_part(task: Task, part: str) -> Iterator[Finding]:

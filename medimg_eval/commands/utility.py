@@ -17,12 +17,12 @@ from medimg_eval.commands.console import fail_if_cases_failed, fits, printer, sa
 from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.fit import Recipe
+from medimg_eval.evaluation.fitting.fit import Recipe
+from medimg_eval.evaluation.fitting.train_on_synthetic import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.evaluation.identity import placeless, slug
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import refuse_incapable, task_identity
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evaluation.train_on_synthetic import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all

@@ -22,6 +22,9 @@ from medimg_eval.system import file_digest, threads, walk
 VERSION = 1
 """Part of the keys of pieces: raised when what is shown of them changes."""
 
+BLOCK = 7
+"""Edge in tiles of the squares that are read one after the other."""
+
 CHUNK = 128
 """Tiles, slices or pictures that a reading process hands over at once."""
 
@@ -193,11 +196,21 @@ def planned(plan: ShownPlan, piece: Piece) -> list[Chunk] | Failure:
         return Failure(piece.case, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one damaged slide must not end the work
         return Failure(piece.case, "read", f"{piece.image.files[0]}: {type(error).__name__}: {error}")
+    if piece.kind == "slide":
+        tiles = _some(tiles, _in_blocks(tiles))
     count = len(tiles)
     return [
         Chunk(piece, _some(tiles, slice(start, start + CHUNK)), start, start + CHUNK >= count)
         for start in range(0, count, CHUNK)
     ]
+
+
+def _in_blocks(tiles: Tiles) -> Array:
+    """The order in which tiles are read: square by square, so that stored tiles that they share are decoded once."""
+    step = [max(1.0, BLOCK * edge * (tiles.size - tiles.overlap) / tiles.size) for edge in tiles.edge]
+    rows, columns = (tiles.coordinates[:, axis] // step[axis] for axis in (0, 1))
+    order: Array = np.lexsort((np.arange(len(tiles)), columns, rows))
+    return order
 
 
 def _some(tiles: Tiles, which: Any) -> Tiles:

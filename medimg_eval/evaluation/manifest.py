@@ -102,6 +102,8 @@ class Manifest(TypedDict, total=False):
     """By metric, the choices behind it alone: tables compare those of the columns they show."""
     facts: Mapping[str, Any]
     """Numbers of the benchmark that summaries need."""
+    leaks: Mapping[str, Any]
+    """What the parts to fit, validate and test on share: texts `found`, and what was `not_looked` at."""
     notes: Sequence[str]
     """What readers of a table must know of this run."""
     judge: Mapping[str, Any]

@@ -345,7 +345,7 @@ def judge_source(
 
     @contextmanager
     def lend() -> Iterator[Provider]:
-        from medimg_eval.evaluation.predict import device_of, in_use
+        from medimg_eval.evaluation.devices import device_of, in_use
 
         permitted()
         if uses_torch(judge.wrapper):

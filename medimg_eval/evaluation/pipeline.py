@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from medimg_eval.data.prompts import reading_ahead
+from medimg_eval.evaluation.leaks import look_for_leaks
 from medimg_eval.evaluation.observe import gather_evidence
 from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
 from medimg_eval.evaluation.run import answered
@@ -33,12 +34,16 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
     with prepare(task, model, settings) as plan:
+        if task.leaks == "refuse":
+            look_for_leaks(plan)
         num_workers = settings.num_workers if getattr(model.wrapper, "reads_images", True) else 0
         with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], num_workers):
             from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
 
             predict(plan)
         if settings.rank == 0:
+            if len(plan.cases) == len(plan.every):  # after the answers: to list other parts may take longer than one
+                look_for_leaks(plan)
             (_judge if task.has_truth else conclude)(plan)
     return plan.run
 

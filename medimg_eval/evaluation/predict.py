@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,24 +14,22 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
-from medimg_eval.errors import CaseError, ToldCauses, UserError, error_in_words
+from medimg_eval.errors import CaseError, ToldCauses, error_in_words
+from medimg_eval.evaluation.devices import Batches, device_of, in_use
+from medimg_eval.evaluation.fitting.embedding import features_for
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.observe import out_of_memory
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
-from medimg_eval.evidence import one_each
 from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
-    import torch
-
     from medimg_eval.evaluation.plan import Plan
     from medimg_eval.evaluation.settings import Settings
 
@@ -83,11 +80,13 @@ def _ask(plan: Plan) -> tuple[float, float]:
                 "skip": frozenset(case.id for case in plan.cases) - left,
                 "condition": plan.conditions.get(condition),
             }
+            # What is done to images before they are shown cannot be done to their features.
+            cases = plan.cases if condition else features_for(task, plan.cases, spec, settings)
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
             if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
-                ask_here(asker, PromptBatches(task, plan.cases, **options), settings.config.get("trainer") or {})
+                ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
             else:
-                _ask_by_lightning(asker, settings, plan.cases, options)
+                _ask_by_lightning(asker, settings, cases, options)
             seconds, in_model = seconds + asker.seconds, in_model + asker.seconds_in_model
     return seconds, in_model
 
@@ -245,78 +244,6 @@ def _ready(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[N
     if not uses_torch(model):
         return nullcontext()
     return in_use(model, device_of(str(trainer.get("accelerator", "auto"))), str(trainer.get("precision", "32-true")))
-
-
-@contextmanager
-def in_use(model: Any, device: torch.device, precision: str) -> Iterator[None]:
-    """Evaluation mode, no gradients, on a device, in the precision of a run; the mode is put back."""
-    import torch
-
-    kinds = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
-    with torch.inference_mode(), torch.autocast(device.type, kinds.get(precision), enabled=precision in kinds):
-        if not is_network(model):
-            yield
-            return
-        training = model.training
-        model.to(device).eval()
-        try:
-            yield
-        finally:
-            model.train(training)
-
-
-def device_of(accelerator: str) -> torch.device:
-    """The device that Lightning takes for the name of an accelerator."""
-    import torch
-
-    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
-        return torch.device("cuda")
-    if accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available()):
-        return torch.device("mps")
-    return torch.device("cpu")
-
-
-class Batches:
-    """Asks about prompts together, as many as fit into memory; when some fail, one by one.
-
-    Args:
-        ask: gives one answer per prompt.
-    """
-
-    def __init__(self, ask: Callable[[Sequence[Prompt]], Sequence[Any]]) -> None:
-        self._ask = ask
-        self._most: int | None = None
-
-    def answers(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
-        """One answer or Failure per prompt.
-
-        When a batch fails, its cases are asked one by one. When it does not fit into memory, halves of it are tried,
-        and no larger batch is from then on.
-        """
-        if not prompts:
-            return []
-        most = self._most  # the first part may lower it
-        if most is not None and len(prompts) > most:
-            return [*self.answers(prompts[:most]), *self.answers(prompts[most:])]
-        try:
-            return one_each(self._ask(prompts), prompts)
-        except Exception as error:
-            if isinstance(error, UserError) and not isinstance(error, CaseError):
-                raise  # such as a key that is refused: no other prompt would fare better
-            if len(prompts) > 1 and not out_of_memory(error):
-                return [answer for prompt in prompts for answer in self.answers([prompt])]
-            if len(prompts) == 1:
-                log.debug("case %s", prompts[0].case_id, exc_info=True)
-                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
-        # Only here is the error gone, and with it what it holds of the device's memory.
-        self._most = len(prompts) // 2
-        log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
-        if "torch" in sys.modules:
-            import torch
-
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-        return self.answers(prompts)
 
 
 class _Timed:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from medimg_eval.evaluation.predict import in_use
+from medimg_eval.evaluation.devices import in_use
 from medimg_eval.models.base import Pass
 
 WARM_UP = 3

@@ -52,7 +52,7 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
     said = judged(task, context.evidence.provenance)
     said |= Manifest(
         schema=SCHEMA,
-        notes=[*said["notes"], *_notes(plan, written.raised, context)],
+        notes=[*said["notes"], *run.manifest.get("leaks", {}).get("found", ()), *_notes(plan, written.raised, context)],
         status="finished",
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=max(len(plan.cases), written.judged),

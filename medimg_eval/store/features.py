@@ -187,10 +187,10 @@ class FeatureStore:
         Raises:
             CaseError: one is not there.
         """
+        spans = [self.span(key) for key in keys or ()]  # first: it may find rows that others have added since
         whole_matrix = self._matrix()
         if keys is None:
             return whole_matrix
-        spans = [self.span(key) for key in keys]
         if not spans:
             return whole_matrix[:0]
         together = all(one[0] + one[1] == other[0] for one, other in pairwise(spans))

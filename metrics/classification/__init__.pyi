@@ -5,6 +5,7 @@ from .curves import (
     Classified as Classified,
     Curve as Curve,
     EXCLUSIVE as EXCLUSIVE,
+    NAMES as NAMES,
     PRESENT as PRESENT,
     SETS as SETS,
     THRESHOLD as THRESHOLD,

@@ -28,6 +28,9 @@ THRESHOLD = 0.5
 SETS = "class_sets"
 """The fact that names sets of classes: name -> classes."""
 
+NAMES = "class_names"
+"""The fact that names the classes in the task's order, which is that of grades."""
+
 CLASSES, EXCLUSIVE = "classes", "exclusive"
 """The fact that says how classes belong together, and its value where exactly one is present in every case."""
 

@@ -11,7 +11,7 @@ import torch
 import yaml
 from lightning.pytorch.loggers import CSVLogger
 
-from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.fitting.fit import Recipe, fit
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.results import build_table, load_runs

@@ -119,7 +119,7 @@ def test_what_fails_fails_alone_and_is_tried_again(tmp_path):
 
 
 def test_a_killed_start_is_gone_on_with(tmp_path, monkeypatch):
-    from medimg_eval.evaluation import embedding
+    from medimg_eval.evaluation.fitting import embedding
 
     monkeypatch.setattr(embedding, "AT_ONCE", 2)
     images = {str(number): picture(tmp_path / f"{number}.png", number) for number in range(7)}
@@ -221,6 +221,47 @@ def test_features_take_the_place_of_images(tmp_path):
     assert shown[0].files == made.cases("test")[0].files  # the data stay the same
     with pytest.raises(CaseError, match="none.png: no such file"):
         shown[1].images[0].read()
+
+
+PIXELS = {"_target_": "medimg_eval.models.Pixels", "size": 4}
+
+
+def sick_or_not(folder, split, count):
+    """A table of dark pictures of healthy people, and of bright ones of sick people."""
+    folder.mkdir(exist_ok=True)
+    lines = ["image,patient,split,sick"]
+    for number in range(count):
+        name = f"{split}{number}.png"
+        pixels = np.random.default_rng([len(lines), ord(split[0])]).integers(0, 60, (6, 6)) + 150 * (number % 2)
+        Pictures.fromarray(pixels.astype(np.uint8)).save(folder / name)
+        lines.append(f"{name},{split}{number},{split},{number % 2}")
+    return lines
+
+
+def test_a_probe_is_fitted_and_tested_on_features_that_are_there(tmp_path, caplog):
+    lines = sick_or_not(tmp_path / "d", "fit", 8) + sick_or_not(tmp_path / "d", "test", 6)[1:]
+    (tmp_path / "d" / "t.csv").write_text("\n".join(lines) + "\n")
+    layout = {"root": str(tmp_path / "d"), "table": "t.csv", "image": "image", "split": "split", "patient": "patient"}
+    target = {"_target_": "medimg_eval.data.targets.ClassColumns", "columns": {"sick": "sick"}}
+    made = {
+        "_target_": "medimg_eval.tasks.ClassificationTask",
+        "name": "made",
+        "layout": {"_target_": "medimg_eval.data.layouts.Table", **layout, "target": target},
+        "metrics": ["auroc@macro"],
+        "classes": ["sick"],
+        "splits": {"fit": "fit", "test": "test"},
+    }
+    assert me.embed(made, PIXELS, parts="fit", num_workers=0).computed == 8
+    probe = {"_target_": "medimg_eval.models.Probe", "encoder": PIXELS, "head": "logistic"}
+    settings = {"runs": tmp_path / "runs", "num_workers": 0}
+    with caplog.at_level("INFO", "medimg_eval.evaluation.fitting.embedding"):
+        fitted = me.fit(made, probe, **settings)
+        tested = me.test(made, {**probe, "checkpoint": str(fitted)}, **settings)
+    told = [record.message for record in caplog.records if "were embedded" in record.message]
+    assert [text.partition(" images")[0] for text in told] == ["0", "6"]
+    assert len(tested.failures) == 0
+    assert "1.000" in me.table([tested]).to_latex()  # bright and dark are told apart
+    assert me.embed(made, PIXELS, num_workers=0).computed == 0
 
 
 def test_where_files_lie_is_no_part_of_a_key(tmp_path):

@@ -15,7 +15,7 @@ from monai.networks.nets import UNet
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.fitting.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask

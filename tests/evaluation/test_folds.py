@@ -2,12 +2,15 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hydra.errors import InstantiationException
 from scipy import stats
+from torch import nn
 
 import medimg_eval as me
 from medimg_eval.case import Findings
@@ -200,3 +203,45 @@ def test_c_indices_are_never_pooled(cohort):
     assert run.summary["value"].tolist() == [1.0]
     assert "Events: 4 in 4 cases" in str(me.table([run.folder]))
     assert isinstance(task_of(ClassificationTask).cases("test")[0].target.read(), Findings)
+
+
+class Bias(nn.Module, Regressor):
+    """Says one learnt number of every case, by the checkpoint of a fit run."""
+
+    reads_images = False
+
+    def __init__(self, checkpoint=None):
+        super().__init__()
+        self.number = nn.Parameter(torch.zeros(1))
+        if checkpoint is not None:
+            held = torch.load(Path(checkpoint) / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+            self.number.data = held["model.number"]
+
+    def training_samples(self, prompt, target, labels, *, seed):
+        return [{"truth": torch.tensor([target.values["size"]])}]
+
+    def training_loss(self, batch):
+        return ((self.number - batch["truth"]) ** 2).mean()
+
+    def regress(self, prompts):
+        return [self.number.detach().cpu().numpy() for _ in prompts]
+
+
+@pytest.mark.slow
+def test_every_fold_is_fitted_from_the_start_and_tested_by_its_own_model(cohort):
+    splits = {"fit": "train", "validate": "tune", "test": "val"}
+    task = task_of(fold=0, folds=2, metrics=["absolute_error"])
+    task = replace(task, layout=replace(task.layout, tuning="train"), splits=splits)
+    settings = {"fit": {"lr": 0.1, "warmup": 0.0}, "trainer": {"max_epochs": 1, "accelerator": "cpu"}, "num_workers": 0}
+    folder = me.fit(task, Bias, folds="all", **settings)
+    assert sorted(path.name for path in folder.iterdir()) == ["fold-0", "fold-1"]
+    # Ten steps of at most 0.1: what went on from the first fold would have gone further.
+    learnt = [Bias(folder / f"fold-{fold}").number.item() for fold in range(2)]
+    assert 0 < max(map(abs, learnt)) < 1.1
+    assert learnt[0] != learnt[1]
+    config = {"_target_": f"{__name__}.Bias", "checkpoint": str(folder)}
+    run = me.test(task, config, folds="all", num_workers=0, trainer={"accelerator": "cpu"})
+    held = {case.id: at for at, fold in task_of(folds=2).folds().items() for case in fold.cases("test")}
+    said = {trial.case: value["values"]["size"] for trial, value in run.predictions.items()}
+    assert said == {name: pytest.approx(learnt[held[name]]) for name in cohort}
+    assert me.fit(task, Bias, folds="all", **settings) == folder  # and is not trained again

@@ -22,10 +22,10 @@ from medimg_eval.data.layouts import MixedDataset
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation import pipeline
-from medimg_eval.evaluation.fit import Recipe
+from medimg_eval.evaluation.fitting.fit import Recipe
+from medimg_eval.evaluation.fitting.train_on_synthetic import Plan, Training, blend_of, measure, refuse_leaks, trainings
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evaluation.train_on_synthetic import Plan, Training, blend_of, measure, refuse_leaks, trainings
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from medimg_eval.question import Key, Question
 from medimg_eval.results import load_runs

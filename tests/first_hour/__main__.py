@@ -43,7 +43,9 @@ def installed(place: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     pip = [place / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheels = place / "wheel"
-    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # of pip, too
+    clean = {
+        key: value for key, value in os.environ.items() if key != "PYTHONPATH"
+    }  # or pip takes its packages as there
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True, env=clean)
     subprocess.run([*pip, "install", *wheels.glob("*.whl")], check=True, env=clean)
     return place
@@ -195,6 +197,8 @@ def main() -> int:
     asked = parser.parse_args()
     pages = all_blocks()
     pages["README.md"].insert(0, demo())
+    if asked.go_on and not asked.out:
+        parser.error("--go-on goes on from the result in --out")
     if unknown := set(asked.pages) - set(pages):
         parser.error(f"no blocks in {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as made:
@@ -205,13 +209,14 @@ def main() -> int:
         home = place / "home"
         home.mkdir(parents=True, exist_ok=True)
         variables = shell_of(environment, home)
-        former = json.loads(asked.out.read_text())["pages"] if asked.go_on and asked.out.exists() else {}
+        before = json.loads(asked.out.read_text()) if asked.go_on and asked.out.exists() else {"pages": {}}
+        former = before["pages"]
         told = {
             "date": dt.datetime.now(dt.UTC).date().isoformat(),
             "commit": commit(),
             "python": platform.python_version(),
             "processors": os.cpu_count(),
-            "installation s": None if asked.environment else seconds,
+            "installation s": before.get("installation s") if asked.environment else seconds,
         }
         results = {page: former[page] for page, blocks in pages.items() if stands(former.get(page), page, blocks)}
         for page in asked.pages or pages:

@@ -91,6 +91,8 @@ def test_a_reader_sees_what_another_has_added_since(tmp_path):
     reader = FeatureStore.open(tmp_path)
     store.add([Item("a", rows(0))])
     np.testing.assert_array_equal(reader.rows("a"), rows(0))
+    store.add([Item("b", rows(1)), Item("c", rows(2))])
+    np.testing.assert_array_equal(reader.matrix(["c"]), rows(2))
 
 
 def test_faults_name_the_file_and_what_to_do(tmp_path):

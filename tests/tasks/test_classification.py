@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.fitting.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.settings import Settings

@@ -41,6 +41,9 @@ MOST_RESAMPLES = 1_000
 MOST_LEFT_OUT = 1_000
 """BCa needs a summary without each cluster in turn; of more clusters its interval is the percentile interval."""
 
+PATIENT = "patient"
+"""The attribute that every row has: the patient, or the case where none is known."""
+
 _MOST_SUMS = 1 << 25
 """Sums of a group in a cluster that are held at a time: 256 MiB."""
 
@@ -67,18 +70,28 @@ class Summarised(NamedTuple):
 class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
     """The attributes of rows, spelled out when one is asked for: most summaries ask for none."""
 
-    def __init__(self, codes: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.str_]]) -> None:
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int64],
+        values: Mapping[str, npt.NDArray[np.str_]],
+        patients: tuple[npt.NDArray[np.str_], npt.NDArray[np.int64]],
+    ) -> None:
+        """`patients`: names of what is resampled, and which of them each row belongs to."""
         self.codes = codes
         self.values_by_name = values
+        self.patients = patients
 
     def __getitem__(self, name: str) -> npt.NDArray[np.str_]:
+        if name == PATIENT and name not in self.values_by_name:
+            names, owner = self.patients
+            return names[owner]
         return self.values_by_name[name][self.codes]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values_by_name)
+        return iter({**self.values_by_name, PATIENT: None})
 
     def __len__(self) -> int:
-        return len(self.values_by_name)
+        return len({**self.values_by_name, PATIENT: None})
 
 
 class Source:
@@ -87,7 +100,7 @@ class Source:
     def __init__(self, part: Part, needs: tuple[str, ...], away: Collection[str] = ()) -> None:
         """Collects the rows; cases that are `away`, since this repeat does not hold them, keep their cluster alone."""
         names, cases = part.clusters.to_numpy(dtype=str), part.clusters.index.to_numpy(dtype=str)
-        owner = np.unique(names, return_inverse=True)[1]
+        self.units, owner = np.unique(names, return_inverse=True)
         held = ~np.isin(cases, list(away)) if away else np.ones(cases.size, dtype=bool)
         order = np.lexsort((cases, ~held, owner))
         owner, cases, held = owner[order], cases[order], held[order]
@@ -128,7 +141,7 @@ class Source:
             label=self.label[chosen],
             value=self.value[chosen],
             status=self.status[chosen],
-            attributes=_Attributes(self.codes[chosen], self.values),
+            attributes=_Attributes(self.codes[chosen], self.values, (self.units, self.owner[chosen])),
             cases=int(cases.sum()),
             facts=self.facts,
             repeat=self.repeat[chosen] if self.repeat.size else self.repeat,

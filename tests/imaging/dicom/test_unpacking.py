@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damaging import require_result_or_name
 from dicom_fixtures import Grid, ramp, require_equal, write_series
 
 from medimg_eval.checking import describe_files as describe
@@ -59,3 +60,8 @@ def test_check_says_what_compressed_files_are(tmp_path):
     assert one.path == tmp_path
     (one,) = describe.describe(packed[0])
     assert (one.path, one.readable) == (packed[0], True)
+
+
+def test_damaged_compressed_files_are_read_or_named(tmp_path):
+    packed = pack(write_series(tmp_path / "deep", ramp(), shuffle=None))
+    require_result_or_name(packed[2], lambda _: read(tmp_path), 60, head=1500)

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import SimpleITK
+from damaging import require_result_or_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -328,3 +329,13 @@ def test_an_axis_of_time_between_those_of_space_is_refused(tmp_path):
     path = write(tmp_path / "a.nrrd", f"{header}spacings: 1 1 1 1\nkinds: domain domain time domain\n\n")
     with pytest.raises(CaseError, match="axis of time between those of space"):
         read(path)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "gzip", "bzip2"])
+def test_damaged_scans_in_time_are_read_or_named(tmp_path, encoding):
+    voxels = np.arange(120, dtype="<i2").tobytes()
+    pack = {"raw": bytes, "gzip": gzip.compress, "bzip2": bz2.compress}[encoding]
+    header = f"NRRD0004\ntype: int16\ndimension: 4\nsizes: 2 3 4 5\nendian: little\nencoding: {encoding}\n"
+    header += "space: LPS\nkinds: domain domain domain time\nspace directions: (1,0,0) (0,1,0) (0,0,2) none\n"
+    path = write(tmp_path / "a.nrrd", header + "space origin: (1,2,3)\n\n", pack(voxels))
+    require_result_or_name(path, read, 60)

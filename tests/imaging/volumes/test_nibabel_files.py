@@ -1,11 +1,13 @@
 """Every file that nibabel ships for its own tests is read as nibabel reads it, or refused in one sentence."""
 
+import shutil
 import warnings
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pytest
+from damaging import require_result_or_name
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import identify, read, read_grid
@@ -92,3 +94,9 @@ def test_minc_says_by_name_which_axis_is_time(name, shape):
     np.testing.assert_array_equal(image.affine, stored.affine)
     part = read(path, region=((1, 5), (2, 6), (3, 4)))
     np.testing.assert_array_equal(part.array, image.array[:, 1:5, 2:6, 3:4])
+
+
+@pytest.mark.parametrize("name", ["minc1_4d.mnc", "minc2-4d-d.mnc"])
+def test_damaged_minc_is_read_or_named(tmp_path, name):
+    path = shutil.copy(ROOT / "tests" / "data" / name, tmp_path / name)
+    require_result_or_name(path, read, 60, head=4000)

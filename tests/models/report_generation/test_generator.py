@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.fitting.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,16 +180,52 @@ def _frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
         )
     dimensions = _dimensions(dataset)
     gated = str(dataset.get("CardiacSynchronizationTechnique") or "NONE").upper() != "NONE"
-    return [_frame(header, index, groups, shared, dimensions, gated=gated) for index, groups in enumerate(own)]
+    of_all = _Groups(shared)
+    return [
+        _frame(header, index, _Groups(groups, of_all).value, dimensions, gated=gated)
+        for index, groups in enumerate(own)
+    ]
+
+
+class _Groups:
+    """The functional groups of a frame, and behind them those that all frames share: each is looked up once."""
+
+    def __init__(self, groups: Any, behind: _Groups | None = None) -> None:
+        self._groups, self._behind = groups, behind
+        self._items: dict[str, Any] = {}
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def value(self, sequence: str, element: str) -> Any:
+        """Returns an element of the first item of a sequence; None where either is missing."""
+        if sequence not in self._items:
+            found = _value_in(self._groups, sequence)
+            self._items[sequence] = found[0] if found else None
+        item = self._items[sequence]
+        if item is None:
+            return self._behind.value(sequence, element) if self._behind else None
+        if (sequence, element) not in self._values:
+            self._values[sequence, element] = _value_in(item, element)
+        return self._values[sequence, element]
+
+
+def _value_in(dataset: Any, keyword: str) -> Any:
+    tag = _tag_of(keyword)
+    return dataset[tag].value if tag in dataset else None
+
+
+@cache  # to look a keyword up takes longer than the element, and thousands of frames ask for the same
+def _tag_of(keyword: str) -> Any:
+    from pydicom.datadict import tag_for_keyword
+    from pydicom.tag import Tag
+
+    number = tag_for_keyword(keyword)
+    assert number is not None, keyword  # noqa: S101 - we wrote it
+    return Tag(number)
 
 
 def _frame(
-    header: Header, index: int, own: Any, shared: Any, dimensions: Sequence[str | None], *, gated: bool
+    header: Header, index: int, value: Callable[[str, str], Any], dimensions: Sequence[str | None], *, gated: bool
 ) -> _Frame:
-    def value(sequence: str, element: str) -> Any:
-        found = own.get(sequence) or shared.get(sequence)
-        return found[0].get(element) if found else None
-
     def number(sequence: str, element: str) -> float | None:
         found = value(sequence, element)
         return None if found is None or found == "" else float(found)

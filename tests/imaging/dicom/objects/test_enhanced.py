@@ -3,6 +3,7 @@
 import numpy as np
 import pydicom
 import pytest
+from damaging import require_result_or_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydicom.dataset import Dataset, FileMetaDataset
@@ -453,3 +454,8 @@ def test_what_contradicts_itself_is_refused_by_name(tmp_path):
     cut.write_bytes(write(tmp_path / "a", [frame(at) for at in positions], stored).read_bytes()[:-50])
     with pytest.raises(CaseError, match=r"cut\.dcm: is (cut short|damaged)"):
         multiframe.read(cut)
+
+
+def test_damaged_volumes_of_one_file_are_read_or_named(tmp_path):
+    path, _ = stacks(tmp_path, content=lambda n: {"TemporalPositionIndex": n + 1})
+    require_result_or_name(path, read, 60)

@@ -3,6 +3,7 @@
 import numpy as np
 import pydicom
 import pytest
+from damaging import require_result_or_name
 from pydicom.dataset import Dataset
 from pydicom.uid import VLWholeSlideMicroscopyImageStorage, generate_uid
 
@@ -115,3 +116,8 @@ def test_damaged_tiles_are_named(tmp_path):
     dataset.save_as(path)
     with pytest.raises(CaseError, match=r"a\.dcm: its tiles cannot be put together"):
         read_mask(path)
+
+
+@pytest.mark.parametrize("organization", ["TILED_FULL", "TILED_SPARSE"])
+def test_changed_bytes_of_tiles_end_in_a_map_or_a_named_error(tmp_path, organization):
+    require_result_or_name(write(tmp_path / "a.dcm", drawn(), organization=organization), read_mask, 40)

@@ -11,10 +11,12 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.fitting.embedding import features_for
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.predict import model_info
 from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.probe import Lesson
 from medimg_eval.system import threads
 from medimg_eval.tasks import Task
@@ -25,13 +27,16 @@ PIECE = 64
 """Cases that one thread reads after another."""
 
 
-def learn_at_once(task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence[Case]], run: Run) -> float | None:
+def learn_at_once(
+    task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence[Case]], settings: Settings, run: Run
+) -> float | None:
     """Has a model learn from the cases to fit on, and judges it on those to validate on.
 
     Args:
         task: whose cases they are.
         candidate: a model with `learn`.
         cases: by part: `fit`, and `validate` where the task has any.
+        settings: how the work is to be done.
         run: that the model is kept in.
 
     Returns:
@@ -42,6 +47,7 @@ def learn_at_once(task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence
     """
     model: Any = candidate.model
     prepare_model(task, model, cases["fit"])
+    cases = {part: features_for(task, some, candidate, settings) for part, some in cases.items()}
     held = cases.get("validate")
     told = model.learn(
         lessons(task, cases["fit"]), None if held is None else lessons(task, held), run.folder, task.capability

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,13 +28,15 @@ from medimg_eval.data.pieces import (
     unique,
 )
 from medimg_eval.errors import CaseError, ToldCauses, UsageError, UserError
+from medimg_eval.evaluation.devices import Batches, device_of, in_use
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.leaving import permit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
-from medimg_eval.evaluation.predict import Batches, device_of, in_use
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.lazy_torch import uses_torch
+from medimg_eval.models import Model
 from medimg_eval.store import FeatureStore, Item, digest
 from medimg_eval.system import user_cache, whole
 from medimg_eval.tasks import Task
@@ -161,6 +163,31 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     return found
 
 
+def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> list[Case]:
+    """The cases as a model of features is shown them: with those of its encoder in the place of images.
+
+    They come from the user's cache, where `embed` keeps them, too, and are computed if they are not there. Cases of
+    models without an encoder, or with one that no other start could know again, stay as they are.
+    """
+    config = model.config.get("encoder")
+    if not isinstance(config, Mapping) or not model.identified:
+        return list(cases)
+    encoder = getattr(model.model, "encoder", None)
+    if not callable(getattr(encoder, "embed", None)):
+        return list(cases)
+    shown: Any = model.model
+    plan = ShownPlan.of(getattr(shown, "tiles", None), getattr(shown, "slices", None))
+    spec = ModelSpec(type(encoder).__name__, type(encoder), config, lambda: cast("Model", encoder))
+    wanted = EmbedSettings(plan=plan, num_workers=settings.num_workers, may_leave=settings.may_leave)
+    found = embed_cases(task, cases, spec, wanted)
+    log.info("%d images were embedded by %s, the others were in %s", found.computed, spec.name, _where(found))
+    return [found.shown(case) for case in cases]
+
+
+def _where(found: CaseFeatures) -> str:
+    return "no store" if found.store is None else str(found.store.path)
+
+
 def refuse_no_encoder(encoder: ModelSpec) -> None:
     """Raises UsageError for a model that has no `embed`."""
     if not callable(getattr(encoder.wrapper, "embed", None)):
@@ -179,7 +206,9 @@ def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, 
     for name in LIBRARIES:  # whose preprocessing may change
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    return {"encoder": encoder.settled_identity, "revision": revision, "shown": shown, "written_with": versions}
+    # Alike whether it was set by a config of its own, or within a probe's.
+    settled = replace(encoder, spelled=frozenset()).settled_identity
+    return {"encoder": settled, "revision": revision, "shown": shown, "written_with": versions}
 
 
 def _folder(encoder: ModelSpec, made_by: Mapping[str, Any], settings: EmbedSettings) -> Path:
@@ -248,7 +277,7 @@ class _Work:
             if chunk.tiles is not None:
                 places.append(chunk.tiles.coordinates)
             if chunk.last:
-                waiting.append(Item(piece.key, np.concatenate(rows), np.concatenate(places) if places else None))
+                waiting.append(_item(piece, rows, places))
                 rows, places = [], []
             if len(waiting) >= AT_ONCE or sum(len(item.features) for item in waiting) > 16 * CHUNK:
                 waiting = self._add(waiting)
@@ -317,6 +346,16 @@ class _Work:
         if piece.key not in self._failures:
             self._failures[piece.key] = message
             log.log(self._causes.level(message, piece.case), "case %s failed: %s", piece.case, message)
+
+
+def _item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
+    """All rows of a piece; of a slide in the order of their places, row by row."""
+    features = np.concatenate(rows)
+    if not places:
+        return Item(piece.key, features)
+    where = np.concatenate(places)
+    order = np.lexsort((where[:, 1], where[:, 0])) if piece.kind == "slide" else np.arange(len(where))
+    return Item(piece.key, features[order], where[order])
 
 
 def _files(piece: Piece) -> str:

@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, MixedDataset, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError
 from medimg_eval.evaluation import pipeline
-from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.fitting.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import now, write_json
 from medimg_eval.evaluation.settings import Settings

@@ -24,8 +24,9 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.fit_at_once import learn_at_once
+from medimg_eval.evaluation.fitting.fit_at_once import learn_at_once
 from medimg_eval.evaluation.identity import data_fingerprint, slug
+from medimg_eval.evaluation.leaks import find_leaks, note_leaks
 from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -111,9 +112,15 @@ def fit(
         sent += permit_trackers(task, settings.may_leave, made)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
         run.note(cases={part: len(found) for part, found in cases.items()})
+        parts = dict(cases)
+        with contextlib.suppress(UserError):
+            parts["test"] = task.cases("test")
+        leaks = find_leaks(task, parts)
+        note_leaks(task, leaks, folder)
+        run.note(leaks={"found": [leak.text for leak in leaks.found], "not_looked": leaks.not_looked})
         note_sent(run, sent, sum(map(len, cases.values())))
         if at_once:
-            best = learn_at_once(task, candidate, cases, run)
+            best = learn_at_once(task, candidate, cases, settings, run)
         else:
             best = _train(task, candidate, recipe, settings, run, made)
         run.note(status="finished", ended=now(), **({} if best is None else {"best_score": best}))

@@ -1,0 +1,203 @@
+"""What the parts of a task share: patients, cases, and images that are equal byte for byte."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from medimg_eval.case import Case
+from medimg_eval.errors import UserError, shortened
+from medimg_eval.system import file_digest
+from medimg_eval.tasks import Task
+from medimg_eval.tasks.base import split_source
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.plan import Plan
+
+log = logging.getLogger(__name__)
+
+PARTS = ("fit", "validate", "test")
+
+SECONDS = 2.0
+"""How long images are compared where a run waits for it; `check` compares all."""
+
+Files = tuple[Path, ...]
+
+
+class Leak(NamedTuple):
+    """What two parts share.
+
+    Attributes:
+        kind: `same cases`, `patients`, `cases` or `images`.
+        text: which parts, how many, and the first names.
+    """
+
+    kind: str
+    text: str
+
+
+class Leaks(NamedTuple):
+    """What a look at the parts of a task found.
+
+    Attributes:
+        found: of each pair of parts and kind one.
+        not_looked: what was not compared, and why; "" where all was.
+    """
+
+    found: list[Leak]
+    not_looked: str = ""
+
+
+def find_leaks(task: Task, parts: Mapping[str, Sequence[Case]] | None = None, seconds: float = SECONDS) -> Leaks:
+    """Compares the parts of a task, of each fold where there are several.
+
+    Args:
+        task: whose.
+        parts: the cases of each part, where they are there already.
+        seconds: how long images are compared; files of different sizes differ, so that few are read.
+
+    Images are equal if their files are, byte for byte: one that was stored in another format is not found.
+    """
+    until, found, left = time.monotonic() + seconds, dict[Leak, None](), dict[str, None]()
+    for number, one in list(task.folds().items()) or [(None, task)]:
+        held = _parts(one) if parts is None else parts
+        alike = len(held) > 1 and len({_cases(cases) for cases in held.values()}) == 1
+        if alike and not split_source(one.layout):
+            continue  # nothing says which case belongs to which part, so all serve each
+        of_fold = "" if number is None else f"fold {number}: "
+        for leak in _shared(held):
+            found[leak._replace(text=of_fold + leak.text)] = None
+        images = _Images(until)
+        for leak in images.shared(held):
+            found[leak._replace(text=of_fold + leak.text)] = None
+        left |= dict.fromkeys(images.not_looked())
+    return Leaks(list(found), "; ".join(left))
+
+
+def look_for_leaks(plan: Plan) -> None:
+    """Notes in a run what its task's parts share, once, and warns of it.
+
+    Raises:
+        UserError: parts share something, and the task refuses that (`leaks: refuse`) under a protocol that is ours.
+    """
+    if "leaks" not in plan.run.manifest:
+        looked = find_leaks(plan.task)
+        note_leaks(plan.task, looked, plan.run.folder)
+        plan.run.note(leaks={"found": [leak.text for leak in looked.found], "not_looked": looked.not_looked})
+
+
+def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
+    """Warns of what parts share, or refuses it."""
+    texts = [leak.text for leak in leaks.found]
+    if texts and task.leaks == "refuse" and task.protocol == "fixed":
+        raise UserError(
+            f"task {task.name!r}: {'; '.join(texts)}. Mend the split; or add task.leaks=warn to go on, or "
+            "task.protocol=published for what its authors did"
+        )
+    for text in texts:
+        log.warning("%s: task %s: %s", where, task.name, text)
+
+
+def _parts(task: Task) -> dict[str, list[Case]]:
+    """The cases of each part that there is."""
+    found = {}
+    for part in PARTS:
+        try:
+            found[part] = task.cases(part)
+        except UserError:  # a dataset to test on need not hold cases to fit on, or be complete
+            continue
+    return found
+
+
+def _cases(cases: Iterable[Case]) -> frozenset[tuple[str, Files]]:
+    return frozenset((case.id, case.files[:1]) for case in cases)
+
+
+def _shared(parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
+    """Patients and cases that two parts share; of parts that are the same, that."""
+    cases = {part: _cases(held) for part, held in parts.items()}
+    patients = {part: {case.patient for case in held if case.patient is not None} for part, held in parts.items()}
+    for one, other in itertools.combinations(parts, 2):
+        both = cases[one] & cases[other]
+        if both and both == cases[one] == cases[other]:
+            yield Leak("same cases", f"{one} and {other} are the same {len(both):,} cases")
+        elif names := sorted(patients[one] & patients[other]):
+            yield Leak("patients", f"{one} and {other} share {len(names):,} patients: {shortened(names)}")
+        elif both:
+            names = sorted(name for name, _ in both)
+            yield Leak("cases", f"{one} and {other} share {len(both):,} cases: {shortened(names)}")
+
+
+class _Images:
+    """Compares images by the size and then the content of their files, as long as there is time."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._digests: dict[Files, tuple[str, ...]] = {}
+        self._inside: set[Path] = set()
+        self._late = 0
+
+    def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
+        """Images that are in two parts, where these do not share the cases themselves."""
+        held = {part: self._by_files(cases) for part, cases in parts.items()}
+        sizes = {part: self._by_size(files) for part, files in held.items()}
+        for one, other in itertools.combinations(parts, 2):
+            pairs = []
+            for size in sizes[one].keys() & sizes[other].keys():
+                known: dict[tuple[str, ...], str] = {}
+                for files in sizes[one][size]:
+                    known.setdefault(self._content(files), held[one][files])
+                for files in sizes[other][size]:
+                    first, second = known.get(self._content(files), ""), held[other][files]
+                    if first and (first != second or files not in held[one]):
+                        pairs.append(f"{first} = {second}")
+            if pairs:
+                yield Leak("images", f"{one} and {other} share {len(pairs):,} equal images: {shortened(sorted(pairs))}")
+
+    def not_looked(self) -> Iterator[str]:
+        """What was not compared."""
+        if self._late:
+            yield f"{self._late:,} images were not compared in the time there was; python -m medimg_eval check does"
+        if self._inside:
+            yield f"images within {len(self._inside):,} files that hold several were not compared"
+
+    def _by_files(self, cases: Sequence[Case]) -> dict[Files, str]:
+        """The files of each image -> the first case that shows it."""
+        found: dict[Files, str] = {}
+        owners: dict[Files, set[str]] = defaultdict(set)
+        for case in cases:
+            for image in case.images:
+                if not (files := tuple(image.files)):
+                    continue
+                found.setdefault(files, case.id)
+                owners[files].add(repr(image))
+        for files in [files for files, images in owners.items() if len(images) > 1]:
+            self._inside.update(files)  # such as a table that holds pictures
+            del found[files]
+        return found
+
+    def _by_size(self, images: Mapping[Files, str]) -> dict[tuple[int, ...], list[Files]]:
+        found: dict[tuple[int, ...], list[Files]] = defaultdict(list)
+        for number, files in enumerate(images):
+            if number % 256 == 0 and time.monotonic() > self._until:
+                self._late += len(images) - number
+                break
+            try:
+                found[tuple(path.stat().st_size for path in files)].append(files)
+            except OSError:  # a missing file fails as a case
+                continue
+        return found
+
+    def _content(self, files: Files) -> tuple[str, ...]:
+        """Digests of the files; of an image that there is no time for, itself alone."""
+        if files not in self._digests:
+            if time.monotonic() > self._until:
+                self._late += 1
+                return tuple(map(str, files))
+            self._digests[files] = tuple(file_digest(path) for path in files)
+        return self._digests[files]

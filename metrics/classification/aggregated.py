@@ -1,0 +1,173 @@
+"""Classes of a patient or a study, put together from those of its images; predictive values at a stated prevalence."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.classification.curves import (
+    ABSENT,
+    CLASSES,
+    EXCLUSIVE,
+    PRESENT,
+    Floats,
+    averaged,
+    counts,
+    decided,
+)
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import OfRows, ScoreTable, Weighed, parse, summary
+
+RULES = ("mean", "max", "vote")
+
+PATIENT = "patient"
+"""The attribute that every row has: what intervals resample."""
+
+
+def _parts(parameter: str) -> tuple[str, str, str]:
+    """Rule, attribute and metric of a parameter; raises UsageError for one that is not understood."""
+    how, colon, name = parameter.partition(":")
+    rule, dash, attribute = how.partition("-")
+    if rule not in RULES or not dash or not attribute or not colon:
+        raise UsageError(
+            f"{parameter!r} needs a rule ({', '.join(RULES)}), an attribute and a metric, such as "
+            "'mean-patient:auroc@macro'"
+        )
+    found = parse(name)[0]
+    if "probability" not in found.needs or found.name == "aggregated":
+        raise UsageError(
+            f"{parameter!r}: {name!r} is not computed from probabilities of classes; name one such as auroc"
+        )
+    return rule, attribute, name
+
+
+@summary(
+    title="Aggregated",
+    needs=("probability",),
+    higher_is_better=True,
+    best=1.0,
+    at_once=True,
+    parameter="RULE-ATTRIBUTE:METRIC, such as mean-patient:auroc@macro",
+    parameter_is_text=True,
+    check=_parts,
+    source="mean, largest, or majority of images",
+)
+def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
+    """A summary of classes of whole patients, studies or any other group of cases, instead of single images.
+
+    The probability of a group is by the rule the mean of its cases, the largest, or the share of cases whose answer it
+    is (`vote`). A class is present in a group where it is in any of its cases. Where classes exclude each other, and
+    the cases of a group do not agree on theirs, only `max` is defined. No group may hold cases of several patients.
+
+    Raises:
+        ValueError: the cases of a group belong to different classes.
+    """
+    rule, attribute, name = _parts(parameter)
+    if attribute not in rows.attributes:
+        return lambda times: np.full(len(times), math.nan)
+    known = np.flatnonzero(np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value))
+    groups, group = np.unique(rows.attributes[attribute][known], return_inverse=True)
+    labels, label = np.unique(rows.label[known], return_inverse=True)
+    keys, first, owner = np.unique(group * len(labels) + label, return_index=True, return_inverse=True)
+    value = (decided(rows) if rule == "vote" else rows.value)[known]
+    if rule == "max":
+        together = np.full(len(keys), -math.inf)
+        np.maximum.at(together, owner, value)
+    else:
+        together = np.bincount(owner, weights=value) / np.bincount(owner)
+    present = np.bincount(owner, weights=rows.status[known] == PRESENT) > 0
+    if rows.facts.get(CLASSES) == EXCLUSIVE and rule != "max":
+        several = np.bincount(keys // len(labels), weights=present) > 1
+        if several.any():
+            raise ValueError(
+                f"{int(several.sum())} groups by {attribute!r} hold cases of several classes, such as "
+                f"{str(groups[int(np.argmax(several))])!r}; aggregate by max, or by an attribute of one class"
+            )
+    table = ScoreTable(
+        case=(keys // len(labels)).astype(np.int64),
+        metric=np.full(len(keys), "probability"),
+        label=labels[keys % len(labels)],
+        value=together,
+        status=np.where(present, PRESENT, ABSENT),
+        attributes={},
+        cases=len(groups),
+        facts=rows.facts,
+    )
+    return OfRows(known[first], _judged(table, name))
+
+
+def _judged(table: ScoreTable, name: str) -> Weighed:
+    """How often each row of a table counts -> what a summary makes of it."""
+    found, parameter = parse(name)
+    given = () if parameter is None else (parameter,)
+    if found.weighed is not None and (judge := found.weighed(table, *given)) is not None:
+        return judge
+    if found.pieces is None or found.total is None:
+        raise UsageError(f"{name!r} cannot be aggregated")
+    added, total = found.pieces(table, *given), found.total
+    return lambda times: np.asarray(total(times @ added, *given), dtype=np.float64)
+
+
+def _prevalence(parameter: str) -> tuple[float, str]:
+    """The prevalence and the classes of a parameter; raises UsageError for one that is not understood."""
+    text, _, which = parameter.partition(":")
+    try:
+        prevalence = float(text)
+    except ValueError:
+        prevalence = math.nan
+    if not 0 < prevalence < 1:
+        raise UsageError(f"{parameter!r} needs a prevalence between 0 and 1 first, such as '0.05' or '0.05:edema'")
+    return prevalence, which or "macro"
+
+
+def _sums(rows: ScoreTable, parameter: str) -> Floats:
+    return counts(rows, _prevalence(parameter)[1])
+
+
+_at_prevalence = partial(
+    summary,
+    needs=("probability",),
+    higher_is_better=True,
+    best=1.0,
+    parameter="prevalence, or PREVALENCE:WHICH",
+    parameter_is_text=True,
+    check=_prevalence,
+    pieces=_sums,
+    source="Bayes' rule; Altman and Bland 1994",
+)
+
+
+@_at_prevalence(title="PPV at prevalence")
+def ppv_at_prevalence(sums: Floats, parameter: str) -> Floats:
+    """The positive predictive value that sensitivity and specificity give at a stated prevalence of the class.
+
+    sens * p / (sens * p + (1 - spec) * (1 - p)). That of the test set holds for its own prevalence, which case-control
+    samples choose. NaN of a class without positives or negatives, and where none is said to be present.
+    """
+    prevalence, which = _prevalence(parameter)
+
+    def score(cells: Floats) -> Floats:
+        hits, invented, missed, absent = (cells[..., at, :] for at in range(4))
+        right = quotient(hits, hits + missed) * prevalence
+        return quotient(right, right + quotient(invented, invented + absent) * (1 - prevalence))
+
+    return averaged(sums, which, score)
+
+
+@_at_prevalence(title="NPV at prevalence")
+def npv_at_prevalence(sums: Floats, parameter: str) -> Floats:
+    """The negative predictive value that sensitivity and specificity give at a stated prevalence of the class.
+
+    spec * (1 - p) / (spec * (1 - p) + (1 - sens) * p). As `ppv_at_prevalence`.
+    """
+    prevalence, which = _prevalence(parameter)
+
+    def score(cells: Floats) -> Floats:
+        hits, invented, missed, absent = (cells[..., at, :] for at in range(4))
+        right = quotient(absent, invented + absent) * (1 - prevalence)
+        return quotient(right, right + quotient(missed, hits + missed) * prevalence)
+
+    return averaged(sums, which, score)

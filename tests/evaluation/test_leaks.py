@@ -1,0 +1,141 @@
+"""What parts of a task share is found, told, kept with the run, and refused where that is asked."""
+
+import csv
+import json
+import logging
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import medimg_eval as me
+from medimg_eval.case import Case, Findings
+from medimg_eval.data.layouts import Table
+from medimg_eval.data.records import Given
+from medimg_eval.data.splits import SplitJson
+from medimg_eval.data.targets import ClassColumns
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.leaks import find_leaks
+from medimg_eval.imaging import ImageFile
+from medimg_eval.models import PrecomputedClasses
+from medimg_eval.tasks import ClassificationTask
+
+SPLITS = {"fit": "train", "validate": "val", "test": "test"}
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Six pictures, the fifth a copy of the first, beside a table of two of each split."""
+    monkeypatch.chdir(tmp_path)
+    for at in range(6):
+        Path(f"{at}.png").write_bytes(b"picture" + bytes([at]) * 20)  # nobody looks at them
+    Path("4.png").write_bytes(Path("0.png").read_bytes())
+    return tmp_path
+
+
+def table(rows):
+    with Path("t.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["id", "file", "patient", "split", "ill"], *rows])
+
+
+def usual(patients="aabbcc"):
+    splits = ("train", "train", "val", "val", "test", "test")
+    table([f"c{at}", f"{at}.png", patients[at], splits[at], at % 2] for at in range(6))
+
+
+def task_of(splits=SPLITS, layout=None, **settings):
+    layout = {"patient": "patient", "split": "split", **(layout or {})}
+    made = Table(root=".", table="t.csv", id="id", image="{file}", target=ClassColumns(["ill"]), **layout)
+    return ClassificationTask(
+        **{"name": "t", "layout": made, "splits": splits, "classes": ["ill"], "metrics": ["auroc@macro"], **settings}
+    )
+
+
+def texts(task, **more):
+    return [leak.text for leak in find_leaks(task, **more).found]
+
+
+def test_equal_images_are_found_whatever_they_are_called(pictures):
+    usual()
+    assert texts(task_of()) == ["fit and test share 1 equal images: c0 = c4"]
+    Path("4.png").write_bytes(b"picture" + bytes([4]) * 20)  # of the same size, with other content
+    assert texts(task_of()) == []
+
+
+def test_shared_patients_and_cases_are_named(pictures):
+    usual("aabbca")
+    task = task_of(layout={"allow_overlap": "an example"})
+    assert texts(task)[0] == "fit and test share 1 patients: a"
+    parts = {"fit": [Case("x", (), Given(Findings({}), (Path("t.csv"),)))] * 1, "test": []}
+    parts["test"] = [*parts["fit"], Case("y", (), Given(Findings({}), (Path("t.csv"),)))]
+    assert texts(task, parts=parts) == ["fit and test share 1 cases: x"]
+
+
+def test_parts_that_are_the_same_are_told_once(pictures):
+    usual()
+    assert texts(task_of({"fit": "train", "validate": "val", "test": "val"})) == [
+        "validate and test are the same 2 cases"
+    ]
+    # Without splits all cases serve any part, and nothing was fitted on them.
+    assert texts(task_of(layout={"split": ""})) == []
+
+
+def test_each_fold_of_the_authors_is_looked_at(pictures):
+    usual("abcdef")
+    folds = [{"train": ["c1"], "val": ["c2"], "test": ["c3"]}, {"train": ["c0"], "val": ["c5"], "test": ["c5", "c4"]}]
+    Path("f.json").write_text(json.dumps(folds))
+    layout = {"splits": SplitJson("f.json", "all"), "split": "", "allow_overlap": "an example"}
+    assert texts(task_of(layout=layout)) == [
+        "fold 1: validate and test share 1 patients: f",
+        "fold 1: fit and test share 1 equal images: c0 = c4",
+    ]
+
+
+def test_files_that_hold_several_images_are_said_not_to_be_compared(pictures):
+    parts = {
+        part: [Case(part, (ImageFile(Path("0.png"), options={"region": n}),), None) for n in range(2)] for part in "ab"
+    }
+    looked = find_leaks(task_of(), parts=parts)
+    assert looked.not_looked == "images within 1 files that hold several were not compared"
+    assert not [leak for leak in looked.found if leak.kind == "images"]
+
+
+def test_what_there_is_no_time_for_is_said(pictures):
+    usual()
+    looked = find_leaks(task_of(), seconds=-1)
+    assert looked.found == []
+    assert "6 images were not compared in the time there was; python -m medimg_eval check does" in looked.not_looked
+
+
+def test_a_run_warns_keeps_and_prints_it_and_is_refused_where_asked(pictures, caplog):
+    usual()
+    Path("said.csv").write_text("case,ill\nc4,0.2\nc5,0.7\n")
+    model, told = PrecomputedClasses("said.csv"), "fit and test share 1 equal images: c0 = c4"
+    with caplog.at_level(logging.WARNING):
+        run = me.test(task_of(), model)
+    assert told in caplog.text
+    assert run.manifest["leaks"] == {"found": [told], "not_looked": ""}
+    assert told in str(me.table([run.folder]))
+    caplog.clear()
+    me.test(task_of(), model)
+    assert told not in caplog.text  # of a run that is there it was said
+    with pytest.raises(UserError, match=r"c0 = c4\. Mend the split; or add task.leaks=warn"):
+        me.test(task_of(leaks="refuse"), model, runs="others")
+    published = {"protocol": "published", "published": {"notes": ["as the authors"]}, "leaks": "refuse"}
+    assert not math.isnan(me.test(task_of(**published), model, runs="published").summary["value"][0])
+    first = me.test(task_of(), model, limit=1, runs="first")
+    assert "leaks" not in first.manifest  # a first look lists no other parts
+
+
+def test_check_tells_it(pictures):
+    for at in range(6):
+        np.save(f"{at}.npy", np.arange(9.0).reshape(3, 3) + (at if at != 4 else 0))
+    usual()
+    Path("t.csv").write_text(Path("t.csv").read_text().replace(".png", ".npy"))
+    found = me.check(task_of())
+    leaks = found[found["part"] == "leaks"]
+    assert leaks["text"].tolist() == ["fit and test share 1 equal images: c0 = c4"]
+    assert leaks["doubt"].tolist() == [True]
+    same = me.check(task_of({"fit": "train", "validate": "val", "test": "val"}))
+    assert not same[same["part"] == "leaks"]["doubt"].any()
