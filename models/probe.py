@@ -236,7 +236,7 @@ class Probe(Classifier, RiskModel, Regressor):
                 groups.extend(lesson.group for lesson in some)
 
         if self.head.takes == "bags":
-            from medimg_eval.models.heads.bags import PackedBags
+            from medimg_eval.models.heads import PackedBags  # with torch
 
             features: Any = PackedBags.of(bags(), spill)
         else:

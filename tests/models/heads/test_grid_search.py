@@ -7,7 +7,7 @@ import pytest
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.models.heads import Lessons, Targets, make_head, search
-from medimg_eval.models.heads.search import CRITERIA, folds_of
+from medimg_eval.models.heads.grid_search import CRITERIA, folds_of
 
 
 def lessons(count, seed):
