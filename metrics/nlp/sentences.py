@@ -31,21 +31,22 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
     begun = start
     for found in _END.finditer(text, start, end):
         if _ends(text, begun, found):
-            stopped = found["stop"] is not None or found["tight"] is not None
+            stopped = found.lastgroup in ("stop", "tight")
             yield from _within(text, begun, found.end() if stopped else found.start())
             begun = found.end()
     yield from _within(text, begun, end)
 
 
 def _ends(text: str, begun: int, found: re.Match[str]) -> bool:
-    if found["line"] is not None:
+    kind = found.lastgroup
+    if kind == "line":
         line = text.rfind("\n", 0, found.start()) + 1
         return found.start() - max(begun, line) < _WRAPPED and text[found.start() - 1] not in ",-/"
-    if found["next"] is not None:
+    if kind == "next":
         return text[found.start() - 1] in ".;:)" or (
             text[max(0, begun - 1) : begun] == "." and _MARK.match(text, begun) is not None
         )
-    if found["stop"] is None or found.group() != ".":
+    if kind != "stop" or found.group() != ".":
         return text[begun : found.end()].strip() != "?"  # "? pneumonia" asks in front
     if found.end() - begun < _LONGEST_MARK and _MARK.fullmatch(text, begun, found.end()):
         return False
@@ -60,9 +61,11 @@ def _ends(text: str, begun: int, found: re.Match[str]) -> bool:
 def _within(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end and text[start].isspace():
         start += 1
-    if mark := _MARK.match(text, start, end):
+    # Most sentences begin with a letter: no mark, and no need to look for what is written.
+    plain = start < end and text[start].isalpha()
+    if not plain and (mark := _MARK.match(text, start, end)):
         start = mark.end()
     while end > start and text[end - 1].isspace():
         end -= 1
-    if any(map(str.isalnum, text[start:end])):
+    if plain or any(map(str.isalnum, text[start:end])):
         yield start, end

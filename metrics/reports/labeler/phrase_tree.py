@@ -67,12 +67,15 @@ def longest(
     node, found, behind = root.get(words[start]), None, start + 1
     at = start + 1
     while node is not None:
-        if "" in node:
-            found, behind = node[""], at
-        while at < end and words[at] in fillers and words[at] not in node:
+        if (entry := node.get("")) is not None:
+            found, behind = entry, at
+            if len(node) == 1:  # nothing goes on from here
+                break
+        below = None
+        while at < end and (below := node.get(words[at])) is None and words[at] in fillers:
             at += 1
         if at == end:
             break
-        node = node.get(words[at])
+        node = below
         at += 1
     return found, behind

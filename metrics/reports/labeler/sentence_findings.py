@@ -107,6 +107,7 @@ _BEFORE_CONTOURS = (",", "and", "the", "hilar", "mediastinal", "cardiac", "aorti
 _STRANGE = "*"
 """Stands for each word that no rule knows, so that sentences which differ in such words alone are judged once."""
 _NAMES = ("finding", "other", "seen")
+_NAMED_AHEAD = frozenset((*_NAMES, "large", "normal"))
 
 _SPEAKS = ("normal", "not before", "not behind", "held")
 
@@ -211,13 +212,15 @@ class _Forward:
         """Of each item: whether "or" follows, and whether a name follows, before the next turn."""
         has_or = has_name = False
         ors, names = [], []
-        for item in reversed(self.items):
+        for kind, _, _, _ in reversed(self.items):
             ors.append(has_or)
             names.append(has_name)
-            if item.kind == "turn":
+            if kind == "turn":
                 has_or = has_name = False
-            has_or |= item.kind == "or"
-            has_name |= item.kind in (*_NAMES, "large", "normal")
+            elif kind == "or":
+                has_or = True
+            elif kind in _NAMED_AHEAD:
+                has_name = True
         return ors[::-1], names[::-1]
 
     def run(self) -> None:
