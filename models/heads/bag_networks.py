@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -97,8 +97,8 @@ class AttentionNetwork(nn.Module):
         if self.branches == 1:
             logits = self.classify(pooled[:, 0])
         else:
-            each = zip(self.classify, pooled.unbind(1), strict=True)  # type: ignore[arg-type]
-            logits = torch.cat([part(some) for part, some in each], 1)
+            heads: Any = self.classify
+            logits = torch.cat([part(some) for part, some in zip(heads, pooled.unbind(1), strict=True)], 1)
         extra = None if truth is None or self.inspect is None else self._instance_loss(batch, rows, shares, truth)
         return Answer(logits, shares.mean(1), extra)
 

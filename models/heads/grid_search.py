@@ -95,11 +95,7 @@ def _cross_validated(
     heads: Sequence[Head] = []
     found = []
     for fold in range(folds):
-        held = places == fold
-        some = np.flatnonzero(~held)
-        part = Lessons(_rows(fit.features, some), fit.targets.take(some), [fit.groups[place] for place in some])
-        other = np.flatnonzero(held)
-        left = Lessons(_rows(fit.features, other), fit.targets.take(other), [fit.groups[place] for place in other])
+        part, left = _rows(fit, np.flatnonzero(places != fold)), _rows(fit, np.flatnonzero(places == fold))
         heads = head.fit_path(part.features, part.targets, part.groups, changes)
         found.append([_judged(one, left, criterion) for one in heads])
     with np.errstate(invalid="ignore"):
@@ -125,8 +121,11 @@ def folds_of(groups: Sequence[str], targets: Targets, folds: int) -> Array:
     return np.array([fold[group] for group in groups], np.int64)
 
 
-def _rows(features: Features, places: Array) -> Features:
-    return features[places] if isinstance(features, np.ndarray) else [features[place] for place in places]
+def _rows(lessons: Lessons, places: Array) -> Lessons:
+    """Those of some cases."""
+    some, held = places.tolist(), lessons.features
+    features = held[places] if isinstance(held, np.ndarray) else [held[place] for place in some]
+    return Lessons(features, lessons.targets.take(places), [lessons.groups[place] for place in some])
 
 
 def _judged(head: Head, lessons: Lessons, criterion: str) -> float:

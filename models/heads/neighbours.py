@@ -165,7 +165,7 @@ def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
     count, full = alike.shape[1], alike.shape[1] // BLOCK * BLOCK
     if full // BLOCK <= 2 * k:
         values, places = torch.topk(alike, k, dim=1)
-        crowded = (alike >= values[:, -1:]).sum(1) > k if ties else ()
+        crowded = (alike >= values[:, -1:]).sum(1) > k
     else:
         tops = alike[:, :full].unflatten(1, (BLOCK, -1)).amax(1)  # over columns far apart, which is quickest
         blocks = torch.topk(tops, k, dim=1).indices
@@ -174,7 +174,7 @@ def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
         held = alike.gather(1, few)
         values, inner = torch.topk(held, k, dim=1)
         places, border = few.gather(1, inner), values[:, -1:]
-        crowded = ((held >= border).sum(1) > k) | ((tops >= border).sum(1) > k) if ties else ()
+        crowded = ((held >= border).sum(1) > k) | ((tops >= border).sum(1) > k)
     for row in torch.nonzero(crowded)[:, 0].tolist() if ties else ():
         order = torch.sort(alike[row], descending=True, stable=True).indices[:k]
         values[row], places[row] = alike[row][order], order

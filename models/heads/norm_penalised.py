@@ -47,7 +47,7 @@ class NormPenalised(Head):
             loss = torch.nn.functional.cross_entropy(shown @ weight.T + bias, codes)
             # At zero the norm has no gradient; 0 is one of its subgradients.
             loss = loss + weight.norm() / (2 * amount) if weight.any() else loss
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             return loss
 
         search.step(closure)

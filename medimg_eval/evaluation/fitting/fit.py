@@ -123,7 +123,9 @@ def fit(
             best = learn_at_once(task, candidate, cases, settings, run)
         else:
             best = _train(task, candidate, recipe, settings, run, made)
-        run.note(status="finished", ended=now(), **({} if best is None else {"best_score": best}))
+        if best is not None:
+            run.note(best_score=best)
+        run.note(status="finished", ended=now())
     return folder
 
 
