@@ -8,6 +8,7 @@ of risk within a block. A pair is then found at the one bit at which its ranks p
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,9 +82,11 @@ class Pairs:
         # What is censored at the time of an event lasted longer than it.
         _, rank = np.unique(2 * np.unique(self.times, return_inverse=True)[1] + ~self.events, return_inverse=True)
         self._rank = rank.astype(np.int64)
-        self._levels = self._partition(risk)
+        self._risk = risk
 
-    def _partition(self, risk: Floats) -> list[_Level]:
+    @cached_property
+    def _levels(self) -> list[_Level]:
+        risk = self._risk
         order = np.argsort(risk, kind="stable")
         if not len(order):
             return []
@@ -118,6 +121,8 @@ class Pairs:
             event_weights: (..., case) by which each pair counts more, of its case with the earlier event; 1 by default.
         """
         counted = np.asarray(weights, np.float64)
+        if counted.size == len(self.times) and (counted == 1).all():
+            return self._count_once(counted.shape[:-1], event_weights)
         leading = counted if event_weights is None else counted * np.asarray(event_weights, np.float64)
         shape = counted.shape[:-1]
         concordant, tied, every = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -136,6 +141,43 @@ class Pairs:
             tied += (mine_able * (able[..., level.upper] - able[..., level.lower])).sum(-1)
         value = np.divide(concordant + tied / 2, every, out=np.full(shape, math.nan), where=every > 0)
         return Concordance(value, concordant, every - concordant - tied, tied)
+
+    def _count_once(self, shape: tuple[int, ...], event_weights: npt.ArrayLike | None) -> Concordance:
+        """The concordance of cases that count once each, by one wavelet matrix of ranks in the order of risk.
+
+        For each case with an event it is counted how many of lower and of equal risk have a higher rank, bit by bit: of
+        ranks that share the higher bits and have a 0 where it has one, those with a 1.
+        """
+        leading = self.events.astype(np.float64)
+        if event_weights is not None:
+            leading = leading * np.asarray(event_weights, np.float64).reshape(-1)
+        order = np.argsort(self._risk, kind="stable")
+        ordered, rank = self._risk[order], self._rank[order].astype(np.int32)
+        new = np.r_[True, ordered[1:] != ordered[:-1]] if len(order) else np.zeros(0, bool)
+        starts, run_of = _groups(new)
+        asked = np.flatnonzero((leading[order] != 0) & ~self._failed[order])
+        begin, lower, upper = np.zeros(len(asked), np.int64), starts[run_of[asked]], starts[run_of[asked] + 1]
+        own, below, alike = rank[asked], np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
+        for bit in range(int(rank.max(initial=0)).bit_length() - 1, -1, -1):
+            one = (rank >> bit & 1).astype(bool)
+            before = np.concatenate([[0], np.cumsum(one)])
+            zero = (own >> bit & 1) == 0
+            ones = before[begin], before[lower], before[upper]
+            below += (ones[1] - ones[0]) * zero
+            alike += (ones[2] - ones[1]) * zero
+            shift = len(rank) - before[-1]
+            begin, lower, upper = (
+                np.where(zero, place - count, shift + count)
+                for place, count in zip((begin, lower, upper), ones, strict=True)
+            )
+            rank = np.concatenate([rank[~one], rank[one]])
+        weight = leading[order[asked]]
+        later = np.cumsum(np.bincount(self._rank)[::-1])[::-1] if len(order) else np.zeros(0, np.int64)
+        after = np.r_[later[1:], 0][self._rank] if len(order) else later
+        concordant, tied, every = float(weight @ below), float(weight @ alike), float(leading @ after)
+        value = (concordant + tied / 2) / every if every > 0 else math.nan
+        numbers = (value, concordant, every - concordant - tied, tied)
+        return Concordance(*(np.full(shape, number) for number in numbers))
 
 
 def _groups(new: Bools) -> tuple[Places, Places]:

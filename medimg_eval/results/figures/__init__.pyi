@@ -5,6 +5,7 @@ from .distributions import box as box, strip as strip, violin as violin
 from .figure import Drawn as Drawn, Figures as Figures, svg as svg, write_figure as write_figure
 from .forest_plot import forest as forest
 from .inputs import by_task as by_task
+from .kaplan_meier_plot import kaplan_meier as kaplan_meier
 from .kinds import KINDS as KINDS, figures_of as figures_of
 from .learning_curve_plot import learning_curve as learning_curve
 from .forest_plot import radar as radar

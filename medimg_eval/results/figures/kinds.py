@@ -161,6 +161,7 @@ KINDS: Mapping[str, Kind] = {
     **{
         name: _drawn_by(name, _DIVIDED, metric=False) for name in ("risk_coverage", "roc", "pr", "froc", "bland_altman")
     },
+    "kaplan_meier": _drawn_by("kaplan_meier", ("by",), metric=False),
     "learning_curve": _drawn_by("learning_curve", ("label",)),
     "radar": _drawn_by("radar", ("by",), each_task=False),
 }

@@ -29,7 +29,7 @@ from medimg_eval.metrics.survival import (
 )
 from medimg_eval.metrics.survival.concordance import Pairs
 
-PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-survival.md"
+PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "survival.md"
 
 # Seven cases by hand: 16 pairs, of which 13 agree, one does not and two are tied.
 TIMES = [1, 2, 2, 3, 4, 4, 5]

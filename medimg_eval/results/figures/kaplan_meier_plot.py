@@ -1,0 +1,176 @@
+"""Survival of two groups of risk after Kaplan and Meier, with the log-rank test between them."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.survival import CENSORED, EVENT, Curve, LogRank, log_rank
+from medimg_eval.metrics.survival import kaplan_meier as curve_of
+from medimg_eval.results.figures.curves import PLAIN
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import as_runs, take
+from medimg_eval.results.figures.style import (
+    add_legend,
+    canvas,
+    drawable,
+    legend_height,
+    look,
+    millimetres,
+    panel_grid,
+    panels,
+    styled,
+    wrapped,
+)
+from medimg_eval.results.statistics.summaries import rows_of
+from medimg_eval.results.table import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+
+NEEDS = ("follow_up", "predicted_risk")
+LOW, HIGH = "low risk", "high risk"
+COLUMNS = ["group", "model", "risk", "time", "survival", "low", "high", "at_risk", "events"]
+_HEIGHT = 50.0
+"""mm of a row of panels, without the legend."""
+
+
+class Groups(NamedTuple):
+    """The cases of a model in two groups of risk.
+
+    Attributes:
+        curves: of low and of high risk.
+        test: of the two against each other.
+        n: how many cases are in each.
+        lost: cases without a prediction, which are in neither.
+    """
+
+    piece: Piece
+    curves: dict[str, Curve]
+    test: LogRank
+    n: tuple[int, int]
+    lost: int
+
+
+def kaplan_meier(source: Source, *, by: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
+    """Kaplan-Meier curves: survival of the cases of low and of high predicted risk, a panel for each model.
+
+    A case is of high risk above the median of the risks of the cases judged, of each fold by itself where folds are
+    repeats. Bands are Greenwood's intervals on the scale of log(-log S); marks are censored cases. `by` and `width` are
+    as in `box`.
+
+    Returns:
+        A frame with a row per step: `risk` (the group), `time`, `survival` with `low` and `high`, `at_risk`, `events`.
+
+    Raises:
+        UsageError: There is no such attribute.
+        UserError: No run predicts risk, or none has cases of both groups.
+
+    Source: Kaplan and Meier 1958; Greenwood 1926; Mantel 1966.
+    """
+    across = millimetres(width)
+    pieces = take(as_runs(source), NEEDS, by=by)
+    found = [one for piece in pieces.members if (one := _groups(piece)) is not None]
+    if not found:
+        raise UserError("No model has cases of low and of high risk, so there is nothing to draw")
+    frame = pd.concat([_frame(one, settings.level) for one in found], ignore_index=True)
+    with styled():
+        figure = _draw(found, across, settings.level)
+    return Drawn(figure, frame, _caption(pieces, found, settings.level))
+
+
+def _groups(piece: Piece) -> Groups | None:
+    rows = rows_of(piece.part, NEEDS, every=piece.part.run.in_folds)
+    key = rows.case * (int(rows.repeat.max(initial=0)) + 1) + rows.repeat
+    seen = (rows.metric == "follow_up") & np.isin(rows.status, (EVENT, CENSORED))
+    said = (rows.metric == "predicted_risk") & ~np.isnan(rows.value)
+    both, at, other = np.intersect1d(key[seen], key[said], return_indices=True)
+    times, events, risks = rows.value[seen][at], rows.status[seen][at] == EVENT, rows.value[said][other]
+    fold = rows.repeat[seen][at]
+    high = np.zeros(len(both), bool)
+    for one in np.unique(fold):
+        high[fold == one] = risks[fold == one] > np.median(risks[fold == one])
+    if high.all() or not high.any():
+        return None
+    curves = {name: curve_of(times[part], events[part]) for name, part in ((LOW, ~high), (HIGH, high))}
+    lost = int(seen.sum()) - len(both)
+    return Groups(piece, curves, log_rank(times, events, high), (int((~high).sum()), int(high.sum())), lost)
+
+
+def _band(curve: Curve, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Greenwood's interval on the scale of log(-log S), (step,); NaN where survival is 0 or 1."""
+    left = curve.at_risk - curve.events
+    terms = np.divide(curve.events, curve.at_risk * left, out=np.full_like(left, math.inf), where=left > 0)
+    inner = (curve.survival > 0) & (curve.survival < 1)
+    logs = np.log(np.where(inner, curve.survival, 0.5))
+    reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(np.where(inner, np.cumsum(terms), 0)) / -logs
+    bounds = [np.where(inner, np.exp(logs * np.exp(sign * reach)), math.nan) for sign in (1, -1)]
+    return bounds[0], bounds[1]
+
+
+def _frame(one: Groups, level: float) -> pd.DataFrame:
+    parts = []
+    for name, curve in one.curves.items():
+        low, high = _band(curve, level)
+        held = {"time": curve.times, "survival": curve.survival, "low": low, "high": high}
+        held |= {"at_risk": curve.at_risk.astype(int), "events": curve.events.astype(int)}
+        parts.append(pd.DataFrame(held).assign(group=one.piece.group, model=one.piece.model, risk=name))
+    return pd.concat(parts, ignore_index=True)[COLUMNS]
+
+
+def _p(test: LogRank) -> str:
+    if math.isnan(test.p):
+        return "log-rank test undefined"
+    return "log-rank p < 0.001" if test.p < 0.001 else f"log-rank p = {test.p:.3f}"
+
+
+def _draw(found: Sequence[Groups], width: float, level: float) -> Figure:
+    from matplotlib.lines import Line2D
+
+    shape = panel_grid(len(found), width)
+    legend = legend_height([LOW, HIGH], width)[1]
+    figure = canvas(width, _HEIGHT * shape[0] + legend)
+    for axes, one in zip(panels(figure, len(found), shape), found, strict=True):
+        for place, curve in enumerate(one.curves.values()):
+            colour, _, line = look(place)
+            times, survival = np.r_[0, curve.times], np.r_[1, curve.survival]
+            low, high = (np.r_[np.nan, bound] for bound in _band(curve, level))
+            axes.fill_between(times, low, high, step="post", color=colour, alpha=0.15, lw=0)
+            axes.step(times, survival, where="post", color=colour, ls=line)
+            left = np.r_[curve.at_risk[1:], 0]
+            censored = curve.at_risk - curve.events - left > 0
+            axes.plot(curve.times[censored], curve.survival[censored], color=colour, marker="|", ls="", ms=3)
+        name = " - ".join(part for part in (one.piece.group, one.piece.model) if part)
+        axes.set_title(drawable(f"{wrapped(name)}\n{_p(one.test)}"), fontsize="small")
+        axes.set_ylim(0, 1.02)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("Time")
+        axes.set_ylabel("Survival")
+    handles = [Line2D([], [], color=look(place)[0], ls=look(place)[2]) for place in range(2)]
+    add_legend(figure, handles, [LOW, HIGH], width)
+    return figure
+
+
+def _caption(pieces: Pieces, found: Sequence[Groups], level: float) -> str:
+    each = "of each fold by itself" if pieces.some.in_folds else "of the cases judged"
+    text = (
+        f"Survival on {pieces.title} by predicted risk, after Kaplan and Meier: above (high risk) and up to the median "
+    )
+    text += f"{each}, which was not fixed before. "
+    for one in found:
+        name = " - ".join(part for part in (one.piece.group, one.piece.model) if part)
+        test = "" if math.isnan(one.test.p) else f", chi-squared {one.test.statistic:.2f}"
+        lost = f", {one.lost} cases without a prediction in neither" if one.lost else ""
+        text += f"{name}: n = {one.n[0]} of low and {one.n[1]} of high risk{lost}; {_p(one.test)}{test}. "
+    text += f"Bands: {100 * level:g} % intervals of Greenwood on the scale of log(-log S), cases taken for independent"
+    return f"{text}; marks: censored cases.{pieces.end()}"
