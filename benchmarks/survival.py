@@ -2,15 +2,9 @@
 
     python benchmarks/survival.py [--patients 100000] [--turns 5] [--out RESULTS.json]
 
-<<<<<<< HEAD
-Times are the best of the turns, in CPU seconds of one process with one thread of BLAS; of a peer that takes over ten
-seconds one turn is taken. Values are compared, too. A bootstrap is 1,000 resamples of 5,000 patients: ours by weights
-of one set of pairs, the peer's by calling it on each of 20 resamples, times 50. Peers that are not installed are left out.
-=======
 Times are the best of the turns, in CPU seconds of one process with one thread of BLAS; of what takes over three seconds
 one turn is taken. Values are compared, too. A bootstrap is 1,000 resamples of 5,000 patients: ours by weights of one
 set of pairs, the peer's by calling it on each of 20 resamples, times 50. Peers that are not installed are left out.
->>>>>>> reg
 """
 
 import os

@@ -103,12 +103,13 @@ def _parsed(text: str) -> Any:
 def _loader() -> type:
     """OmegaConf's loader upon the parser in C, which is ten times as fast, where PyYAML has it."""
     rules: Any = get_yaml_loader()
-    if not hasattr(yaml, "CParser"):
+    parser: Any = getattr(yaml, "CParser", None)
+    if parser is None:
         return cast("type", rules)
 
-    class Loader(yaml.CParser, rules):  # type: ignore[misc]
+    class Loader(parser, rules):  # type: ignore[misc]
         def __init__(self, stream: str) -> None:
-            yaml.CParser.__init__(self, stream)
+            parser.__init__(self, stream)
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
 
