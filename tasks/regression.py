@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ import numpy as np
 
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.codecs import Codec, Records
-from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging.matrices import read_names
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.agreement import AVERAGES, OUTPUT_SETS
 from medimg_eval.metrics.measurement import measurement_metrics, measurement_scores, worst_measurement_scores
@@ -83,7 +83,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         """The outputs; raises MissingDataError where they stand in a file that is not there, UserError in any other."""
         if not isinstance(self.outputs, str):
             return list(self.outputs)
-        return _checked(_read_names(Path(getattr(self.layout, "root", ".")).expanduser() / self.outputs), self.outputs)
+        return _checked(read_names(Path(getattr(self.layout, "root", ".")).expanduser() / self.outputs), self.outputs)
 
     @property
     def case_metrics(self) -> list[str]:
@@ -223,17 +223,3 @@ def _checked(names: list[str], where: str) -> list[str]:
         if BETWEEN in name or name.partition("-")[0] in AVERAGES:
             raise UsageError(f"{where}: an output cannot be called {name!r}; rename it")
     return names
-
-
-def _read_names(path: Path) -> list[str]:
-    if not path.is_file():
-        raise MissingDataError(f"{path}: no such file, which names the outputs; see task.outputs")
-    with UserError.about(path, "cannot be read as a list of names", OSError, ValueError):
-        text = path.read_text(encoding="utf-8-sig")
-        content = json.loads(text) if path.suffix.lower() == ".json" else text.split("\n")
-    if isinstance(content, dict):
-        lists = [one for one in content.values() if isinstance(one, list)]
-        content = lists[0] if len(lists) == 1 else None
-    if not isinstance(content, list):
-        raise UserError(f"{path}: expected a list of names, or an object that holds one list")
-    return [name for one in content if (name := str(one).strip())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
 
 VALUES = ("values", "embeddings", "features")
 ROWS, COLUMNS = ("ids", "barcodes", "barcode", "cases"), ("columns", "genes", "names")
@@ -68,7 +69,7 @@ class Matrix:
         return found
 
 
-def read_matrix(path: str | Path, rows: str = "", columns: str = "") -> Matrix:
+def read_matrix(path: str | Path, rows: str = "", columns: str = "", only: Sequence[str] = ()) -> Matrix:
     """Reads a matrix with its names; the same file is read once.
 
     Args:
@@ -76,9 +77,11 @@ def read_matrix(path: str | Path, rows: str = "", columns: str = "") -> Matrix:
             `X` is dense, or sparse by rows or columns, and whose names are the index of `obs` and `var`.
         rows: what the file calls the names of its rows, where that is something else.
         columns: the same of columns.
+        only: the columns of an .h5ad that are kept, in this order, where thousands of others need not be held; all
+            when empty.
 
     Raises:
-        UserError: the file is missing or damaged, or numbers and names do not fit.
+        UserError: the file is missing or damaged, numbers and names do not fit, or a column is not there.
     """
     given = Path(path).expanduser()
     if not given.is_file():
@@ -86,13 +89,16 @@ def read_matrix(path: str | Path, rows: str = "", columns: str = "") -> Matrix:
     if given.suffix.lower() not in SUFFIXES:
         raise UserError(f"{given}: expected a matrix as {', '.join(SUFFIXES)}")
     stamp = given.stat()
-    return _read(given, rows, columns, (stamp.st_mtime_ns, stamp.st_size))
+    return _read(given, rows, columns, tuple(only), (stamp.st_mtime_ns, stamp.st_size))
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, rows: str, columns: str, _: tuple[int, int]) -> Matrix:
+def _read(path: Path, rows: str, columns: str, only: tuple[str, ...], _: tuple[int, int]) -> Matrix:
     with UserError.about(path, "cannot be read as a matrix", OSError, LookupError, RuntimeError, ValueError, EOFError):
-        names, labels, values = (_numpy if path.suffix.lower() == ".npz" else _hdf5)(path, rows, columns)
+        if path.suffix.lower() == ".npz":
+            names, labels, values = _numpy(path, rows, columns)
+        else:
+            names, labels, values = _hdf5(path, rows, columns, only)
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise UserError(f"{path}: expected numbers (row, column), got {values.shape} of {values.dtype}")
     for what, found, count in (("rows", names, values.shape[0]), ("columns", labels, values.shape[1])):
@@ -111,13 +117,18 @@ def _numpy(path: Path, rows: str, columns: str) -> tuple[list[str], list[str], A
         return _named(file, list(file.files), rows, columns)
 
 
-def _hdf5(path: Path, rows: str, columns: str) -> tuple[list[str], list[str], Array]:
+def _hdf5(path: Path, rows: str, columns: str, only: Sequence[str]) -> tuple[list[str], list[str], Array]:
     import h5py
 
     with h5py.File(path) as file:
-        if path.suffix.lower() == ".h5ad":
-            return _index(file["obs"]), _index(file["var"]), _x(file["X"])
-        return _named(file, list(file), rows, columns)
+        if path.suffix.lower() != ".h5ad":
+            return _named(file, list(file), rows, columns)
+        labels = _index(file["var"])
+        if not only:
+            return _index(file["obs"]), labels, _x(file["X"], range(len(labels)))
+        where = {name: at for at, name in enumerate(labels)}
+        UserError.refuse_unknown(f"{path}: holds no column", where, *only)
+        return _index(file["obs"]), list(only), _x(file["X"], [where[name] for name in only])
 
 
 def _named(file: Any, held: Sequence[str], rows: str, columns: str) -> tuple[list[str], list[str], Array]:
@@ -143,16 +154,41 @@ def _texts(stored: Any) -> list[str]:
     return [one.decode() if isinstance(one, bytes) else str(one) for one in flat.tolist()]
 
 
-def _x(stored: Any) -> Array:
-    """AnnData's numbers, dense."""
+def _x(stored: Any, columns: Sequence[int]) -> Array:
+    """Some columns of AnnData's numbers, in the order asked for, dense."""
     if not hasattr(stored, "keys"):
-        return np.asarray(stored)
+        values = np.asarray(stored)  # whole, then its columns: h5py reads lists of them one by one
+        return values if list(columns) == list(range(values.shape[-1])) else values[:, columns]
     kind = str(stored.attrs.get("encoding-type", ""))
     if kind not in ("csr_matrix", "csc_matrix"):
         raise ValueError(f"X is {kind or 'a group'}, expected an array, csr_matrix or csc_matrix")
     data, indices, starts = (np.asarray(stored[name]) for name in ("data", "indices", "indptr"))
-    shape = tuple(int(one) for one in stored.attrs["shape"])
+    rows, width = (int(one) for one in stored.attrs["shape"])
     major = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    dense = np.zeros(shape, data.dtype if data.dtype.kind == "f" else np.float64)
-    dense[(major, indices) if kind == "csr_matrix" else (indices, major)] = data
+    row, column = (major, indices) if kind == "csr_matrix" else (indices, major)
+    place = np.full(width, -1)
+    place[list(columns)] = range(len(columns))
+    kept = place[column] >= 0
+    dense = np.zeros((rows, len(columns)), data.dtype if data.dtype.kind == "f" else np.float64)
+    dense[row[kept], place[column[kept]]] = data[kept]
     return dense
+
+
+def read_names(path: Path) -> list[str]:
+    """The names in a file: text with one a line, or JSON with a list, or an object that holds one.
+
+    Raises:
+        MissingDataError: there is no such file.
+        UserError: it holds something else.
+    """
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file, which names the outputs; see task.outputs")
+    with UserError.about(path, "cannot be read as a list of names", OSError, ValueError):
+        text = path.read_text(encoding="utf-8-sig")
+        content = json.loads(text) if path.suffix.lower() == ".json" else text.split("\n")
+    if isinstance(content, dict):
+        lists = [one for one in content.values() if isinstance(one, list)]
+        content = lists[0] if len(lists) == 1 else None
+    if not isinstance(content, list):
+        raise UserError(f"{path}: expected a list of names, or an object that holds one list")
+    return [name for one in content if (name := str(one).strip())]

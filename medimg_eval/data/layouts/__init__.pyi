@@ -19,6 +19,7 @@ from .pannuke import PanNuke as PanNuke
 from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed
 from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
+from .spots import Spots as Spots
 from .synthesis import (
     CheXGenBench as CheXGenBench,
     Generated as Generated,

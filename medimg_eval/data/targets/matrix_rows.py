@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Findings, Image, Reference
 from medimg_eval.data.records import Entry, OneFile, OnImage, below
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging.matrices import read_matrix
+from medimg_eval.imaging.matrices import read_matrix, read_names
 
 
 @dataclass
@@ -22,19 +23,33 @@ class MatrixRow:
     Args:
         path: a file below the root, or a pattern of files, such as `adata/{sample}.h5ad`; each file is read once.
         row: what the file calls the row of a case, a pattern, such as `{barcode}`.
-        columns: which columns are meant; all without, which the file then names.
+        columns: which columns are meant, or a file of them below the root, as `task.outputs` may be; all without,
+            which the file then names.
         log1p: whether the natural logarithm of 1 + the number is what is right, as of counts of genes.
     """
 
     path: str
     row: str = "{case}"
-    columns: Sequence[str] = ()
+    columns: Sequence[str] | str = ()
     log1p: bool = False
 
     def reference(self, entry: Entry) -> Reference[Findings]:
         """The row of the case."""
         path = entry.path(self.path) if "{" in self.path else below(entry.root, self.path)
-        return MatrixNumbers(path, entry.fill(self.row), tuple(self.columns), self.log1p, entry.image)
+        return MatrixNumbers(path, entry.fill(self.row), self._columns(entry.root), self.log1p, entry.image)
+
+    def _columns(self, root: Path) -> tuple[str, ...]:
+        return _names(root / self.columns) if isinstance(self.columns, str) else tuple(self.columns)
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    return _read_names(path, stamp)
+
+
+@lru_cache(8)
+def _read_names(path: Path, _: int) -> tuple[str, ...]:
+    return tuple(read_names(path))
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class MatrixNumbers(OneFile, OnImage):
     def read(self) -> Findings:
         """Returns the numbers by column; raises CaseError where there is no such row or column."""
         try:
-            matrix = read_matrix(self.path)
+            matrix = read_matrix(self.path, only=self.columns)
             names = self.columns or tuple(matrix.columns)
             if not names:
                 raise CaseError(f"{self.path}: does not name its columns; set task.layout.target.columns")

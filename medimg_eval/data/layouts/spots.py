@@ -1,0 +1,160 @@
+"""Spots of spatial transcriptomics as HEST's benchmark has them: tiles in HDF5, expression of genes in .h5ad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Reference
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.records import Entry, Row, below
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
+from medimg_eval.imaging.slides import Patches, open_store, read_patches
+
+
+@dataclass(kw_only=True)
+class Spots(FolderLayout):
+    """A case for each spot of each sample, `SAMPLE/BARCODE`: its tile, or the features of it.
+
+    Rows have the columns of the sample's line, and `barcode`; spots come in the order of the sample's file.
+
+    Args:
+        table: tables of samples below the root, which may hold `*`; a sample that several lines name is read once.
+        sample: the column of the sample's name.
+        patches: the column of its tiles, or a pattern: HDF5 with `img` and `barcode`.
+        features: a pattern of HDF5 with `embeddings` and `barcodes`, as HEST's program leaves them, such as
+            `emb/uni_v1/{sample_id}.h5`; the tiles are not read then.
+    """
+
+    table: str = "splits/*.csv"
+    sample: str = "sample_id"
+    patches: str = "patches_path"
+    features: str = ""
+    modality: str = "SM"
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The spots of all samples, samples sorted by name; raises UserError where two lines of one sample differ."""
+        samples: dict[str, Row] = {}
+        tables = sorted(root.glob(self.table))
+        if not tables:
+            raise MissingDataError(f"{root / self.table}: there is no such table")
+        for row in (row for table in tables for row in read_table(table)):
+            name = row.text(self.sample)
+            before = samples.setdefault(name, row)
+            if row.fill(self.patches) != before.fill(self.patches):
+                raise row.error(f"sample {name!r} has other tiles than in {before.path}, {before.place}")
+        return [entry for name in sorted(samples) for entry in self._spots(root, name, samples[name])]
+
+    def _spots(self, root: Path, sample: str, row: Row) -> Iterator[Entry]:
+        path = below(root, row.fill(self.features or self.patches))
+        try:
+            found = _features(path) if self.features else _patches(path)
+        except CaseError as error:
+            raise UserError(str(error)) from error
+        twice = len(found.barcodes) - len(set(found.barcodes))
+        if twice:
+            raise UserError(f"{path}: {twice} spots have the barcode of another")
+        entry = Entry(sample, root, (row,), attributes={"sample": sample})
+        patient = self.patient_of(entry)
+        for place, barcode in enumerate(found.barcodes):
+            image: Reference[Image]
+            if isinstance(found, Patches):
+                image = SpotTile(path, place, found.size, self.modality)
+            else:
+                image = SpotFeatures(path, barcode, found.values.shape[1])
+            own = Row(row.path, row.place, {**row.values, "barcode": barcode})
+            yield replace(entry, id=f"{sample}/{barcode}", rows=(own,), images=(image,), patient=patient)
+
+
+@dataclass(frozen=True)
+class SpotTile:
+    """The tile of a spot: number `place` of a file, with `size` rows and columns."""
+
+    path: Path
+    place: int
+    size: tuple[int, int]
+    modality: str = "SM"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The sample's file."""
+        return (self.path,)
+
+    def read(self) -> Image:
+        """Returns (3, row, column), uint8; raises CaseError naming the file."""
+        tile = _patches(self.path).read(self.place, self.place + 1)[0]
+        return Image(tile, np.eye(4), modality=self.modality, units="pixel")
+
+    def geometry(self) -> Geometry:
+        """Rows and columns."""
+        return Geometry(self.size, np.eye(4), "pixel")
+
+
+@dataclass(frozen=True)
+class SpotFeatures:
+    """The features of a spot, found by its barcode."""
+
+    path: Path
+    barcode: str
+    length: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The sample's file."""
+        return (self.path,)
+
+    def read(self) -> Image:
+        """Returns (1, 1, feature), float32; raises CaseError naming the file."""
+        found = _features(self.path)
+        if self.barcode not in found.places:
+            raise CaseError(f"{self.path}: has no features of {self.barcode!r}{nearest(self.barcode, found.places)}")
+        vector = found.values[found.places[self.barcode]]
+        return Image(vector[None, None], np.eye(4), units="pixel", attributes={"holds": "features"})
+
+    def geometry(self) -> Geometry:
+        """One tile, and features."""
+        return Geometry((1, self.length), np.eye(4), "pixel")
+
+
+@dataclass(frozen=True, eq=False)
+class _Embedded:
+    """The features of a sample: barcodes in the order of the file, where each stands, float32 (spot, feature)."""
+
+    barcodes: tuple[str, ...]
+    places: dict[str, int]
+    values: Array
+
+
+def _patches(path: Path) -> Patches:
+    return _read_patches(path, _stamp(path))
+
+
+def _features(path: Path) -> _Embedded:
+    return _read_features(path, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What tells a file from the one that lay there before."""
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
+    said = path.stat()
+    return said.st_mtime_ns, said.st_size
+
+
+@lru_cache(64)
+def _read_patches(path: Path, _: tuple[int, int]) -> Patches:
+    return read_patches(path)
+
+
+@lru_cache(8)
+def _read_features(path: Path, _: tuple[int, int]) -> _Embedded:
+    try:
+        found = open_store(path.parent, "hest").read(path.stem)
+    except UserError as error:
+        raise CaseError(str(error)) from error
+    return _Embedded(found.ids, {name: place for place, name in enumerate(found.ids)}, found.features)
