@@ -41,6 +41,7 @@ STATUS = {
 FAMILIES = {
     "classification": "Classification",
     "detection": "Detection",
+    "expression": "Expression of genes",
     "landmarks": "Landmarks",
     "measurement": "Measurement",
     "quickstart": "Quickstart and phantoms",
@@ -63,6 +64,7 @@ MODELS = {
     "DetectionTask": "model=precomputed_boxes model.root=PREDICTIONS",
     "LandmarkTask": "model=precomputed_points model.root=PREDICTIONS",
     "MeasurementTask": "model=precomputed_numbers model.root=PREDICTIONS",
+    "RegressionTask": "model=precomputed_values model.root=PREDICTIONS",
     "RetrievalTask": "model=open_clip",
 }
 """By the class of a task, a model that it can be tested with."""

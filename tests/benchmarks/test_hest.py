@@ -24,7 +24,7 @@ TASKS = [name for name in config_names("task") if name.startswith("hest_")]
 @pytest.fixture
 def idc(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return hest_files.write(tmp_path / "IDC")
+    return hest_files.write(tmp_path / "IDC", samples=3)
 
 
 def by_the_book(features, made, components):
@@ -59,23 +59,24 @@ def test_a_spot_is_its_tile_and_the_log_of_its_counts(idc):
     for case, tile, right in zip(cases, tiles, counts, strict=True):
         assert (case.images[0].read().array == tile.transpose(2, 0, 1)).all()
         assert case.target.read().values == pytest.approx(dict(zip(hest_files.GENES, np.log1p(right), strict=True)))
-    assert len(hest().cases("fit")) == 10 * 14
+    assert len(hest().cases("fit")) == 2 * 14
     assert hest().names == list(hest_files.GENES)
 
 
-def test_folds_are_those_of_the_numbers_in_the_names(idc):
+def test_folds_are_those_of_the_numbers_in_the_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hest_files.write(tmp_path / "IDC", samples=11, spots=1)
     folds = hest(layout={"splits": {"fold": "all"}}).folds()
     assert {number: {case.patient for case in fold.cases("test")} for number, fold in folds.items()} == {
         number: {f"TENX{number}"} for number in range(11)
     }
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["tiles", "embeddings"])
-@pytest.mark.parametrize("model", ["hest_probe", "hest_probe_fixed"])
-def test_the_number_is_the_mean_over_genes_then_folds(idc, stored, model):
+@pytest.mark.parametrize(("shown", "model"), [("tiles", "hest_probe"), ("embeddings", "hest_probe_fixed")])
+def test_the_number_is_the_mean_over_genes_then_folds(idc, shown, model):
     probe = OmegaConf.to_container(config(model, "model"))
     probe["head"]["components"] = 4
-    if stored:
+    if shown == "embeddings":
         features = hest_files.embeddings(Path("IDC/emb/uni"), idc)
         one = hest(layout={"features": "emb/uni/{sample_id}.h5"})
     else:
@@ -86,9 +87,9 @@ def test_the_number_is_the_mean_over_genes_then_folds(idc, stored, model):
     expected = by_the_book(features, idc, 4)
     values = {row.metric: row.value for row in run.summary.itertuples()}
     assert values["pearson"] == pytest.approx(expected.mean(), abs=2e-4)
-    assert values["pearson"] > 0.2
+    assert values["pearson"] > 0.5
     assert (values["r2@median"] > -0.5) == (model == "hest_probe_fixed")  # about the mean, or the missing one
-    assert "summaries are of each of 11 folds by itself, then their mean" in str(me.table([run.folder]))
+    assert "summaries are of each of 3 folds by itself, then their mean" in str(me.table([run.folder]))
 
 
 def pixels(tiles):

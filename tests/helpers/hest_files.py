@@ -34,9 +34,10 @@ def write(root, samples=11, spots=14, seed=0):
 
 def _sample(root, name, spots, random):
     barcodes = [f"{at:03d}x{(7 * at) % spots:03d}" for at in range(spots)]
-    grey = random.integers(0, 256, (spots, EDGE, EDGE, 3), np.uint8)
+    level = random.integers(0, 156, (spots, 1, 1, 1))
+    grey = (level + random.integers(0, 100, (spots, EDGE, EDGE, 3))).astype(np.uint8)
     darkness = 255 - grey.reshape(spots, -1).mean(1) + 40 * random.random(spots)
-    rate = {"KRT7": darkness - 100, "CD3E": 150 - darkness, "ACTB": 60 * random.random(spots), "MT-CO1": darkness}
+    rate = {"KRT7": darkness - 40, "CD3E": 250 - darkness, "ACTB": 60 * random.random(spots), "MT-CO1": darkness}
     counts = {gene: random.poisson(np.clip(value, 1, None)) for gene, value in rate.items()}
     with h5py.File(root / f"patches/{name}.h5", "w") as file:
         file.create_dataset("img", data=grey, chunks=(1, EDGE, EDGE, 3))
