@@ -226,6 +226,47 @@ class SplitFolds:
         return made + [entry for entry in entries if entry.split not in (None, "train", "training")]
 
 
+@dataclass
+class SplitNames:
+    """Names in the config itself, where others' code holds the split and no file does; cases without a name go to one.
+
+    Args:
+        names: split -> its names.
+        rest: the split of all other cases; those stay out when empty.
+        key: what the names are of, as of the other splits.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    rest: str = ""
+    key: str = "{case}"
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """None."""
+        return []
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """None: the config decides."""
+        return ()
+
+    def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
+        """Puts each case into its split; raises UserError for a name that no case has, or that two splits have."""
+        places = [(name, str(split)) for split, names in self.names.items() for name in map(str, names)]
+        splits = dict(places)
+        twice = next((name for name, split in places if splits[name] != split), None)
+        if twice is not None:
+            raise UserError(f"task.layout.splits.names has {twice!r} in two splits")
+        found = [(entry, next((one for one in _names(entry, self.key) if one in splits), None)) for entry in entries]
+        lost = sorted(splits.keys() - {name for _, name in found})
+        if lost:
+            raise UserError(f"{root}: task.layout.splits.names has {_some(lost)}, which no case is called")
+        divided = [replace(entry, split=self.rest if name is None else splits[name]) for entry, name in found]
+        return [entry for entry in divided if entry.split]
+
+
+Divided = SplitFolds | SplitNames
+"""Splits that no file holds."""
+
+
 def tuned(entries: Sequence[Entry], split: str) -> list[Entry]:
     """Takes one patient in ten out of a split, into a split `tune`; at least one, if there are two.
 
@@ -267,13 +308,13 @@ def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColum
     return [root / name.replace(FOLD, str(number)) for number in numbers]
 
 
-def assign(entries: Sequence[Entry], splits: Splits | SplitFolds, root: Path) -> list[Entry]:
+def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> list[Entry]:
     """Gives entries the split that the authors' file gives them; those it does not list are left out.
 
     Entries come in the order of the file; one that it puts into two splits comes twice. Raises UserError where an id is
     listed twice in a split, or names no entry.
     """
-    if isinstance(splits, SplitFolds):
+    if isinstance(splits, SplitFolds | SplitNames):
         return splits.divide(entries, root)
     known = grouped((name, entry) for entry in entries for name in _names(entry, splits.key))
     chosen = []

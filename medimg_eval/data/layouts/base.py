@@ -12,7 +12,7 @@ from typing import Any
 from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.resized import CroppedImage, CroppedMask, ResizedImage, ResizedMask, size_of
-from medimg_eval.data.splits import ALL, FOLD, SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
+from medimg_eval.data.splits import ALL, FOLD, Divided, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.system import uncollected
@@ -25,7 +25,7 @@ class FolderLayout(Layout, ABC):
 
     Args:
         target: how the truth is written down.
-        splits: the authors' file of splits, where the layout's own files do not say; or folds drawn from a seed.
+        splits: the authors' file of splits, where the layout's own files do not say; folds drawn from a seed; or names.
         folds: split -> the fold, or list of folds, of the authors' files that it is made of, such as
             `{train: [1, 2, 3, 4], test: 0}`; without it a split is what they call one.
         patient: the column that names the patient, or a pattern such as `{slide_id:.12}` or `{Path~patient\d+}`; a
@@ -43,7 +43,7 @@ class FolderLayout(Layout, ABC):
 
     root: str
     target: Target | None = None
-    splits: Splits | SplitFolds | None = None
+    splits: Splits | Divided | None = None
     folds: Mapping[str, Any] = field(default_factory=dict)
     patient: str = ""
     allow_overlap: str = ""

@@ -23,11 +23,12 @@ from medimg_eval.imaging.arrays import Bundle
 
 @dataclass(kw_only=True)
 class Arrays(FolderLayout):
-    """One file with an array of images and one of labels per split, as MedMNIST and MedSegBench store them.
+    """Arrays of images and of labels per split: in one file, as MedMNIST and MedSegBench store them, or in several.
 
     Args:
-        file: the .npz or HDF5 below the root.
-        images: key of the images, holding `{split}`.
+        file: the .npz or HDF5 below the root; or a pattern that holds `{split}`, of a file for each split.
+        labels_file: the same of the labels, where they lie in a file of their own, as PCam's do.
+        images: key of the images, which holds `{split}` where the name of the file does not.
         labels: key of the labels, such as `{split}_labels`, or `{split}_label` of MedSegBench.
         classes: the classes in the order of their numbers; a label is one number, or one 0 or 1 for each class. Masks
             when empty.
@@ -38,6 +39,7 @@ class Arrays(FolderLayout):
     """
 
     file: str
+    labels_file: str = ""
     images: str = "{split}_images"
     labels: str = "{split}_labels"
     classes: Sequence[str] = ()
@@ -46,7 +48,12 @@ class Arrays(FolderLayout):
     cache: str = ""
 
     def entries(self, root: Path) -> list[Entry]:
-        """The samples of each split the file holds, in its order."""
+        """The samples of each split that the file holds, or that there is a file of, in its order."""
+        if "{split}" in self.file:
+            found = [(said["split"], Bundle(path)) for path, said in find(root, self.file)]
+            if not found:
+                raise MissingDataError(f"{root / self.file}: there is no such file")
+            return [entry for split, bundle in found for entry in self._split(root, bundle, split)]
         if "{split}" not in self.images or "{split}" not in self.labels:
             raise UsageError(f"expected {{split}} in the keys {self.images!r} and {self.labels!r}")
         path = root / self.file
@@ -58,7 +65,9 @@ class Arrays(FolderLayout):
         return [entry for split in splits for entry in self._split(root, bundle, split)]
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
-        """The file."""
+        """The files."""
+        if "{split}" in self.file:
+            return tuple(path for path, _ in find(root, self.file))
         return (root / self.file,)
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
@@ -71,16 +80,17 @@ class Arrays(FolderLayout):
 
     def _split(self, root: Path, bundle: Bundle, split: str) -> list[Entry]:
         images, labels = (pattern.replace("{split}", split) for pattern in (self.images, self.labels))
-        count, labelled = bundle.header(images).shape[0], bundle.header(labels).shape[0]
+        beside = Bundle(root / self.labels_file.replace("{split}", split)) if self.labels_file else bundle
+        count, labelled = bundle.header(images).shape[0], beside.header(labels).shape[0]
         if count != labelled:
             raise UserError(f"{bundle.path}: {images} holds {count} images, {labels} {labelled} labels")
-        said = self._said(bundle, labels) if self.classes else None
-        axes = _mask_axes(self.axes, len(bundle.header(labels).shape) - 1)
+        said = self._said(beside, labels) if self.classes else None
+        axes = _mask_axes(self.axes, len(beside.header(labels).shape) - 1)
         options: dict[str, Any] = {name: value for name, value in (("axes", self.axes), ("cache", self.cache)) if value}
         made = []
         for index in range(count):
             place = {"split": split, "index": index, "labels": labels, "cache": self.cache, "axes": axes}
-            row = Row(bundle.path, f"{labels}[{index}]", place if said is None else place | said[index])
+            row = Row(beside.path, f"{labels}[{index}]", place if said is None else place | said[index])
             image = self.image_file(bundle.path, key=images, index=index, **options)
             made.append(self.with_patient(Entry(f"{split}-{index:06d}", root, (row,), (image,), split)))
         return made
