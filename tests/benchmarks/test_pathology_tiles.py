@@ -74,7 +74,8 @@ def test_mhists_table_says_split_and_majority(tmp_path):
 
 def test_breakhis_keeps_four_kinds_at_40x_and_parts_patients(tmp_path):
     tested = list(config("breakhis").layout.splits.names.val)
-    held = [("malignant", "ductal_carcinoma", "M_DC", patient, "40X") for patient in [*tested, "4364", "5694"]]
+    fitted = [str(number) for number in range(100, 120)]
+    held = [("malignant", "ductal_carcinoma", "M_DC", patient, "40X") for patient in [*tested, *fitted]]
     held += [("benign", "adenosis", "B_A", "22549AB", "40X"), ("benign", "fibroadenoma", "B_F", "9133", "100X")]
     for kind, lesion, code, patient, zoom in held:
         folder = tmp_path / f"{kind}/SOB/{lesion}/SOB_{code}_14-{patient}/{zoom}"
@@ -83,7 +84,8 @@ def test_breakhis_keeps_four_kinds_at_40x_and_parts_patients(tmp_path):
     cases = one.cases("test")
     assert {case.patient for case in cases} == set(tested)
     assert {truth(case) for case in cases} == {"DC"}
-    assert {case.patient for case in one.cases("fit") + one.cases("validate")} == {"4364", "5694"}
+    assert {case.patient for case in one.cases("fit") + one.cases("validate")} == set(fitted)
+    assert one.cases("validate")
 
 
 def test_bachs_132_pictures_are_those_of_eva(tmp_path):

@@ -69,7 +69,7 @@ def _anndata(path, matrix, barcodes):
 
 
 def embeddings(folder, made, length=6, seed=1):
-    """Features of each sample as HEST's program leaves them, spots in another order; returns them in that of the tiles."""
+    """Features of each sample as HEST's program leaves them, in another order; returned in that of the tiles."""
     folder.mkdir(parents=True)
     mixing = np.random.default_rng(seed).normal(size=(EDGE * EDGE * 3, length))
     found = {}
