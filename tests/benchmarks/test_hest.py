@@ -1,5 +1,7 @@
 """HEST-Benchmark: from the authors' files to the mean over genes, then folds."""
 
+import os
+import runpy
 from pathlib import Path
 
 import h5py
@@ -14,6 +16,7 @@ import medimg_eval as me
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, MissingDataError, UserError
 from medimg_eval.models import Pixels
+from medimg_eval.results.published import find_clone
 from tests.helpers import hest_files
 from tests.helpers.benchmark_files import config, task
 from tests.helpers.config_files import config_file, config_names
@@ -90,6 +93,30 @@ def test_the_number_is_the_mean_over_genes_then_folds(idc, shown, model):
     assert values["pearson"] > 0.5
     assert (values["r2@median"] > -0.5) == (model == "hest_probe_fixed")  # about the mean, or the missing one
     assert "summaries are of each of 3 folds by itself, then their mean" in str(me.table([run.folder]))
+
+
+def test_the_authors_trainer_says_the_same(idc):
+    """Where MEDIMG_EVAL_CLONES names a folder that holds a clone: its regression, on what it would load."""
+    clones = os.environ.get("MEDIMG_EVAL_CLONES")
+    clone = find_clone("mahmoodlab/HEST", Path(clones)) if clones else None
+    if clone is None:
+        pytest.skip("there is no clone of mahmoodlab/HEST in MEDIMG_EVAL_CLONES")
+    theirs = runpy.run_path(str(clone / "src/hest/bench/trainer.py"))["train_test_reg"]
+    features, right = hest_files.embeddings(Path("IDC/emb/uni"), idc), log_counts(idc)
+    probe = OmegaConf.to_container(config("hest_probe", "model"))
+    probe["head"]["components"] = None  # their PCA is in another file, which needs all of their libraries
+    one = hest(layout={"features": "emb/uni/{sample_id}.h5"})
+    run = me.test(one, probe | {"checkpoint": str(me.fit(one, probe, folds="all"))}, folds="all")
+    found = []
+    for tested in idc:
+        rest = [name for name in idc if name != tested]
+        x, y = (np.concatenate([of[name] for name in rest]) for of in (features, right))
+        scale = StandardScaler().fit(x)
+        given = scale.transform(x), scale.transform(features[tested]), y, right[tested]
+        found.append(theirs(*given, random_state=1, genes=list(hest_files.GENES))[0])
+    values = {row.metric: row.value for row in run.summary.itertuples()}
+    assert values["pearson"] == pytest.approx(np.mean([one["pearson_mean"] for one in found]), abs=1e-5)
+    assert values["r2@median"] == pytest.approx(np.mean([one["r2_score_q2"] for one in found]), abs=1e-3)
 
 
 def pixels(tiles):
