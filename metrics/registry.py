@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,8 @@ Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """How often each row counts, (resample, row), to values, (resample,)."""
 
 
-class OfRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OfRows:
     """A `Weighed` that reads how often some rows count, and no others, of which there may be a hundred times more.
 
     Attributes:
