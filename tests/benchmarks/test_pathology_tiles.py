@@ -105,6 +105,39 @@ def test_bachs_132_pictures_are_those_of_eva(tmp_path):
     assert len(one.cases("fit") + one.cases("validate")) == len(outside)
 
 
+def test_gleasons_microarrays_are_splits_and_names_hold_the_class(tmp_path):
+    for core, number, label in (
+        ("ZT76_39_A_1_2", "00", 0),
+        ("ZT76_39_A_1_2", "07", 3),
+        ("ZT111_4_B_4_6", "12", 1),
+        ("ZT204_6_B_7_8", "3", 2),
+    ):
+        folder = tmp_path / f"train_validation_patches_750/{core}"
+        picture(folder / f"{core}_patch_{number}_class_{label}.jpg", tile())
+    picture(tmp_path / "test_patches_750/patho_1/ZT80_38_A_1_2/ZT80_38_A_1_2_patch_18_class_1.jpg", tile())
+    one = task("gleason_arvaniti", tmp_path)
+    assert [(truth(case), case.patient) for case in one.cases("test")] == [
+        ("benign", "ZT76_39_A_1_2"),
+        ("gleason_5", "ZT76_39_A_1_2"),
+    ]
+    assert sorted(truth(case) for case in one.cases("fit") + one.cases("validate")) == ["gleason_3", "gleason_4"]
+
+
+def test_unitopathos_tables_name_tiles_in_folders_of_classes(tmp_path):
+    places = {"train": [("1-B3-HP", "HP", 0), ("2-A1-TVA", "TVA.LG", 5)], "test": [("3-C-NORM", "NORM", 1)]}
+    for split, held in places.items():
+        lines = ["image_id,mpp,top_label_name,top_label"]
+        for slide, name, number in held:
+            file = f"{slide}.ndpi_ROI__mpp0.44_reg000_crop_sk00003_(12824,33871,1812,1812).png"
+            picture(tmp_path / name / file, tile(number))
+            lines.append(f'"{file}",0.44,{name},{number}')
+        (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
+    one = task("unitopatho", tmp_path)
+    (case,) = one.cases("test")
+    assert (truth(case), case.patient, int(case.images[0].read().array.max())) == ("NORM", "3-C-NORM", 1)
+    assert {truth(case) for case in one.cases("fit") + one.cases("validate")} == {"HP", "TVA.LG"}
+
+
 def test_names_that_no_case_has_are_told(tmp_path):
     for wrong, complaint in (
         (SplitNames({"val": ["b", "x"]}, "train"), "names has 'b', 'x', which no case is called"),
