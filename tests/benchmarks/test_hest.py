@@ -54,6 +54,11 @@ def hest(**changes):
     return task("hest_idc", "IDC", **changes)
 
 
+def in_folds(one, probe):
+    settings = {"folds": "all", "num_workers": 0}
+    return me.test(one, probe | {"checkpoint": str(me.fit(one, probe, **settings))}, **settings)
+
+
 def test_a_spot_is_its_tile_and_the_log_of_its_counts(idc):
     cases = hest().cases("test")
     barcodes, tiles, counts = idc["TENX0"]
@@ -86,7 +91,7 @@ def test_the_number_is_the_mean_over_genes_then_folds(idc, shown, model):
         probe["encoder"] = {"_target_": "medimg_eval.models.Pixels", "size": 4}
         features = {name: pixels(tiles) for name, (_, tiles, _) in idc.items()}
         one = hest()
-    run = me.test(one, probe | {"checkpoint": str(me.fit(one, probe, folds="all"))}, folds="all")
+    run = in_folds(one, probe)
     expected = by_the_book(features, idc, 4)
     values = {row.metric: row.value for row in run.summary.itertuples()}
     assert values["pearson"] == pytest.approx(expected.mean(), abs=2e-4)
@@ -106,7 +111,7 @@ def test_the_authors_trainer_says_the_same(idc):
     probe = OmegaConf.to_container(config("hest_probe", "model"))
     probe["head"]["components"] = None  # their PCA is in another file, which needs all of their libraries
     one = hest(layout={"features": "emb/uni/{sample_id}.h5"})
-    run = me.test(one, probe | {"checkpoint": str(me.fit(one, probe, folds="all"))}, folds="all")
+    run = in_folds(one, probe)
     found = []
     for tested in idc:
         rest = [name for name in idc if name != tested]

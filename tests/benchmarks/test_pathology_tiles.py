@@ -1,4 +1,4 @@
-"""Public sets of pathology tiles, over a few files in their authors' layout."""
+"""Public sets of pathology, over a few files in their authors' layout."""
 
 import h5py
 import numpy as np
@@ -138,6 +138,18 @@ def test_unitopathos_tables_name_tiles_in_folders_of_classes(tmp_path):
     (case,) = one.cases("test")
     assert (truth(case), case.patient, int(case.images[0].read().array.max())) == ("NORM", "3-C-NORM", 1)
     assert {truth(case) for case in one.cases("fit") + one.cases("validate")} == {"HP", "TVA.LG"}
+
+
+def test_pandas_slides_are_graded_or_their_features_are(tmp_path):
+    rows = [f"{at:02x}f,{'karolinska' if at % 2 else 'radboud'},{at % 6},0+0" for at in range(12)]
+    (tmp_path / "train.csv").write_text("\n".join(["image_id,data_provider,isup_grade,gleason_score", *rows]) + "\n")
+    one = task("panda", tmp_path, layout={"features": "features/{image_id}.npy"})
+    cases = [case for part in ("fit", "validate", "test") for case in one.cases(part)]
+    assert {case.id: (truth(case), case.attributes["data_provider"]) for case in cases} == {
+        f"{at:02x}f": (str(at % 6), "karolinska" if at % 2 else "radboud") for at in range(12)
+    }
+    assert cases[0].images[0].files[0] == tmp_path / f"features/{cases[0].id}.npy"
+    assert task("panda", tmp_path).cases("test")[0].images[0].files[0].suffix == ".tiff"
 
 
 def test_names_that_no_case_has_are_told(tmp_path):
