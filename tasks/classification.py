@@ -12,8 +12,7 @@ from medimg_eval.case import Array, Case, Findings, Image, LocatedFindings, Prom
 from medimg_eval.codecs import Codec, Records, TilePlaces, attention_of, attention_record, places_of
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics import localisation
+from medimg_eval.metrics import LabelScore, localisation, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
 
@@ -175,7 +174,9 @@ class ClassificationTask(TrainsOnPrompts, Task):
             context: nothing of it matters here.
         """
         kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None
-        said = self.accept(case, ClassProbabilities.from_record(prediction) if isinstance(kept, Mapping) else prediction)
+        said = self.accept(
+            case, ClassProbabilities.from_record(prediction) if isinstance(kept, Mapping) else prediction
+        )
         pair = Classified(self._truth(case), said, self.exclusive)
         wanted = self.case_metrics if metrics is None else metrics
         return self._scores(pair, [name for name in wanted if not _of_maps(name)]) + _map_scores(
