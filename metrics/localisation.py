@@ -60,7 +60,8 @@ class LocatedMap:
             ValueError: shapes do not fit, a weight is negative or not finite, or the outline is empty.
         """
         heights, corners = np.asarray(weights, np.float64), np.asarray(places, np.float64) / downsample
-        outline, side = np.asarray(mask, bool), float(edge) / downsample
+        outline: npt.NDArray[np.bool_] = np.asarray(mask, bool)
+        side = float(edge) / downsample
         if heights.ndim != 1 or corners.shape != (len(heights), 2) or outline.ndim != 2 or not side > 0:
             raise ValueError(
                 f"expected weights (cell,), places (cell, 2), an edge above 0 and a mask (row, column), got "
@@ -73,7 +74,7 @@ class LocatedMap:
         shape = np.array(outline.shape)
         first, last = np.clip(corners, 0, shape), np.clip(corners + side, 0, shape)
         middle = np.floor(corners + side / 2).astype(int)
-        within = ((middle >= 0) & (middle < shape)).all(axis=1)
+        within: npt.NDArray[np.bool_] = np.all((middle >= 0) & (middle < shape), axis=1)
         row, column = np.where(within[:, None], middle, 0).T
         return cls(
             heights,

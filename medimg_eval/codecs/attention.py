@@ -1,4 +1,4 @@
-"""Weights of tiles beside an answer, and where the tiles lie, small enough for the file that a run keeps its records in."""
+"""Weights of tiles beside an answer, and where the tiles lie, small enough for the file of a run's records."""
 
 from __future__ import annotations
 
