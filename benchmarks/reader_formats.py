@@ -27,7 +27,7 @@ SMALL = {"nii.gz/small_int16": (48, 48, 32), "nii.gz/int16": (192, 192, 120), "n
 READERS: dict[str, tuple[str, ...]] = {
     "dynamic/mosaics": (OURS, *CONVERTERS),
     "dynamic/slices": (OURS, *CONVERTERS),
-    "enhanced.dcm": (OURS, "dcm2niix", "pydicom + sort"),
+    "enhanced.dcm": (OURS, "pydicom + sort"),
     "tiles.dcm": (OURS, "highdicom"),
     "packed_series": (OURS, "pydicom + gzip"),
     "scan.ome.tif": (OURS, "tifffile"),

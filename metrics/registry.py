@@ -35,7 +35,7 @@ Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """How often each row counts, (resample, row), to values, (resample,)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OfRows:
     """A `Weighed` that reads how often some rows count, and no others, of which there may be a hundred times more.
 

@@ -94,6 +94,11 @@ def left_out(layout: Any) -> Mapping[str, str]:
     return _said_by(layout, "left_out")
 
 
+def overlap_accepted(layout: Any) -> str:
+    """Why patients may lie in more than one split of a layout; "" where they may not, or it does not say."""
+    return str(getattr(layout, "allow_overlap", ""))
+
+
 def answered_elsewhere(layout: Any) -> bool:
     """Whether what a layout reads was asked, and answered, elsewhere."""
     return bool(getattr(layout, "answered", False))

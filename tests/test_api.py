@@ -21,7 +21,7 @@ from tests.conftest import LABELS, Program, ellipsoids, environment
 QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0, "num_workers": 0}
 HEAVY = ("torch", "lightning", "hydra", "pandas", "numpy", "importlib.metadata")
 NAMES = [
-    *("check", "compare", "export", "figure", "fit", "import_log", "list_catalogue", "list_tasks", "load_run"),
+    *("check", "compare", "embed", "export", "figure", "fit", "import_log", "list_catalogue", "list_tasks", "load_run"),
     *("load_task", "predict", "report", "score", "table", "test", "test_checkpoints"),
 ]
 

@@ -16,6 +16,7 @@ from medimg_eval.imaging import find_label_maps, read, read_grid, read_mask, wri
 from medimg_eval.imaging.dicom import index_tree, read_segments, write_segmentation, write_series
 
 INTERNAL = {
+    "ForeignStore", "Patches",
     "Header", "Series", "RunScores", "gather", "grid", "header_of", "identities", "is_meant", "is_slide", "naming",
     "placement", "PhiReport", "StructuredReport",
     "read_manifest", "salvaged_header", "save", "scan_folder", "scan_names", "shape_of",

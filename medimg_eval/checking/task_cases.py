@@ -45,10 +45,11 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100) -> Iterator[Fi
 
 def _leaks(task: Task) -> Iterator[Finding]:
     """What parts share. A model that is validated on its test cases is told of, and no doubt about the data."""
-    from medimg_eval.evaluation.leaks import find_leaks
+    from medimg_eval.data.leaks import find_leaks
+    from medimg_eval.tasks.base import overlap_accepted
 
     found, not_looked = find_leaks(task, seconds=math.inf)
-    accepted = getattr(task.layout, "allow_overlap", "")
+    accepted = overlap_accepted(task.layout)
     for leak in found:
         told = leak.kind == "same cases" or (accepted and leak.kind != "images")
         yield Finding("leaks", leak.text + (f" (accepted: {accepted})" if accepted else ""), doubt=not told)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from medimg_eval.data.leaks import find_leaks, note_leaks
 from medimg_eval.data.prompts import reading_ahead
-from medimg_eval.evaluation.leaks import look_for_leaks
 from medimg_eval.evaluation.observe import gather_evidence
 from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
 from medimg_eval.evaluation.run import answered
@@ -35,7 +35,7 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
     """
     with prepare(task, model, settings) as plan:
         if task.leaks == "refuse":
-            look_for_leaks(plan)
+            _look_for_leaks(plan)
         num_workers = settings.num_workers if getattr(model.wrapper, "reads_images", True) else 0
         with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], num_workers):
             from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
@@ -43,7 +43,7 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
             predict(plan)
         if settings.rank == 0:
             if len(plan.cases) == len(plan.every):  # after the answers: to list other parts may take longer than one
-                look_for_leaks(plan)
+                _look_for_leaks(plan)
             (_judge if task.has_truth else conclude)(plan)
     return plan.run
 
@@ -60,6 +60,14 @@ def rescore(folder: Path, task: Task, settings: Settings) -> Run:
     with reopen(folder, task, settings) as plan:
         _judge(plan)
     return plan.run
+
+
+def _look_for_leaks(plan: Plan) -> None:
+    """Notes in a run what its task's parts share, once, and warns of it or refuses it."""
+    if "leaks" not in plan.run.manifest:
+        looked = find_leaks(plan.task)
+        note_leaks(plan.task, looked, plan.run.folder)
+        plan.run.note(leaks={"found": [leak.text for leak in looked.found], "not_looked": looked.not_looked})
 
 
 def _judge(plan: Plan) -> None:

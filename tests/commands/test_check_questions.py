@@ -76,8 +76,8 @@ def test_a_whole_copy_is_counted_and_nothing_else_is_said(tmp_path, capsys):
 
 
 def test_each_part_that_there_is_is_counted(tmp_path, capsys):
-    write(tmp_path, [row(1)], 1)
-    write_json(tmp_path / "train.json", [row(1), row(1, id="other", answer="A")])
+    write(tmp_path, [row(1)], 1, 2)
+    write_json(tmp_path / "train.json", [row(2), row(2, id="other", answer="A")])
     task = task_of(
         tmp_path, records={"test": "test.json", "train": "train.json"}, splits={"fit": "train", "test": "test"}
     )

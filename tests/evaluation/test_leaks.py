@@ -12,11 +12,11 @@ import pytest
 import medimg_eval as me
 from medimg_eval.case import Case, Findings
 from medimg_eval.data.layouts import Table
+from medimg_eval.data.leaks import find_leaks
 from medimg_eval.data.records import Given
 from medimg_eval.data.splits import SplitJson
 from medimg_eval.data.targets import ClassColumns
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.leaks import find_leaks
 from medimg_eval.imaging import ImageFile
 from medimg_eval.models import PrecomputedClasses
 from medimg_eval.tasks import ClassificationTask
@@ -93,9 +93,9 @@ def test_each_fold_of_the_authors_is_looked_at(pictures):
 
 
 def test_files_that_hold_several_images_are_said_not_to_be_compared(pictures):
-    parts = {
-        part: [Case(part, (ImageFile(Path("0.png"), options={"region": n}),), None) for n in range(2)] for part in "ab"
-    }
+    target = Given(Findings({}), (Path("t.csv"),))
+    table = ImageFile(Path("pictures.parquet"))
+    parts = {part: [Case(f"{part}{n}", (table,), target) for n in range(2)] for part in ("fit", "test")}
     looked = find_leaks(task_of(), parts=parts)
     assert looked.not_looked == "images within 1 files that hold several were not compared"
     assert not [leak for leak in looked.found if leak.kind == "images"]

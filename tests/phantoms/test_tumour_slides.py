@@ -8,6 +8,7 @@ import pytest
 import medimg_eval as me
 from medimg_eval.case import Case, Findings, LocatedFindings, Mask, Outline
 from medimg_eval.codecs import TilePlaces, attention_of, attention_record, places_of
+from medimg_eval.commands.console import _without_value
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models import Classifier
@@ -124,6 +125,14 @@ def test_maps_are_judged_beside_classes_and_failures_are_worth_nothing(task):
     assert not [one for one in judged.score(healthy, answer()) if "map" in one.metric]
     with pytest.raises(CaseError, match="'c': the map of 'tumour' cannot be judged: the outline is empty"):
         judged.score(located([[2, 2]]), answer())
+
+
+def test_a_model_without_maps_may_lack_their_metrics_and_no_others():
+    told = {"metrics": ["probability_error", "map_iou@0.5"], "baseline": False}
+    has, lacks = {"metric": "probability_error", "mean": 0.1}, {"metric": "map_iou@0.5", "mean": None}
+    assert _without_value(told, {"metrics": [has, lacks]}) == []
+    assert _without_value(told, {"metrics": [has | {"mean": None}, lacks]}) == told["metrics"]
+    assert _without_value(told | {"metrics": ["probability_error", "dice"]}, {"metrics": [has]}) == ["dice"]
 
 
 def test_places_come_back_as_they_were_and_damaged_ones_are_refused():

@@ -24,6 +24,7 @@ OF_ALL = {
     "monitor",
     "card",
     "drawn_within",
+    "leaks",
     "protocol",
     "published",
 }

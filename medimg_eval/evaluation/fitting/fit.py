@@ -23,10 +23,10 @@ from lightning.pytorch.loggers import Logger
 
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
+from medimg_eval.data.leaks import find_leaks, note_leaks
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.fitting.fit_at_once import learn_at_once
 from medimg_eval.evaluation.identity import data_fingerprint, slug
-from medimg_eval.evaluation.leaks import find_leaks, note_leaks
 from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec

@@ -27,7 +27,7 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.statistics.summaries import rows_of
+from medimg_eval.results.statistics import rows_of
 from medimg_eval.results.table import Settings
 
 if TYPE_CHECKING:

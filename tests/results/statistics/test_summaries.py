@@ -80,7 +80,7 @@ def test_the_rows_that_a_summary_sees(write_run):
     assert found.cases == 5  # two cases that left no row at all
     assert found.label[by_value[0.4]] == "b"
     assert found.status[by_value[0.9]] == "missed"
-    assert set(found.attributes) == {"sex", "site"}
+    assert set(found.attributes) == {"patient", "sex", "site"}
     assert found.attributes["site"][by_value[0.9]] == "x"
     assert found.attributes["sex"][by_value[0.9]] == ""
     assert found.facts == {"a": 1, "parameters": 7}

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError, shortened
@@ -16,15 +16,15 @@ from medimg_eval.system import file_digest
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import split_source
 
-if TYPE_CHECKING:
-    from medimg_eval.evaluation.plan import Plan
-
 log = logging.getLogger(__name__)
 
 PARTS = ("fit", "validate", "test")
 
 SECONDS = 2.0
 """How long images are compared where a run waits for it; `check` compares all."""
+
+HOLDERS = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".zip", ".tar", ".h5", ".hdf5", ".h5ad", ".npz"))
+"""Files that hold several images, which are then not told apart by their file."""
 
 Files = tuple[Path, ...]
 
@@ -80,20 +80,12 @@ def find_leaks(task: Task, parts: Mapping[str, Sequence[Case]] | None = None, se
     return Leaks(list(found), "; ".join(left))
 
 
-def look_for_leaks(plan: Plan) -> None:
-    """Notes in a run what its task's parts share, once, and warns of it.
+def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
+    """Warns of what parts share.
 
     Raises:
-        UserError: parts share something, and the task refuses that (`leaks: refuse`) under a protocol that is ours.
+        UserError: the task refuses it (`leaks: refuse`), under a protocol that is ours.
     """
-    if "leaks" not in plan.run.manifest:
-        looked = find_leaks(plan.task)
-        note_leaks(plan.task, looked, plan.run.folder)
-        plan.run.note(leaks={"found": [leak.text for leak in looked.found], "not_looked": looked.not_looked})
-
-
-def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
-    """Warns of what parts share, or refuses it."""
     texts = [leak.text for leak in leaks.found]
     if texts and task.leaks == "refuse" and task.protocol == "fixed":
         raise UserError(
@@ -170,16 +162,14 @@ class _Images:
     def _by_files(self, cases: Sequence[Case]) -> dict[Files, str]:
         """The files of each image -> the first case that shows it."""
         found: dict[Files, str] = {}
-        owners: dict[Files, set[str]] = defaultdict(set)
         for case in cases:
             for image in case.images:
                 if not (files := tuple(image.files)):
                     continue
-                found.setdefault(files, case.id)
-                owners[files].add(repr(image))
-        for files in [files for files, images in owners.items() if len(images) > 1]:
-            self._inside.update(files)  # such as a table that holds pictures
-            del found[files]
+                if files[0].suffix.lower() in HOLDERS:
+                    self._inside.update(files)
+                else:
+                    found.setdefault(files, case.id)
         return found
 
     def _by_size(self, images: Mapping[Files, str]) -> dict[tuple[int, ...], list[Files]]:
