@@ -32,6 +32,32 @@ class Findings:
     values: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Outline:
+    """Where something lies in an image: the pixels of a mask with one label.
+
+    Attributes:
+        mask: the mask, of a picture or a slide.
+        label: of its pixels.
+        downsample: pixels of the image, of a slide of level 0, along the edge of a pixel of the mask.
+    """
+
+    mask: Reference[Mask]
+    label: int = 1
+    downsample: float = 1.0
+
+
+@dataclass(frozen=True)
+class LocatedFindings(Findings):
+    """Which of several classes are present, and where.
+
+    Attributes:
+        outlines: class -> where it lies; only classes that are present, and of which that is known.
+    """
+
+    outlines: Mapping[str, Outline] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """Axis-aligned boxes.

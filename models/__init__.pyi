@@ -48,6 +48,7 @@ from .extractors.base import (
     FeatureTable as FeatureTable,
     Pixels as Pixels,
 )
+from .extractors.colours import ColourStatistics as ColourStatistics
 from .extractors.classifiers import (
     FindingClassifier as FindingClassifier,
     ModelClassifier as ModelClassifier,

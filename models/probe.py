@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts, Survival
+from medimg_eval.codecs import TilePlaces
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
 from medimg_eval.models.class_mapping import plain
@@ -39,9 +40,11 @@ class Weighed(dict[str, float]):
 
     Attributes:
         attention: float32, (tile,), summing to 1, in the order of the tiles; None where the head has no weights.
+        places: of these tiles, where they are of one slide and their places are known.
     """
 
     attention: Array | None = None
+    places: TilePlaces | None = None
 
 
 class Probe(Classifier, RiskModel, Regressor):
@@ -171,7 +174,7 @@ class Probe(Classifier, RiskModel, Regressor):
             numbers = np.array([row[known[plain(name)]] for name in wanted])
             if prompt.options:
                 numbers = numbers / max(numbers.sum(), 1e-300)
-            answers.append(_weighed(zip(wanted, numbers.tolist(), strict=True), attention))
+            answers.append(_weighed(zip(wanted, numbers.tolist(), strict=True), attention, prompt))
         return answers
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
@@ -185,14 +188,17 @@ class Probe(Classifier, RiskModel, Regressor):
             if survival is not None and named:
                 shares = survival(row[None], [float(name[2:-1]) for name in named])[0]
                 answer += zip(named, shares.tolist(), strict=True)
-            answers.append(_weighed(answer, attention))
+            answers.append(_weighed(answer, attention, prompt))
         return answers
 
     def regress(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns output -> number for each prompt."""
         values, weights = self._predicted(prompts, "regress")
         names = self.head.facts["names"]
-        return [_weighed(zip(names, row.tolist(), strict=True), one) for row, one in zip(values, weights, strict=True)]
+        return [
+            _weighed(zip(names, row.tolist(), strict=True), attention, prompt)
+            for prompt, row, attention in zip(prompts, values, weights, strict=True)
+        ]
 
     def _predicted(self, prompts: Prompts, asked: str) -> tuple[Array, list[Array | None]]:
         self._load()
@@ -321,9 +327,11 @@ def _pooled(bag: Array) -> Array:
     return pooled
 
 
-def _weighed(pairs: Iterable[tuple[str, float]], attention: Array | None) -> Weighed:
+def _weighed(pairs: Iterable[tuple[str, float]], attention: Array | None, prompt: Prompt) -> Weighed:
     answer = Weighed(pairs)
     answer.attention = attention
+    if attention is not None and len(shown := shown_images(prompt)) == 1:
+        answer.places = getattr(shown[0], "places", None)
     return answer
 
 

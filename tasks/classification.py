@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from medimg_eval.case import Array, Case, Findings, Image, Prompt
-from medimg_eval.codecs import Codec, Records, attention_of, attention_record
+from medimg_eval.case import Array, Case, Findings, Image, LocatedFindings, Prompt
+from medimg_eval.codecs import Codec, Records, TilePlaces, attention_of, attention_record, places_of
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics import LabelScore, localisation, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
 
@@ -36,19 +36,21 @@ class ClassProbabilities(dict[str, float]):
 
     Attributes:
         attention: float32, (tile,), how much each tile of a bag counted, summing to 1; None where the model says none.
+        places: where these tiles lie; None where that is not known, or they are of several slides.
     """
 
     attention: Array | None = None
+    places: TilePlaces | None = None
 
     def as_record(self) -> dict[str, Any]:
         """The probabilities as a run keeps them."""
-        return {"probabilities": dict(self)} | attention_record(self.attention)
+        return {"probabilities": dict(self)} | attention_record(self.attention, self.places)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
         found = cls(record["probabilities"])
-        found.attention = attention_of(record)
+        found.attention, found.places = attention_of(record), places_of(record)
         return found
 
 
@@ -75,7 +77,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     capability: ClassVar[str] = "classify"
     output: ClassVar[str] = "probabilities of classes"
     codec: ClassVar[Codec] = Records(ClassProbabilities)
-    judges: ClassVar[frozenset[str]] = frozenset({KIND})
+    judges: ClassVar[frozenset[str]] = frozenset({KIND, localisation.KIND})
 
     def __post_init__(self) -> None:
         """Refuses classes and metrics that cannot be meant, before anything is loaded."""
@@ -157,7 +159,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
                 f"{where} sums to {total:.4g} over classes that exclude each other, expected 1; use softmax"
             )
         found = ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
-        found.attention = getattr(answer, "attention", None)
+        found.attention, found.places = getattr(answer, "attention", None), getattr(answer, "places", None)
         return found
 
     def score(
@@ -172,9 +174,14 @@ class ClassificationTask(TrainsOnPrompts, Task):
             context: nothing of it matters here.
         """
         kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None
-        said = self.accept(case, kept if isinstance(kept, Mapping) else prediction)
+        said = self.accept(
+            case, ClassProbabilities.from_record(prediction) if isinstance(kept, Mapping) else prediction
+        )
         pair = Classified(self._truth(case), said, self.exclusive)
-        return self._scores(pair, self.case_metrics if metrics is None else metrics)
+        wanted = self.case_metrics if metrics is None else metrics
+        return self._scores(pair, [name for name in wanted if not _of_maps(name)]) + _map_scores(
+            case, said, [name for name in wanted if _of_maps(name)]
+        )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """The probability of the wrong side, 1, for every class, and all else at its worst.
@@ -189,12 +196,14 @@ class ClassificationTask(TrainsOnPrompts, Task):
                 LabelScore(name, metric, math.nan, "failed") for name in self.classes for metric in self.case_metrics
             ]
         pair = Classified(truth, {name: float(not value > 0.5) for name, value in truth.items()}, self.exclusive)
+        held: Any = case.target.read()
+        maps = [name for name in self.case_metrics if _of_maps(name)]
         return [
             score
             if parse(score.metric)[0].intermediate
             else LabelScore(score.label, score.metric, float(parse(score.metric)[0].worst), "failed")
-            for score in self._scores(pair, self.case_metrics)
-        ]
+            for score in self._scores(pair, [name for name in self.case_metrics if name not in maps])
+        ] + [LabelScore(name, metric, 0.0, "failed") for name in getattr(held, "outlines", ()) for metric in maps]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the probabilities."""
@@ -246,3 +255,31 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise UsageError(f"task {self.name!r}: {metric!r}{nearest(parameter, [*AVERAGES, *self.classes])}")
         if dash and name not in self.sets:
             raise UsageError(f"task {self.name!r}: {metric!r}: there is no set {name!r}{nearest(name, self.sets)}")
+
+
+def _of_maps(metric: str) -> bool:
+    return parse(metric)[0].kind == localisation.KIND
+
+
+def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
+    """Judges where a model looked in a case with outlines: one map, beside the outline of each class that has one.
+
+    NaN, as "no map", where the model gave none. Raises CaseError where the outline cannot be read or is empty.
+    """
+    held: Any = case.target.read() if metrics else None
+    rows: list[LabelScore] = []
+    for label, outline in held.outlines.items() if isinstance(held, LocatedFindings) else ():
+        weights, places = getattr(said, "attention", None), getattr(said, "places", None)
+        if weights is None or places is None:
+            rows += [LabelScore(label, name, math.nan, "no map") for name in metrics]
+            continue
+        mask = outline.mask.read().labels == outline.label
+        try:
+            pair = localisation.LocatedMap.of(weights, places.corners, places.edge, mask, outline.downsample)
+        except ValueError as error:
+            raise CaseError(f"case {case.id!r}: the map of {label!r} cannot be judged: {error}") from error
+        for name in metrics:
+            found, parameter = parse(name)
+            value = found.function(pair) if parameter is None else found.function(pair, parameter)
+            rows.append(LabelScore(label, name, float(value), "present"))
+    return rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from medimg_eval.case import Array, Case, Image, Prompt, Survival
-from medimg_eval.codecs import Codec, Records, attention_of, attention_record
+from medimg_eval.codecs import Codec, Records, TilePlaces, attention_of, attention_record, places_of
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
@@ -34,16 +34,17 @@ class Risk(dict[str, float]):
     """
 
     attention: Array | None = None
+    places: TilePlaces | None = None
 
     def as_record(self) -> dict[str, Any]:
         """What a run keeps."""
-        return {"risk": dict(self)} | attention_record(self.attention)
+        return {"risk": dict(self)} | attention_record(self.attention, self.places)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
         found = cls(record["risk"])
-        found.attention = attention_of(record)
+        found.attention, found.places = attention_of(record), places_of(record)
         return found
 
 
@@ -146,7 +147,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
         numbers |= {name: min(1.0, max(0.0, numbers[name])) for name in names[1:] if survival}
         numbers.setdefault(RISK, 1 - math.fsum(survival) / max(len(survival), 1))
         found = Risk({name: numbers[name] for name in names if name in numbers})
-        found.attention = getattr(answer, "attention", None)
+        found.attention, found.places = getattr(answer, "attention", None), getattr(answer, "places", None)
         return found
 
     def score(

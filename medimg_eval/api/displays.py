@@ -57,11 +57,12 @@ def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings
         metric: whose values are drawn.
         settings: keys of the command `figure`; with `out` the files are written.
     """
-    from medimg_eval.results.figures import Figures, figures_of, write_figure
+    from medimg_eval.results.figures import Figures, write_figure
+    from medimg_eval.viewer import every_figure
 
     out = settings.pop("out", None)
     wanted = settings_of("figure", {**settings, "kind": kind, "metric": metric, "out": str(out)})
-    drawn = Figures(figures_of(_scores_of(runs), wanted))
+    drawn = Figures(every_figure(lambda: _scores_of(runs), wanted, lambda folder: build_task(stored_task(folder))))
     for stem, one in drawn.items() if out is not None else ():
         write_figure(one, Path(out), stem)
     return drawn

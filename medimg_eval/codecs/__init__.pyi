@@ -1,5 +1,10 @@
 from .arrays import Arrays as Arrays
-from .attention import attention_of as attention_of, attention_record as attention_record
+from .attention import (
+    TilePlaces as TilePlaces,
+    attention_of as attention_of,
+    attention_record as attention_record,
+    places_of as places_of,
+)
 from .base import (
     Codec as Codec,
     FileCodec as FileCodec,

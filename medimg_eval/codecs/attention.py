@@ -1,27 +1,47 @@
-"""Weights of tiles beside an answer, small enough for the file that a run keeps its records in."""
+"""Weights of tiles beside an answer, and where the tiles lie, small enough for the file of a run's records."""
 
 from __future__ import annotations
 
 import base64
+import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from medimg_eval.case import Array
 
 
-def attention_record(attention: Array | None) -> dict[str, Any]:
+class TilePlaces(NamedTuple):
+    """Where the tiles of one slide lie.
+
+    Attributes:
+        corners: int64, (tile, 2), row and column of each tile's first pixel, in level-0 pixels.
+        edge: of a tile, in level-0 pixels.
+    """
+
+    corners: Array
+    edge: float
+
+
+def attention_record(attention: Array | None, places: TilePlaces | None = None) -> dict[str, Any]:
     """What JSON holds of weights: `attention` with the largest, and all over it as float16 in base64; {} for None.
+
+    With places also `places`: the edge, and corners as int32, deflated, in base64.
 
     Args:
         attention: (tile,), from 0.
+        places: of the same tiles.
     """
     if attention is None:
         return {}
     largest = float(np.max(attention, initial=0.0))
     shares = np.asarray(attention, np.float64) / (largest or 1.0)
-    return {"attention": {"largest": largest, "shares": base64.b64encode(shares.astype("<f2").tobytes()).decode()}}
+    kept = {"attention": {"largest": largest, "shares": _text(shares.astype("<f2").tobytes())}}
+    if places is None:
+        return kept
+    corners = zlib.compress(np.ascontiguousarray(places.corners, "<i4").tobytes())
+    return kept | {"places": {"edge": float(places.edge), "corners": _text(corners)}}
 
 
 def attention_of(record: Mapping[str, Any]) -> Array | None:
@@ -35,3 +55,23 @@ def attention_of(record: Mapping[str, Any]) -> Array | None:
         return None
     shares: Array = np.frombuffer(base64.b64decode(kept["shares"], validate=True), "<f2").astype(np.float32)
     return shares * np.float32(kept["largest"])
+
+
+def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
+    """Where the tiles lie whose weights `attention_of` gives; None where that is not known.
+
+    Raises:
+        KeyError, TypeError, ValueError: the record is another one.
+    """
+    kept = record.get("places")
+    if kept is None:
+        return None
+    try:
+        corners = zlib.decompress(base64.b64decode(kept["corners"], validate=True))
+    except zlib.error as error:
+        raise ValueError(f"places cannot be inflated ({error})") from error
+    return TilePlaces(np.frombuffer(corners, "<i4").astype(np.int64).reshape(-1, 2), float(kept["edge"]))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from medimg_eval.commands.console import printer, runs_of, say, say_written
 from medimg_eval.configs.overrides import plain
+from medimg_eval.instantiate import build_task, stored_task
+from medimg_eval.viewer import every_figure
 
 
 def run(config: DictConfig) -> None:
@@ -18,11 +20,12 @@ def run(config: DictConfig) -> None:
         UsageError: What is asked for does not exist.
         UserError: There is nothing to draw.
     """
-    from medimg_eval.results.figures import figures_of, write_figure
+    from medimg_eval.results.figures import write_figure
 
     wanted = plain(config)
     console, aside = printer(), Console(stderr=True)
-    for stem, drawn in figures_of(lambda: runs_of(wanted), wanted):
+    figures = every_figure(lambda: runs_of(wanted), wanted, lambda folder: build_task(stored_task(folder)))
+    for stem, drawn in figures:
         files = write_figure(drawn, Path(str(wanted["out"])), stem)
         say(console, drawn.caption)
         for remark in drawn.remarks:

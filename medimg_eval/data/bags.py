@@ -10,18 +10,27 @@ from pathlib import Path
 import numpy as np
 
 from medimg_eval.case import Geometry, Image, Reference
-from medimg_eval.errors import CaseError, nearest
-from medimg_eval.imaging.slides import Features, ForeignStore, open_store
+from medimg_eval.codecs import TilePlaces
+from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.imaging.slides import Features, ForeignStore, Slide, open_store
 from medimg_eval.store import FeatureStore
+
+
+@dataclass(frozen=True, eq=False)
+class TileFeatures(Image):
+    """Features in the place of an image, and where their tiles lie; None where that is not known."""
+
+    places: TilePlaces | None = None
 
 
 def as_image(found: Features) -> Image:
     """Features as models are shown them: (1, tile, feature), float32, with what is known of the tiles."""
     said = {"patch_size": found.patch_size, "magnification": found.magnification}
     known = {name: f"{value:g}" for name, value in said.items() if value is not None}
-    return Image(
-        found.features[None], np.eye(4), modality="SM", units="pixel", attributes={"holds": "features", **known}
-    )
+    edge = found.patch_size_level0
+    places = None if found.coordinates is None or edge is None else TilePlaces(found.coordinates, float(edge))
+    holds = {"holds": "features", **known}
+    return TileFeatures(found.features[None], np.eye(4), modality="SM", units="pixel", attributes=holds, places=places)
 
 
 def stored_bag(path: Path, name: str, kind: str = "", magnification: float | None = None) -> Reference[Image]:
@@ -122,7 +131,20 @@ class StoredFeatures:
             raise CaseError(f"{', '.join(map(str, self.files))}: has no tiles with tissue, so no features")
         places = [store.coordinates(key) for key in self.keys]
         known = [one for one in places if one is not None]
-        return Features(rows, np.concatenate(known) if len(known) == len(places) else None)
+        if len(known) < len(places) or len(places) > 1:  # places in several slides are no places of one
+            return Features(rows, np.concatenate(known) if len(known) == len(places) else None)
+        return Features(rows, known[0], patch_size_level0=self._edge(store))
+
+    def _edge(self, store: FeatureStore) -> float | None:
+        """Of a tile in level-0 pixels; None where the store does not say it, or the slide is not there any more."""
+        plan = store.made_by.get("shown", {}).get("tiles", {})
+        if not plan or plan.get("overlap") or not self.files:
+            return None
+        try:
+            with Slide(self.files[0]) as slide:
+                return float(plan["size"]) * slide.scale(plan["um_per_px"])[0]
+        except UserError:
+            return None
 
     def geometry(self) -> Geometry:
         """Rows and features."""

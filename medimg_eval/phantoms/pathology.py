@@ -50,10 +50,10 @@ class Slide:
     kinds: tuple[str, ...]
 
 
-def slide(member: Member) -> Slide:
-    """Makes one slide in memory."""
+def slide(member: Member, edge: int = EDGE) -> Slide:
+    """Makes one slide in memory; `edge` are its level-0 pixels along each side, a multiple of 16."""
     body, own = member.body, member.own
-    tissue, tumour, crowd = _regions(own, tumour=not member.healthy)
+    tissue, tumour, crowd = _regions(own, edge // COARSE, tumour=not member.healthy)
     regions = np.where(tumour, np.uint8(1), np.where(tissue, np.uint8(2), np.uint8(0)))
     nuclei, kinds = _nuclei(tissue, tumour, crowd, own)
     stain = _tissue(tissue, tumour, own)
@@ -61,11 +61,11 @@ def slide(member: Member) -> Slide:
     return Slide(_coloured(stain, body, own), regions, nuclei, kinds)
 
 
-def write_case(folder: Path, member: Member) -> Record:
+def write_case(folder: Path, member: Member, edge: int = EDGE) -> Record:
     """Writes one case's slide, mask and nuclei."""
     from PIL import Image as Picture
 
-    made = slide(member)
+    made = slide(member, edge)
     names = {"image": ("slides", "tiff"), "mask": ("masks", "png"), "nuclei": ("nuclei", "csv")}
     files = {what: f"{part}/{member.case}.{suffix}" for what, (part, suffix) in names.items()}
     for part, _ in names.values():
@@ -103,9 +103,8 @@ def _record(made: Slide, files: dict[str, str]) -> Record:
     return record
 
 
-def _regions(rng: np.random.Generator, *, tumour: bool) -> tuple[Array, Array, Array]:
-    """Tissue, tumour and lymphocyte crowds on the coarse grid, bool."""
-    n = EDGE // COARSE
+def _regions(rng: np.random.Generator, n: int, *, tumour: bool) -> tuple[Array, Array, Array]:
+    """Tissue, tumour and lymphocyte crowds on the coarse grid, bool, (n, n)."""
     grid = np.ogrid[:n, :n]
     wave = texture(rng, (n, n), 60)
     outline = ball(
@@ -128,6 +127,7 @@ def _regions(rng: np.random.Generator, *, tumour: bool) -> tuple[Array, Array, A
 
 def _nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
     """Nuclei that do not touch the border of their region or of the slide."""
+    edge = len(tissue) * COARSE
     found: list[Array] = []
     kinds: list[str] = []
     sizes = {"tumour": (7.0, 10.5, 0.62, 1.0), "stroma": (6.5, 9.5, 0.34, 0.6), "lymphocyte": (4.8, 5.8, 0.88, 1.0)}
@@ -137,8 +137,8 @@ def _nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator
         "lymphocyte": (binary_erosion(crowd), GAP["crowd"]),
     }
     for kind, (where, gap) in places.items():
-        points = spread(rng, (EDGE, EDGE), gap)
-        points = points[(points > 14).all(axis=1) & (points < EDGE - 14).all(axis=1)]
+        points = spread(rng, (edge, edge), gap)
+        points = points[(points > 14).all(axis=1) & (points < edge - 14).all(axis=1)]
         points = points[where[tuple((points / COARSE).astype(int).T)]]
         points = points[rng.random(len(points)) < 0.85]
         low, high, thin, round_ = sizes[kind]
@@ -151,13 +151,14 @@ def _nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator
 
 def _tissue(tissue: Array, tumour: Array, rng: np.random.Generator) -> Array:
     """Amounts of haematoxylin and eosin without the nuclei, float32, (2, row, column)."""
+    edge = len(tissue) * COARSE
     full = _larger(gaussian_filter(tissue.astype(np.float32), 0.6), COARSE)
     inside = _larger(gaussian_filter(tumour.astype(np.float32), 1.5), COARSE)
     broad = _larger(texture(rng, tissue.shape, 28), COARSE)
     # Fibres of the stroma: a texture stretched along one direction.
     cells = (3, 17) if rng.random() < 0.5 else (17, 3)
-    fibre = _larger(texture(rng, (EDGE // 2, EDGE // 2), cells), 2)
-    stain = np.empty((2, EDGE, EDGE), np.float32)
+    fibre = _larger(texture(rng, (edge // 2, edge // 2), cells), 2)
+    stain = np.empty((2, edge, edge), np.float32)
     stain[0] = full * (0.10 + 0.05 * inside + 0.02 * broad)
     stain[1] = full * (0.50 - 0.06 * inside + 0.10 * broad + 0.11 * fibre * (1 - 0.7 * inside))
     return stain
@@ -195,8 +196,9 @@ def _coloured(stain: Array, body: np.random.Generator, rng: np.random.Generator)
     vectors = np.array([[0.62, 0.72, 0.31], [0.10, 0.92, 0.30]]) + body.normal(0, 0.035, (2, 3))
     strength = body.uniform(0.8, 1.25, 2)
     light = np.array([246, 243, 246]) + rng.uniform(-5, 5, 3)
-    noise = np.float32(2.2) * _larger(rng.standard_normal((EDGE // 2, EDGE // 2), dtype=np.float32), 2)
-    pixels = np.empty((EDGE, EDGE, 3), np.uint8)
+    edge = stain.shape[1]
+    noise = np.float32(2.2) * _larger(rng.standard_normal((edge // 2, edge // 2), dtype=np.float32), 2)
+    pixels = np.empty((edge, edge, 3), np.uint8)
     for channel in range(3):
         weights = (vectors[:, channel] * strength).astype(np.float32)
         density = weights[0] * stain[0] + weights[1] * stain[1]

@@ -1,0 +1,224 @@
+"""Figures of where a model looked: the weights that it gave tiles, over a picture of the slide, with its outline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.arguments import as_list
+from medimg_eval.case import Array, Case, LocatedFindings
+from medimg_eval.codecs import TilePlaces, attention_of, places_of
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.identity import slug
+from medimg_eval.evaluation.run import Run
+from medimg_eval.imaging.slides import Slide
+from medimg_eval.results import RunScores
+from medimg_eval.results.figures import Drawn, canvas, drawable, figures_of, millimetres, styled, wrapped
+from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:
+    from medimg_eval.results.figures import Width
+
+KIND = "attention"
+
+FEW = 4
+"""Cases that are drawn where none are named."""
+
+SIDE = 400
+"""Pixels of the longer side of a picture."""
+
+ROOM = 9.0
+"""mm above a row of pictures, for the name of the case and what was said of it."""
+
+COLUMNS = ["case", "model", "row", "column", "edge", "weight", "n", "interval"]
+
+Load = Callable[[Path], Task]
+"""Makes the task of a run's folder."""
+
+
+class Looked(NamedTuple):
+    """What is drawn of a case.
+
+    Attributes:
+        case: its id.
+        said: the most probable class or the number that was said, in words.
+        picture: uint8, (row, column, 3).
+        scale: level-0 pixels along the edge of one of its pixels.
+        weights: (tile,).
+        places: of the tiles.
+        outlines: bool masks, each with the level-0 pixels along the edge of one of its pixels.
+    """
+
+    case: str
+    said: str
+    picture: Array
+    scale: float
+    weights: Array
+    places: TilePlaces
+    outlines: list[tuple[Array, float]]
+
+
+def every_figure(
+    runs: Callable[[], Sequence[RunScores]], wanted: Mapping[str, Any], load: Load
+) -> Iterator[tuple[str, Drawn]]:
+    """Figures of runs, each with the stem of its files: those of scores, and `attention`, which needs a run's answers.
+
+    Args:
+        runs: reads them.
+        wanted: the keys of the command `figure`.
+        load: makes the task of a run's folder.
+
+    Raises:
+        UsageError: what is asked for does not exist.
+        UserError: there is nothing to draw.
+    """
+    kinds = [str(one) for one in as_list(wanted["kind"])]
+    others = [kind for kind in dict.fromkeys(kinds) if kind != KIND]
+    if wanted["cases"] is not None and KIND not in kinds:
+        raise UsageError(f"cases= is for kind={KIND}; the other kinds are of all cases")
+    if others or not kinds:
+        read = runs() if KIND in kinds else runs
+        yield from figures_of(read, {**wanted, "kind": others})
+    if KIND in kinds:
+        names = None if wanted["cases"] is None else [str(one) for one in as_list(wanted["cases"])]
+        found = [run for run in (read if others and not callable(read) else runs()) if _has_answers(run)]
+        drawn = 0
+        for run in found:
+            looked = _looked(run, load(run.folder), names)
+            if looked:
+                drawn += 1
+                yield f"{KIND}-{slug(run.task)}-{slug(run.model)}", attention_map(looked, run.model, wanted["width"])
+        if not drawn:
+            raise UserError(
+                "no run holds weights of tiles with their places; test a head with attention, such as model=abmil, on "
+                "one slide a case"
+            )
+
+
+def attention_map(looked: Sequence[Looked], model: str, width: Width = "single") -> Drawn:
+    """Draws each case as two pictures: the slide with its outlines, and the weights of its tiles over it.
+
+    Colours are the share of the largest weight of the case. The frame has a row for each tile.
+    """
+    across = millimetres(width)
+    pairs = 2 if across > 120 and len(looked) > 1 else 1
+    rows = -(-len(looked) // pairs)
+    each = across / (2 * pairs)
+    tallest = max(one.picture.shape[0] / one.picture.shape[1] for one in looked)
+    with styled():
+        figure = canvas(across, rows * (each * tallest + ROOM))
+        axes = figure.subplots(rows, 2 * pairs, squeeze=False)
+        for axis in axes.ravel():
+            axis.set_axis_off()
+        for place, one in enumerate(looked):
+            left, right = axes[place // pairs, 2 * (place % pairs) : 2 * (place % pairs) + 2]
+            height, wide = one.picture.shape[:2]
+            extent = (0, wide * one.scale, height * one.scale, 0)
+            left.imshow(one.picture, extent=extent)
+            left.set_title(drawable(wrapped(one.case)), loc="left")
+            right.imshow(one.picture.mean(axis=2), extent=extent, cmap="gray", vmin=0, vmax=255)
+            right.imshow(_painted(one), extent=extent, cmap="viridis", vmin=0, vmax=1, alpha=0.75, interpolation="none")
+            right.set_title(drawable(one.said), loc="left")
+            for axis in (left, right):
+                for mask, downsample in one.outlines:
+                    at = [(np.arange(side) + 0.5) * downsample for side in mask.shape]
+                    axis.contour(at[1], at[0], mask, levels=[0.5], colors="#D55E00", linewidths=0.8)
+    outlined = " Outlines are those of the reference." if any(one.outlines for one in looked) else ""
+    caption = (
+        f"Where {model} looked (n = {len(looked)} cases): each slide, and the weight of its tiles from 0 (dark) to the "
+        f"largest of the slide (bright).{outlined}"
+    )
+    return Drawn(figure, pd.concat([_frame(one, model) for one in looked], ignore_index=True), caption)
+
+
+def _painted(one: Looked) -> Array:
+    """Shares of the largest weight on the picture's pixels, masked where no tile lies."""
+    height, width = one.picture.shape[:2]
+    painted = np.full((height, width), np.nan)
+    first = np.round(one.places.corners / one.scale).astype(int).clip(0, (height, width))
+    last = np.round((one.places.corners + one.places.edge) / one.scale).astype(int).clip(0, (height, width))
+    shares = one.weights / (one.weights.max() or 1.0)
+    for (top, left), (bottom, right), share in zip(first, last, shares, strict=True):
+        painted[top:bottom, left:right] = share
+    return np.ma.masked_invalid(painted)
+
+
+def _frame(one: Looked, model: str) -> pd.DataFrame:
+    rows, columns = one.places.corners.T
+    facts = {"edge": one.places.edge, "weight": one.weights, "n": len(one.weights), "interval": ""}
+    known = {"case": one.case, "model": model, "row": rows, "column": columns}
+    return pd.DataFrame(known | facts, columns=COLUMNS)
+
+
+def _has_answers(run: RunScores) -> bool:
+    return (run.folder / "manifest.json").is_file()
+
+
+def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:
+    """What is drawn of a run: the cases named, or the first few, those with outlines before the others."""
+    stored = Run(run.folder, run.run)
+    trials = stored.trials()
+    kept = {
+        trials[name].case: record
+        for name, record in stored.predictions().items()
+        if isinstance(record, Mapping) and attention_of(record) is not None and places_of(record) is not None
+    }
+    cases = {case.id: case for case in task.cases("test")}
+    if names is None:
+        # Only outlines and tables are looked at here, no picture is read.
+        chosen = sorted((name for name in kept if name in cases), key=lambda name: not _outlined(cases[name]))[:FEW]
+    else:
+        lost = next((name for name in names if kept and (name not in kept or name not in cases)), None)
+        if lost is not None:
+            raise UsageError(f"{run.folder}: has no weights of tiles of case {lost!r}{nearest(lost, list(kept))}")
+        chosen = list(names) if kept else []
+    return [_of_case(cases[name], kept[name]) for name in chosen]
+
+
+def _outlined(case: Case) -> bool:
+    found = case.target.read()
+    return isinstance(found, LocatedFindings) and bool(found.outlines)
+
+
+def _of_case(case: Case, record: Mapping[str, Any]) -> Looked:
+    weights, places = attention_of(record), places_of(record)
+    if weights is None or places is None:
+        raise UserError(f"case {case.id!r}: its record holds no weights of tiles")
+    found = case.target.read()
+    outlines = found.outlines.values() if isinstance(found, LocatedFindings) else ()
+    picture, scale = _thumbnail(case, places)
+    return Looked(
+        case.id,
+        _said(record),
+        picture,
+        scale,
+        weights,
+        places,
+        [(one.mask.read().labels == one.label, one.downsample) for one in outlines],
+    )
+
+
+def _said(record: Mapping[str, Any]) -> str:
+    probabilities = record.get("probabilities") or {}
+    if probabilities:
+        name = max(probabilities, key=lambda one: probabilities[one])
+        return f"said: {name} ({probabilities[name]:.2f})"
+    return ", ".join(f"{name} {value:.3g}" for name, value in (record.get("risk") or {}).items())
+
+
+def _thumbnail(case: Case, places: TilePlaces) -> tuple[Array, float]:
+    """A small picture of the slide, uint8, (row, column, 3), and its scale; white where only features are there."""
+    files = [path for image in case.images for path in image.files]
+    try:
+        with Slide(files[0] if files else Path()) as slide:
+            scale = max(1.0, max(slide.size) / SIDE)
+            shape = tuple(max(1, round(side / scale)) for side in slide.size)
+            return np.asarray(slide.read_region(0, 0, shape, downsample=scale)), scale
+    except UserError:
+        most = (places.corners.max(axis=0, initial=0) + places.edge).astype(float)
+        scale = max(1.0, most.max() / SIDE)
+        return np.full((*np.ceil(most / scale).astype(int), 3), 255, np.uint8), scale
