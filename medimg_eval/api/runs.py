@@ -194,17 +194,7 @@ def run_tests(
     # Draws follow the run's seed; 0 is what they follow by themselves.
     tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
     spec = build_candidate(wanted["model"]) if model is None else model
-    if in_folds(wanted):
-        tasks = [all_folds(one) for one in tasks]
-        if len({tuple(one.folds()) for one in tasks}) > 1:
-            raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
-    if drawn := subsets_wanted(wanted):
-        if wanted["baselines"] or wanted["conditions"] or len(tasks) > 1:
-            raise UsageError(f"{', '.join(drawn)}: is of one task, without baselines and conditions; leave these out")
-        tasks = [tasks[0].in_subsets(drawn)]
-        spec = with_subsets(spec, tasks[0])
-    elif numbers := list(tasks[0].folds()):
-        spec = with_folds(spec, numbers)
+    tasks, spec = _by_repeat(wanted, tasks, spec)
     for one in tasks:
         refuse_incapable(one, spec)
         if not one.has_truth:
@@ -222,6 +212,22 @@ def run_tests(
         if wanted["baselines"]:
             done += _baselines(tasks, settings)
     return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
+
+
+def _by_repeat(wanted: Mapping[str, Any], tasks: Sequence[Task], spec: ModelSpec) -> tuple[Sequence[Task], ModelSpec]:
+    """Tasks whose folds, or subsets, are repeats where that is asked for, and the model with one for each."""
+    if in_folds(wanted):
+        tasks = [all_folds(one) for one in tasks]
+        if len({tuple(one.folds()) for one in tasks}) > 1:
+            raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
+    if drawn := subsets_wanted(wanted):
+        if wanted["baselines"] or wanted["conditions"] or len(tasks) > 1:
+            raise UsageError(f"{', '.join(drawn)}: is of one task, without baselines and conditions; leave these out")
+        tasks = [tasks[0].in_subsets(drawn)]
+        spec = with_subsets(spec, tasks[0])
+    elif numbers := list(tasks[0].folds()):
+        spec = with_folds(spec, numbers)
+    return tasks, spec
 
 
 def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:

@@ -124,8 +124,8 @@ class RunScores:
     training: Mapping[str, Any] = field(default_factory=dict)
     """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
     drawn: tuple[Mapping[str, Any], ...] = ()
-    """Of each repeat that was fitted on a subset: `repeat`, `kind`, `size`, `draw`, `patients`, `cases`. Then `scores` are
-    of the largest size, and those of the others are `varied`, under conditions such as `fraction-0.1`."""
+    """Of each repeat that was fitted on a subset: `repeat`, `kind`, `size`, `draw`, `patients`, `cases`. Then `scores`
+    are of the largest size, and those of the others are `varied`, under conditions such as `fraction-0.1`."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
     """What decided its answers, by keys joined with dots; see `results.left_out`."""
     left_out: tuple[RunScores, ...] = ()
