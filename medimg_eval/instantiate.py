@@ -177,7 +177,9 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
     spec = with_folds(spec, folds)
     if not spec.of_folds and not callable(getattr(spec.wrapper, "study", None)):
         words = (
-            " ".join(f"{key}={value}" for key, value in task.drawn.items()).replace(" ", "").replace("draws", " draws")
+            " ".join(f"{key}={value}" for key, value in task.subsets.items())
+            .replace(" ", "")
+            .replace("draws", " draws")
         )
         raise UsageError(
             f"{spec.name} is one model, and sizes of what is fitted on need one for each; fit it by fit {words}, and "
@@ -188,9 +190,9 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
         if not manifest.is_file():
             continue
         stated = json.loads(manifest.read_text(encoding="utf-8")).get("config", {})
-        if (held := (stated.get("task") or {}).get("drawn")) != dict(folds[number].drawn):
+        if (held := (stated.get("task") or {}).get("subsets")) != dict(folds[number].subsets):
             raise UsageError(
-                f"{manifest.parent}: was fitted on {held or 'all cases'}, not on {dict(folds[number].drawn)}"
+                f"{manifest.parent}: was fitted on {held or 'all cases'}, not on {dict(folds[number].subsets)}"
             )
     return spec
 

@@ -136,7 +136,7 @@ class Task(ABC):
             `refuse` under our protocol; under the authors' own it is a warning.
         published: what the authors do otherwise: settings that `build_task` puts in the place of the task's own, at any
             depth, and `notes`, which tell readers of a table what differs.
-        drawn: sizes of the subsets of the cases to fit on, `fraction` or `shots`, and how many `draws` of each; then
+        subsets: sizes of the subsets of the cases to fit on, `fraction` or `shots`, and how many `draws` of each; then
             `number` is the one that is meant, or each is a fold of its own. What `fit` and `test` set.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
@@ -155,7 +155,7 @@ class Task(ABC):
     protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
     leaks: Literal["warn", "refuse"] = field(default="warn", metadata=SCORES)
     published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
-    drawn: Mapping[str, Any] = field(default_factory=dict)
+    subsets: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str]
@@ -374,8 +374,8 @@ class Task(ABC):
 
         Each subset of the cases to fit on that is drawn is a fold, too: it is fitted on by itself, and tested on all.
         """
-        if self.drawn and NUMBER not in self.drawn:
-            return {number: self._with_drawn({**self.drawn, NUMBER: number}) for number in numbers(self.drawn)}
+        if self.subsets and NUMBER not in self.subsets:
+            return {number: self._with_drawn({**self.subsets, NUMBER: number}) for number in numbers(self.subsets)}
         found = getattr(self.layout, "each_fold", None)
         layouts: Mapping[int, Layout] = found() if callable(found) else {}
         return {number: self._with_fold(number, layout) for number, layout in layouts.items()}
@@ -387,11 +387,11 @@ class Task(ABC):
             UsageError: they cannot be meant, or its folds are repeats already.
         """
         if self.folds():
-            raise UsageError(f"task {self.name!r}: folds=all and sizes of what is fitted on are two runs; leave one out")
+            raise UsageError(f"task {self.name!r}: folds=all and sizes of what is fitted on are two runs; name one")
         return self._with_drawn(checked(drawn))
 
     def _with_drawn(self, drawn: Mapping[str, Any]) -> Self:
-        return replace(self, drawn=drawn, config={**self.config, "drawn": dict(drawn)})
+        return replace(self, subsets=drawn, config={**self.config, "subsets": dict(drawn)})
 
     def _with_fold(self, number: int, layout: Layout) -> Self:
         config = dict(self.config)
@@ -413,7 +413,7 @@ class Task(ABC):
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
-        if not self.drawn and (folds := self.folds()):
+        if not self.subsets and (folds := self.folds()):
             if part != "test":
                 raise SplitError(
                     f"task {self.name!r}: of all folds together there is nothing left to {part} on; "
@@ -440,7 +440,7 @@ class Task(ABC):
                 f"task {self.name!r}: expected {expected} cases in split {split!r}, found {len(cases)}; complete the "
                 f"data, or set task.expected.{key}={len(cases)} to go on with what is there"
             )
-        return subset(self, cases) if part == "fit" and NUMBER in self.drawn else cases
+        return subset(self, cases) if part == "fit" and NUMBER in self.subsets else cases
 
     def _how_to_get(self) -> str:
         """Where the data are had from, as the card says, for the end of a sentence."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from medimg_eval.tasks.base import Task
 
 FRACTION, SHOTS, DRAWS, NUMBER = "fraction", "shots", "draws", "number"
-"""Keys of `Task.drawn`: the sizes, as one or the other; how often each is drawn; and which of all draws is meant."""
+"""Keys of `Task.subsets`: the sizes, as one or the other; how often each is drawn; and which of all draws is meant."""
 
 SIZES = (FRACTION, SHOTS)
 
@@ -71,15 +71,15 @@ def subset(task: Task, cases: Sequence[Case]) -> list[Case]:
     Both ways, what a smaller size of the same draw keeps is kept by a larger one too.
 
     Args:
-        task: whose `drawn` names the draw.
+        task: whose `subsets` names the draw.
         cases: all there are to fit on.
 
     Raises:
         UsageError: shots are asked for of a task without classes.
         UserError: a class has fewer patients than shots.
     """
-    size, draw = size_and_draw(task.drawn)
-    few = kind_of(task.drawn) == SHOTS
+    size, draw = size_and_draw(task.subsets)
+    few = kind_of(task.subsets) == SHOTS
     if few and task.capability not in _STRATIFIED:
         raise UsageError(f"task {task.name!r}: shots are cases of a class, and it has none; use fraction=[0.1, 1]")
     shows = [_shown_by(task, case) for case in cases]
@@ -109,7 +109,11 @@ def subset(task: Task, cases: Sequence[Case]) -> list[Case]:
 
 
 def _of_each(
-    task: Task, cases: Sequence[Case], shows: Sequence[frozenset[str]], of_class: Mapping[str, Sequence[str]], count: int
+    task: Task,
+    cases: Sequence[Case],
+    shows: Sequence[frozenset[str]],
+    of_class: Mapping[str, Sequence[str]],
+    count: int,
 ) -> list[Case]:
     first: dict[tuple[str, str], int] = {}
     for at, (case, classes) in enumerate(zip(cases, shows, strict=True)):
@@ -145,13 +149,13 @@ def described(task: Task) -> list[dict[str, Any]]:
     """Of each draw its `repeat`, `kind`, `size` and `draw`, and how many `patients` and `cases` were fitted on."""
     pool, found = task.cases("fit"), []
     for number, one in task.folds().items():
-        size, draw = size_and_draw(one.drawn)
+        size, draw = size_and_draw(one.subsets)
         kept = subset(one, pool)
         who = {case.patient or case.id for case in kept}
         found.append(
             {
                 "repeat": number,
-                "kind": kind_of(task.drawn),
+                "kind": kind_of(task.subsets),
                 "size": size,
                 "draw": draw,
                 "patients": len(who),

@@ -214,7 +214,7 @@ def run_tests(
     return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
 
 
-def _by_repeat(wanted: Mapping[str, Any], tasks: Sequence[Task], spec: ModelSpec) -> tuple[Sequence[Task], ModelSpec]:
+def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) -> tuple[list[Task], ModelSpec]:
     """Tasks whose folds, or subsets, are repeats where that is asked for, and the model with one for each."""
     if in_folds(wanted):
         tasks = [all_folds(one) for one in tasks]
@@ -450,15 +450,15 @@ def _train_folds(
 
     about = {key: wanted.get(key) for key in ("fit", "batch_size", "seed", "trainer")}
     about |= {"task": task_identity(task), "model": model.settled_identity, "monitor": task.monitor}
-    what = "subset" if task.drawn else "fold"
+    what = "subset" if task.subsets else "fold"
     stem = Path(wanted["runs"]) / "fit" / task.name / f"{slug(model.name)}-{what}s-{digest(about)}"
     folder = Path(wanted["run"]) if wanted.get("run") else stem
     untrained = model.model if given else None
     for number, fold in task.folds().items():
         log.info("%s %d of %s", what, number, task.name)
         config = {**wanted, "task": dict(fold.config), "run": str(folder / f"fold-{number}"), "folds": None}
-        if task.drawn:
-            config |= {**dict.fromkeys(SIZES), "seed": (wanted["seed"] or 0) + size_and_draw(fold.drawn)[1]}
+        if task.subsets:
+            config |= {**dict.fromkeys(SIZES), "seed": (wanted["seed"] or 0) + size_and_draw(fold.subsets)[1]}
         fresh = replace(model)  # which has nothing loaded: no fold goes on from what another one learnt
         if untrained is not None:
             fresh = replace(model, load=partial(deepcopy, untrained))

@@ -447,8 +447,8 @@ def _described(plan: Plan) -> Manifest:
         said["training"] = dict(model.training)
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
-    if task.drawn and "drawn" not in run.manifest:
-        said["drawn"] = described(task)
+    if task.subsets and "subsets" not in run.manifest:
+        said["subsets"] = described(task)
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
         said["repeats"] = repeats
     if task.has_truth and (lines := dict(task.reference_lines(plan.cases))):

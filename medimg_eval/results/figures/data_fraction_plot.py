@@ -91,18 +91,20 @@ def data_fraction(
     means = frame[frame["draw"] == ALL_DRAWS]
     made = " or ".join(dict.fromkeys(means.loc[means["low"].notna(), "interval"]))
     counts = pieces.sized(means["n"].tolist(), means["clusters"].tolist())
-    draws = named_range([len({one["draw"] for one in p.part.run.drawn}) for p in pieces.members if p.part.run.drawn])
+    draws = named_range(
+        [len({one["draw"] for one in p.part.run.subsets}) for p in pieces.members if p.part.run.subsets]
+    )
     text = (
         f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {_who(pieces)} fitted on ({counts}). "
     )
     text += f"Small marks are single draws ({draws} of each size, smaller within larger), lines their mean"
     text += f"; bands are intervals of it: {made}." if made else "."
-    if any(not piece.part.run.drawn for piece in pieces.members):
+    if any(not piece.part.run.subsets for piece in pieces.members):
         text += " Horizontal lines are models that were fitted on no subset."
-    for piece in pieces.members if target is not None else ():
-        if piece.part.run.drawn:
-            rows = frame[frame["model"] == piece.model]
-            told = _told(rows, float(target), settings.level, _who(pieces), higher=column.higher_is_better is True)
+    for piece in pieces.members:
+        if target is not None and piece.part.run.subsets:
+            own = frame[frame["model"] == piece.model]
+            told = _told(own, target, settings.level, _who(pieces), higher=column.higher_is_better is True)
             text += f" {piece.model}: {told}"
     return Drawn(figure, frame, text + pieces.end())
 
@@ -115,12 +117,12 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
         number = {"mean": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "clusters": cell.n_clusters}
         return {"model": piece.model, **place, **number, "interval": interval_text(cell.method, how.level, unit)}
 
-    if not run.drawn:
+    if not run.subsets:
         nothing = {"kind": "", "size": math.nan, "draw": ALL_DRAWS, "patients": math.nan, "cases": math.nan}
         return [row(piece.part, settings, **nothing)]
-    sizes = sorted({one["size"] for one in run.drawn})
+    sizes = sorted({one["size"] for one in run.subsets})
     for size in sizes:
-        drawn = [one for one in run.drawn if one["size"] == size]
+        drawn = [one for one in run.subsets if one["size"] == size]
         part = piece.part
         if size != sizes[-1]:
             some = run.under(subset_key(drawn[0]["kind"], size))
@@ -199,7 +201,7 @@ def _draw(pieces: Pieces, frame: pd.DataFrame, title: str, target: float | None,
         colour, marker, line = piece.look
         rows = frame[frame["model"] == piece.model]
         means = rows[rows["draw"] == ALL_DRAWS]
-        if not piece.part.run.drawn:
+        if not piece.part.run.subsets:
             axes.axhline(float(means["mean"].iloc[0]), color=colour, ls=line)
             handles.append(Line2D([], [], color=colour, ls=line))
             continue

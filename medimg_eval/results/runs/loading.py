@@ -123,7 +123,7 @@ class RunScores:
     """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
-    drawn: tuple[Mapping[str, Any], ...] = ()
+    subsets: tuple[Mapping[str, Any], ...] = ()
     """Of each repeat that was fitted on a subset: `repeat`, `kind`, `size`, `draw`, `patients`, `cases`. Then `scores`
     are of the largest size, and those of the others are `varied`, under conditions such as `fraction-0.1`."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
@@ -323,7 +323,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         output=output,
         partial=str(manifest.get("partial") or ""),
         training=_mapping(manifest, "training"),
-        drawn=tuple(found if isinstance(found := manifest.get("drawn"), list) else ()),
+        subsets=tuple(found if isinstance(found := manifest.get("subsets"), list) else ()),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
         usage=usage_in_all(manifest.get("usage")),
@@ -454,10 +454,10 @@ def subset_key(kind: str, size: float) -> str:
 
 def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
     """Returns the rows of the largest subset with its draws as repeats, and those of each other under its condition."""
-    if not run.drawn:
+    if not run.subsets:
         return scores
-    largest = max(one["size"] for one in run.drawn)
-    held = {one["repeat"]: one for one in run.drawn}
+    largest = max(one["size"] for one in run.subsets)
+    held = {one["repeat"]: one for one in run.subsets}
     keys = {at: "" if one["size"] == largest else subset_key(one["kind"], one["size"]) for at, one in held.items()}
     repeat = scores["repeat"] if "repeat" in scores.columns else pd.Series(0, index=scores.index)
     return scores.assign(condition=repeat.map(keys), repeat=repeat.map({at: one["draw"] for at, one in held.items()}))
