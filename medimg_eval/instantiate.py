@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pkgutil
 import uuid
@@ -164,6 +165,36 @@ def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
             log.warning("%s: the same weights answer in every fold; they must not have been fitted on any", spec.name)
         return spec
     return replace(spec, of_folds=of_folds)
+
+
+def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
+    """A model with one for each subset that was fitted on: as `with_folds`.
+
+    Raises:
+        UsageError: it was fitted on other subsets, or on none.
+    """
+    folds = task.folds()
+    spec = with_folds(spec, folds)
+    if not spec.of_folds and not callable(getattr(spec.wrapper, "study", None)):
+        words = (
+            " ".join(f"{key}={value}" for key, value in task.subsets.items())
+            .replace(" ", "")
+            .replace("draws", " draws")
+        )
+        raise UsageError(
+            f"{spec.name} is one model, and sizes of what is fitted on need one for each; fit it by fit {words}, and "
+            "name that folder by model.checkpoint"
+        )
+    for number, one in spec.of_folds.items():
+        manifest = Path(str(one.config.get("checkpoint"))).expanduser() / "manifest.json"
+        if not manifest.is_file():
+            continue
+        stated = json.loads(manifest.read_text(encoding="utf-8")).get("config", {})
+        if (held := (stated.get("task") or {}).get("subsets")) != dict(folds[number].subsets):
+            raise UsageError(
+                f"{manifest.parent}: was fitted on {held or 'all cases'}, not on {dict(folds[number].subsets)}"
+            )
+    return spec
 
 
 def _of_fold(value: Any, number: int) -> Any:

@@ -27,6 +27,7 @@ from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
 from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
+from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """The provenance of a run that rests on no other model."""
@@ -140,6 +141,8 @@ class Task(ABC):
             `refuse` under our protocol; under the authors' own it is a warning.
         published: what the authors do otherwise: settings that `build_task` puts in the place of the task's own, at any
             depth, and `notes`, which tell readers of a table what differs.
+        subsets: sizes of the subsets of the cases to fit on, `fraction` or `shots`, and how many `draws` of each; then
+            `number` is the one that is meant, or each is a fold of its own. What `fit` and `test` set.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
 
@@ -157,6 +160,7 @@ class Task(ABC):
     protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
     leaks: Literal["warn", "refuse"] = field(default="warn", metadata=SCORES)
     published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    subsets: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str]
@@ -371,10 +375,28 @@ class Task(ABC):
         return {}
 
     def folds(self) -> Mapping[int, Self]:
-        """The task of each fold by its number, where its layout stands for all folds (`fold: all`); else none."""
+        """The task of each fold by its number, where its layout stands for all folds (`fold: all`); else none.
+
+        Each subset of the cases to fit on that is drawn is a fold, too: it is fitted on by itself, and tested on all.
+        """
+        if self.subsets and NUMBER not in self.subsets:
+            return {number: self._with_drawn({**self.subsets, NUMBER: number}) for number in numbers(self.subsets)}
         found = getattr(self.layout, "each_fold", None)
         layouts: Mapping[int, Layout] = found() if callable(found) else {}
         return {number: self._with_fold(number, layout) for number, layout in layouts.items()}
+
+    def in_subsets(self, drawn: Mapping[str, Any]) -> Self:
+        """The task that is fitted on subsets of its cases; `drawn` is its `fraction` or `shots`, and `draws`.
+
+        Raises:
+            UsageError: they cannot be meant, or its folds are repeats already.
+        """
+        if self.folds():
+            raise UsageError(f"task {self.name!r}: folds=all and sizes of what is fitted on are two runs; name one")
+        return self._with_drawn(checked(drawn))
+
+    def _with_drawn(self, drawn: Mapping[str, Any]) -> Self:
+        return replace(self, subsets=drawn, config={**self.config, "subsets": dict(drawn)})
 
     def _with_fold(self, number: int, layout: Layout) -> Self:
         config = dict(self.config)
@@ -396,7 +418,7 @@ class Task(ABC):
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
-        if folds := self.folds():
+        if not self.subsets and (folds := self.folds()):
             if part != "test":
                 raise SplitError(
                     f"task {self.name!r}: of all folds together there is nothing left to {part} on; "
@@ -423,7 +445,7 @@ class Task(ABC):
                 f"task {self.name!r}: expected {expected} cases in split {split!r}, found {len(cases)}; complete the "
                 f"data, or set task.expected.{key}={len(cases)} to go on with what is there"
             )
-        return cases
+        return subset(self, cases) if part == "fit" and NUMBER in self.subsets else cases
 
     def _how_to_get(self) -> str:
         """Where the data are had from, as the card says, for the end of a sentence."""

@@ -29,11 +29,13 @@ from medimg_eval.instantiate import (
     stored_task,
     with_config,
     with_folds,
+    with_subsets,
 )
 from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, RunSet, folder_of
 from medimg_eval.tasks import Task
+from medimg_eval.tasks.subsets import DRAWS, SIZES, checked, size_and_draw
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -192,12 +194,7 @@ def run_tests(
     # Draws follow the run's seed; 0 is what they follow by themselves.
     tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
     spec = build_candidate(wanted["model"]) if model is None else model
-    if in_folds(wanted):
-        tasks = [all_folds(one) for one in tasks]
-        if len({tuple(one.folds()) for one in tasks}) > 1:
-            raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
-    if numbers := list(tasks[0].folds()):
-        spec = with_folds(spec, numbers)
+    tasks, spec = _by_repeat(wanted, tasks, spec)
     for one in tasks:
         refuse_incapable(one, spec)
         if not one.has_truth:
@@ -215,6 +212,22 @@ def run_tests(
         if wanted["baselines"]:
             done += _baselines(tasks, settings)
     return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
+
+
+def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) -> tuple[list[Task], ModelSpec]:
+    """Tasks whose folds, or subsets, are repeats where that is asked for, and the model with one for each."""
+    if in_folds(wanted):
+        tasks = [all_folds(one) for one in tasks]
+        if len({tuple(one.folds()) for one in tasks}) > 1:
+            raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
+    if drawn := subsets_wanted(wanted):
+        if wanted["baselines"] or wanted["conditions"] or len(tasks) > 1:
+            raise UsageError(f"{', '.join(drawn)}: is of one task, without baselines and conditions; leave these out")
+        tasks = [tasks[0].in_subsets(drawn)]
+        spec = with_subsets(spec, tasks[0])
+    elif numbers := list(tasks[0].folds()):
+        spec = with_folds(spec, numbers)
+    return tasks, spec
 
 
 def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:
@@ -403,6 +416,8 @@ def train_one(
     refuse_incapable(made, spec)
     if in_folds(wanted):
         return _train_folds(wanted, overrides, all_folds(made), spec, given=model is not None)
+    if drawn := subsets_wanted(wanted):
+        return _train_folds(wanted, overrides, made.in_subsets(drawn), spec, given=model is not None)
     with undisturbed():
         settings = build_settings(wanted, overrides)
         return train(made, spec, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
@@ -415,11 +430,18 @@ def in_folds(wanted: Mapping[str, Any]) -> bool:
     return wanted.get("folds") == "all"
 
 
+def subsets_wanted(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config asks to fit on: sizes and how often each is drawn; empty where it is all cases."""
+    sizes = {kind: wanted[kind] for kind in SIZES if wanted.get(kind) is not None}
+    return checked({**sizes, DRAWS: wanted[DRAWS]}) if sizes else {}
+
+
 def _train_folds(
     wanted: Mapping[str, Any], overrides: Sequence[str], task: Task, model: ModelSpec, *, given: bool
 ) -> Path:
     """Trains a model in each fold by itself, in folders `fold-0`, ... of one folder, which it returns.
 
+    Of subsets the draws have seeds of their own, from the run's on.
     A model that is `given` as an object is copied for each fold; others are made anew.
     """
     from medimg_eval.evaluation.identity import slug
@@ -428,12 +450,15 @@ def _train_folds(
 
     about = {key: wanted.get(key) for key in ("fit", "batch_size", "seed", "trainer")}
     about |= {"task": task_identity(task), "model": model.settled_identity, "monitor": task.monitor}
-    stem = Path(wanted["runs"]) / "fit" / task.name / f"{slug(model.name)}-folds-{digest(about)}"
+    what = "subset" if task.subsets else "fold"
+    stem = Path(wanted["runs"]) / "fit" / task.name / f"{slug(model.name)}-{what}s-{digest(about)}"
     folder = Path(wanted["run"]) if wanted.get("run") else stem
     untrained = model.model if given else None
     for number, fold in task.folds().items():
-        log.info("fold %d of %s", number, task.name)
+        log.info("%s %d of %s", what, number, task.name)
         config = {**wanted, "task": dict(fold.config), "run": str(folder / f"fold-{number}"), "folds": None}
+        if task.subsets:
+            config |= {**dict.fromkeys(SIZES), "seed": (wanted["seed"] or 0) + size_and_draw(fold.subsets)[1]}
         fresh = replace(model)  # which has nothing loaded: no fold goes on from what another one learnt
         if untrained is not None:
             fresh = replace(model, load=partial(deepcopy, untrained))

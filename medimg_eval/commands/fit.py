@@ -26,10 +26,14 @@ def run(config: DictConfig) -> None:
         log.info("to test it: python -m medimg_eval %s", " ".join(_to_test(overrides, folder)))
 
 
+_SHARED = ("task", "model", "folds=", "fraction=", "shots=", "draws=")
+"""How the words begin that a test needs as the fit had them."""
+
+
 def _to_test(overrides: Sequence[str], folder: Path) -> list[str]:
     """The words that test what these words fitted."""
     flags = itertools.takewhile(lambda word: word.startswith("-") or "=" not in word, sys.argv[2:])
-    about = [word for word in overrides if word.lstrip("+~").startswith(("task", "model", "folds="))]
+    about = [word for word in overrides if word.lstrip("+~").startswith(_SHARED)]
     choices = HydraConfig.get().runtime.choices
     named = [f"{group}={choices[group]}" for group in ("task", "model")]
     return ["test", *flags, *named, *(word for word in about if word not in named), f"model.checkpoint={folder}"]

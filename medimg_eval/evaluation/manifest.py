@@ -80,6 +80,8 @@ class Manifest(TypedDict, total=False):
     """How many ended without an answer or a score."""
     repeats: int
     """How often cases were asked about, where that is more than once."""
+    subsets: Sequence[Mapping[str, Any]]
+    """Of each repeat that was fitted on a subset: its kind, size and draw, and how many patients and cases it holds."""
     conditions: Mapping[str, Mapping[str, Any]]
     """By the key that rows name: what was done to cases before they were shown once more."""
     partial: str

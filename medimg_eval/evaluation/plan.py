@@ -39,6 +39,7 @@ from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import NOBODY, split_source
+from medimg_eval.tasks.subsets import described
 
 log = logging.getLogger(__name__)
 
@@ -446,6 +447,8 @@ def _described(plan: Plan) -> Manifest:
         said["training"] = dict(model.training)
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
+    if task.subsets and "subsets" not in run.manifest:
+        said["subsets"] = described(task)
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
         said["repeats"] = repeats
     if task.has_truth and (lines := dict(task.reference_lines(plan.cases))):

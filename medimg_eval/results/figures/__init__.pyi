@@ -1,6 +1,7 @@
 from .bland_altman_plot import bland_altman as bland_altman
 from .control_chart_plot import control_chart_figure as control_chart_figure
 from .curves import froc as froc, pr as pr, risk_coverage as risk_coverage, roc as roc
+from .data_fraction_plot import data_fraction as data_fraction
 from .distributions import box as box, strip as strip, violin as violin
 from .figure import Drawn as Drawn, Figures as Figures, svg as svg, write_figure as write_figure
 from .forest_plot import forest as forest

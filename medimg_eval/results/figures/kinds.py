@@ -77,7 +77,7 @@ def _check(kinds: Sequence[str], wanted: Wanted) -> None:
         if KINDS[kind].needs_metric and wanted["metric"] is None:
             raise UsageError(f"kind={kind} needs metric=NAME, such as metric=dice")
     read = {key for kind in kinds for key in KINDS[kind].takes}
-    usual = {"metric": None, "by": None, "label": None, "baseline": None, "paired": False, "bins": 10}
+    usual = {"metric": None, "by": None, "label": None, "baseline": None, "paired": False, "bins": 10, "target": None}
     for key, value in usual.items():
         if wanted[key] != value and key not in read:
             able = [kind for kind, one in KINDS.items() if key in one.takes]
@@ -162,6 +162,7 @@ KINDS: Mapping[str, Kind] = {
         name: _drawn_by(name, _DIVIDED, metric=False) for name in ("risk_coverage", "roc", "pr", "froc", "bland_altman")
     },
     "kaplan_meier": _drawn_by("kaplan_meier", ("by",), metric=False),
+    "data_fraction": _drawn_by("data_fraction", ("label",), "target"),
     "learning_curve": _drawn_by("learning_curve", ("label",)),
     "radar": _drawn_by("radar", ("by",), each_task=False),
 }

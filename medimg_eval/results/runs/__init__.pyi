@@ -10,6 +10,7 @@ from .loading import (
     read_manifest as read_manifest,
     refuse_other_salts as refuse_other_salts,
     salt_names as salt_names,
+    subset_key as subset_key,
     usage_in_all as usage_in_all,
 )
 from .metric_kinds import (

@@ -123,6 +123,9 @@ class RunScores:
     """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """Of a checkpoint among others: `series`, their common name, and the `step` or `epoch` that it was written at."""
+    subsets: tuple[Mapping[str, Any], ...] = ()
+    """Of each repeat that was fitted on a subset: `repeat`, `kind`, `size`, `draw`, `patients`, `cases`. Then `scores`
+    are of the largest size, and those of the others are `varied`, under conditions such as `fraction-0.1`."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
     """What decided its answers, by keys joined with dots; see `results.left_out`."""
     left_out: tuple[RunScores, ...] = ()
@@ -320,6 +323,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         output=output,
         partial=str(manifest.get("partial") or ""),
         training=_mapping(manifest, "training"),
+        subsets=tuple(found if isinstance(found := manifest.get("subsets"), list) else ()),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
         usage=usage_in_all(manifest.get("usage")),
@@ -404,7 +408,7 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
-    scores, varied = _apart(_under_present_names(scores))
+    scores, varied = _apart(_by_size(_under_present_names(scores), run))
     of_sets = scores["status"] == SET
     sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):
@@ -441,6 +445,22 @@ def _apart(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     if "repeat" in scores.columns and len(scores) and (scores["repeat"].to_numpy() == scores["repeat"].iloc[0]).all():
         scores = scores.drop(columns="repeat")
     return scores, varied
+
+
+def subset_key(kind: str, size: float) -> str:
+    """The condition that the scores of a size stand under, such as `fraction-0.05`."""
+    return f"{kind}-{np.format_float_positional(size, trim='-')}"
+
+
+def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
+    """Returns the rows of the largest subset with its draws as repeats, and those of each other under its condition."""
+    if not run.subsets:
+        return scores
+    largest = max(one["size"] for one in run.subsets)
+    held = {one["repeat"]: one for one in run.subsets}
+    keys = {at: "" if one["size"] == largest else subset_key(one["kind"], one["size"]) for at, one in held.items()}
+    repeat = scores["repeat"] if "repeat" in scores.columns else pd.Series(0, index=scores.index)
+    return scores.assign(condition=repeat.map(keys), repeat=repeat.map({at: one["draw"] for at, one in held.items()}))
 
 
 def _by_severity(condition: str) -> tuple[str, int, str]:

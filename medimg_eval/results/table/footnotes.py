@@ -441,6 +441,11 @@ def _spreads(entry: _Entry) -> Iterator[str]:
         told = f"; SD (n - 1), which is no interval: {', '.join(texts)}" if texts else ""
         yield f"summaries are of each of {entry.run.repeats} folds by itself, then their mean{told}"
         return
+    if entry.run.subsets:
+        last = max(entry.run.subsets, key=lambda one: one["size"])
+        meant = f"of the largest size, {last['kind']} {last['size']:g} ({last['patients']} patients)"
+        yield f"mean over {entry.run.repeats} draws {meant} of what is fitted on{sds}; by=condition shows each size"
+        return
     yield f"mean over {entry.run.repeats} repeats of a case, and n counts cases{sds}"
 
 
