@@ -173,10 +173,8 @@ class ClassificationTask(TrainsOnPrompts, Task):
             metrics: by default those of the task.
             context: nothing of it matters here.
         """
-        kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None
-        said = self.accept(
-            case, ClassProbabilities.from_record(prediction) if isinstance(kept, Mapping) else prediction
-        )
+        record = prediction if isinstance(prediction, Mapping) and "probabilities" in prediction else None
+        said = self.accept(case, prediction if record is None else ClassProbabilities.from_record(record))
         pair = Classified(self._truth(case), said, self.exclusive)
         wanted = self.case_metrics if metrics is None else metrics
         return self._scores(pair, [name for name in wanted if not _of_maps(name)]) + _map_scores(

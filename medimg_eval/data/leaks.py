@@ -138,6 +138,9 @@ class _Images:
     def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
         """Images that are in two parts, where these do not share the cases themselves."""
         held = {part: self._by_files(cases) for part, cases in parts.items()}
+        divided = self._divided(itertools.chain(*parts.values()))
+        self._inside.update(itertools.chain(*divided))
+        held = {part: {files: case for files, case in of.items() if files not in divided} for part, of in held.items()}
         sizes = {part: self._by_size(files) for part, files in held.items()}
         for one, other in itertools.combinations(parts, 2):
             pairs = []
@@ -158,6 +161,12 @@ class _Images:
             yield f"{self._late:,} images were not compared in the time there was; python -m medimg_eval check does"
         if self._inside:
             yield f"images within {len(self._inside):,} files that hold several were not compared"
+
+    def _divided(self, cases: Iterable[Case]) -> set[Files]:
+        """Files of which images are parts: regions of one volume, or frames of one video."""
+        first: dict[Files, str] = {}
+        images = ((tuple(image.files), repr(image)) for case in cases for image in case.images)
+        return {files for files, image in images if first.setdefault(files, image) != image}
 
     def _by_files(self, cases: Sequence[Case]) -> dict[Files, str]:
         """The files of each image -> the first case that shows it."""

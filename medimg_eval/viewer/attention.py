@@ -216,8 +216,8 @@ def _thumbnail(case: Case, places: TilePlaces) -> tuple[Array, float]:
     try:
         with Slide(files[0] if files else Path()) as slide:
             scale = max(1.0, max(slide.size) / SIDE)
-            shape = tuple(max(1, round(side / scale)) for side in slide.size)
-            return np.asarray(slide.read_region(0, 0, shape, downsample=scale)), scale
+            height, width = (max(1, round(side / scale)) for side in slide.size)
+            return np.asarray(slide.read_region(0, 0, (height, width), downsample=scale)), scale
     except UserError:
         most = (places.corners.max(axis=0, initial=0) + places.edge).astype(float)
         scale = max(1.0, most.max() / SIDE)

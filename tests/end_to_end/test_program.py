@@ -317,6 +317,9 @@ def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_datas
     rescored = program("score", f"run={one_run(tmp_path / 'runs')}", "metrics=[iou]", "surface=voxel")
     assert rescored.returncode == 0, rescored.stderr
     assert "IoU ↑" in rescored.stdout
+    images = f"images={tmp_path / 'data' / 'images' / 'case00.nii.gz'}"
+    predicted = program("predict", *task[:2], *task[3:], *network, "model.checkpoint=fitted", images, "out=predicted")
+    assert predicted.returncode == 0, predicted.stderr  # with the labels of the task that it was fitted to
     refused = program("score", "run=fitted")
     assert refused.returncode == 1
     assert "holds a fit run; only test runs can be scored again" in refused.stderr

@@ -80,6 +80,7 @@ def test_a_fit_leaves_checkpoints_logs_and_a_manifest_and_its_folder_is_a_checkp
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["status"], manifest["command"]) == ("finished", "fit")
     assert manifest["cases"] == {"fit": 3, "validate": 2}
+    assert "task_config" in manifest  # from which `predict` takes labels
     assert 0 <= manifest["best_score"] <= 1
     plain = UNet(3, 1, 3, channels=(4, 8), strides=(2,), norm="instance")
     loaded = MonaiSegmenter(network=plain, checkpoint=str(folder)).network.state_dict()

@@ -92,6 +92,20 @@ def test_each_fold_of_the_authors_is_looked_at(pictures):
     ]
 
 
+NOTHING = Given(Findings({}), ())
+
+
+def test_regions_of_one_volume_are_no_equal_images(pictures):
+    usual()
+    parts = {
+        part: [Case(part, (ImageFile(Path("0.png"), region=((0, 4), (number, number + 4))),), NOTHING)]
+        for number, part in enumerate(("fit", "test"))
+    }
+    looked = find_leaks(task_of(), parts=parts)
+    assert not [leak for leak in looked.found if leak.kind == "images"]
+    assert looked.not_looked == "images within 1 files that hold several were not compared"
+
+
 def test_files_that_hold_several_images_are_said_not_to_be_compared(pictures):
     target = Given(Findings({}), (Path("t.csv"),))
     table = ImageFile(Path("pictures.parquet"))

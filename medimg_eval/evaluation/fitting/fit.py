@@ -111,7 +111,7 @@ def fit(
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
         sent += permit_trackers(task, settings.may_leave, made)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
-        run.note(cases={part: len(found) for part, found in cases.items()})
+        run.note(cases={part: len(found) for part, found in cases.items()}, task_config=dict(task.config))
         parts = dict(cases)
         with contextlib.suppress(UserError):
             parts["test"] = task.cases("test")
