@@ -8,7 +8,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from medimg_eval.metrics.own_metrics import import_own
 from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
-from medimg_eval.tasks.checks import Checked, check_grids, count_grids
+from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
 from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
 from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
 
@@ -537,7 +537,7 @@ class Task(ABC):
         rows = []
         for score in scores:
             value = math.nan if isinstance(score.value, str) else float(score.value.value)
-            attributes = json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True)
+            attributes = json.dumps({**described(score.value), "where": dict(score.where)}, sort_keys=True)
             rows.append(Score(run, self.name, model, "", "", score.label, score.metric, value, SET, attributes))
         return rows
 
@@ -591,15 +591,3 @@ def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -
     difference = expected.difference(geometry)
     if difference:
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")
-
-
-def _described(value: Any) -> dict[str, Any]:
-    """A set's value as JSON holds it; NaN becomes null."""
-    if isinstance(value, str):
-        return {"flags": [value]}
-    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
-    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
-
-
-def _finite(held: Any) -> Any:
-    return None if isinstance(held, float) and not math.isfinite(held) else held

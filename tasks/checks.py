@@ -1,10 +1,12 @@
-"""What `check` finds of the cases of a task."""
+"""What `check` finds of the cases of a task, and how what a set is worth is written down."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -77,3 +79,15 @@ def count_questions(cases: Sequence[Case]) -> str:
 def _counts(counter: Counter[int], noun: str) -> str:
     some = [f"{count} with {number} {noun}{'s' * (number != 1)}" for number, count in sorted(counter.items())]
     return ", ".join(some)
+
+
+def described(value: Any) -> dict[str, Any]:
+    """A set's value as JSON holds it; NaN becomes null."""
+    if isinstance(value, str):
+        return {"flags": [value]}
+    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
+    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
+
+
+def _finite(held: Any) -> Any:
+    return None if isinstance(held, float) and not math.isfinite(held) else held

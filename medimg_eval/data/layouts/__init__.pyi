@@ -16,7 +16,7 @@ from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
-from .patho_bench import PathoBench as PathoBench, PathoBenchFolds as PathoBenchFolds
+from .patho_bench import PathoBench as PathoBench
 from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed
 from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
