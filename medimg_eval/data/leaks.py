@@ -165,8 +165,12 @@ class _Images:
     def _divided(self, cases: Iterable[Case]) -> set[Files]:
         """Files of which images are parts: regions of one volume, or frames of one video."""
         first: dict[Files, str] = {}
-        images = ((tuple(image.files), repr(image)) for case in cases for image in case.images)
-        return {files for files, image in images if first.setdefault(files, image) != image}
+        parts = (
+            (tuple(image.files), repr((getattr(image, "region", None), getattr(image, "options", None))))
+            for case in cases
+            for image in case.images
+        )
+        return {files for files, part in parts if first.setdefault(files, part) != part}
 
     def _by_files(self, cases: Sequence[Case]) -> dict[Files, str]:
         """The files of each image -> the first case that shows it."""

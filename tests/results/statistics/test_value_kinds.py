@@ -16,7 +16,7 @@ PROPORTIONS = {
     *("accuracy", "accuracy_in_range", "accuracy_matched", "accuracy_of_answered", "accuracy_or_exact_match"),
     *("accuracy_or_judged", "accuracy_within", "accuracy_within_percent", "answer_contains_reference", "exact_match"),
     *("exact_match_ratio", "grade", "i2t_recall", "identified", "iou_at", "open_accuracy", "phi_suspected"),
-    *("point_in_box", "refused", "sdr", "t2i_recall", "top1_accuracy", "unanswered"),
+    *("point_in_box", "pointing_game", "refused", "sdr", "t2i_recall", "top1_accuracy", "unanswered"),
 }
 
 
