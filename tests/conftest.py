@@ -26,12 +26,12 @@ LABELS = {1: "core", 2: "rim"}
 HELPERS = Path(__file__).parent / "helpers"
 CACHE = pytest.StashKey[str]()
 LONG = "MEDIMG_EVAL_LONG_TESTS"
-"""Variable that says whether all long tests are run, or some."""
+"""Variable that says whether all slow and long tests are run, or some."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long` runs all tests that are marked so, in whatever they are looked for."""
-    parser.addoption("--long", action="store_true", help="run all tests marked long, and not some of them")
+    """`--long` runs all tests that are slow or long, and not those alone whose turn it is."""
+    parser.addoption("--long", action="store_true", help="run all tests marked slow or long, and not some of them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,16 +46,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the whole suite's long tests a third is run: which, follows from the change log, hence from what is landed."""
+    """Of the whole suite's slow tests every second is run, of the long ones every third.
+
+    Which, follows from the change log, hence from what is landed.
+    """
     if os.environ[LONG] == "all":
         return
     state = (HELPERS.parents[1] / "CHANGELOG.md").read_bytes()
-    long = sorted(
-        (item for item in items if item.get_closest_marker("long")),
-        key=lambda item: hashlib.sha256(state + item.nodeid.encode()).digest(),
-    )
-    for item in long[math.ceil(len(long) / 3) :]:
-        item.add_marker(pytest.mark.skip(reason="long, and not its turn: pytest --long runs all"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    slow = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("long")]
+    for found, parts in ((long, 3), (slow, 2)):
+        found.sort(key=lambda item: hashlib.sha256(state + item.nodeid.encode()).digest())
+        for item in found[math.ceil(len(found) / parts) :]:
+            item.add_marker(pytest.mark.skip(reason="slow, and not its turn: pytest --long runs all"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
