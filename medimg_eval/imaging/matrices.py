@@ -13,6 +13,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
+from medimg_eval.imaging.voxel_data import check_own
 
 VALUES = ("values", "embeddings", "features")
 ROWS, COLUMNS = ("ids", "barcodes", "barcode", "cases"), ("columns", "genes", "names")
@@ -123,12 +124,13 @@ def _hdf5(path: Path, rows: str, columns: str, only: Sequence[str]) -> tuple[lis
     with h5py.File(path) as file:
         if path.suffix.lower() != ".h5ad":
             return _named(file, list(file), rows, columns)
-        labels = _index(file["var"])
+        names, labels = anndata_names(path, file["obs"]), anndata_names(path, file["var"])
+        shape = (len(names), len(labels))
         if not only:
-            return _index(file["obs"]), labels, _x(file["X"], range(len(labels)))
+            return names, labels, anndata_values(path, file["X"], shape)
         where = {name: at for at, name in enumerate(labels)}
         UserError.refuse_unknown(f"{path}: holds no column", where, *only)
-        return _index(file["obs"]), list(only), _x(file["X"], [where[name] for name in only])
+        return names, list(only), anndata_values(path, file["X"], shape, [where[name] for name in only])
 
 
 def _named(file: Any, held: Sequence[str], rows: str, columns: str) -> tuple[list[str], list[str], Array]:
@@ -143,35 +145,48 @@ def _named(file: Any, held: Sequence[str], rows: str, columns: str) -> tuple[lis
     return names, labels, np.asarray(file[found[0][0]])
 
 
-def _index(group: Any) -> list[str]:
-    """Names of an axis of AnnData: the data set that the group says is its index."""
-    return _texts(group[group.attrs.get("_index", "_index")])
-
-
 def _texts(stored: Any) -> list[str]:
     """Names as they are stored: bytes or text, (name,) or (name, 1)."""
     flat = np.asarray(stored).reshape(-1)
     return [one.decode() if isinstance(one, bytes) else str(one) for one in flat.tolist()]
 
 
-def _x(stored: Any, columns: Sequence[int]) -> Array:
-    """Some columns of AnnData's numbers, in the order asked for, dense."""
+def anndata_names(path: Path, table: Any) -> list[str]:
+    """Names of an axis of AnnData: the column that the group calls its index, of texts or of categories with codes.
+
+    Raises:
+        CaseError: they lie in another file.
+        LookupError, OSError, ValueError: they are not as AnnData writes them.
+    """
+    index = table.attrs.get("_index", "_index")
+    stored = table[index.decode() if isinstance(index, bytes) else str(index)]
+    if hasattr(stored, "keys"):
+        if "categories" in stored:
+            words = _texts(stored["categories"])
+            return [words[code] for code in stored["codes"][:].tolist()]
+        stored = stored["values"]  # texts that may be missing
+    return _texts(check_own(path, stored)[:])
+
+
+def anndata_values(path: Path, stored: Any, shape: tuple[int, int], columns: Sequence[int] | None = None) -> Array:
+    """Numbers of AnnData, dense or sparse as they are stored, as a dense array; all columns, or some in that order.
+
+    Raises:
+        CaseError: they lie in another file.
+        LookupError, OSError, ValueError: they are not as AnnData writes them.
+    """
     if not hasattr(stored, "keys"):
-        values = np.asarray(stored)  # whole, then its columns: h5py reads lists of them one by one
-        return values if list(columns) == list(range(values.shape[-1])) else values[:, columns]
-    kind = str(stored.attrs.get("encoding-type", ""))
+        values = np.asarray(check_own(path, stored))  # whole, then its columns: h5py reads lists of them one by one
+        return values if columns is None else values[:, columns]
+    from scipy import sparse
+
+    kind = stored.attrs.get("encoding-type", "")
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind not in ("csr_matrix", "csc_matrix"):
         raise ValueError(f"X is {kind or 'a group'}, expected an array, csr_matrix or csc_matrix")
-    data, indices, starts = (np.asarray(stored[name]) for name in ("data", "indices", "indptr"))
-    rows, width = (int(one) for one in stored.attrs["shape"])
-    major = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    row, column = (major, indices) if kind == "csr_matrix" else (indices, major)
-    place = np.full(width, -1)
-    place[list(columns)] = range(len(columns))
-    kept = place[column] >= 0
-    dense = np.zeros((rows, len(columns)), data.dtype if data.dtype.kind == "f" else np.float64)
-    dense[row[kept], place[column[kept]]] = data[kept]
-    return dense
+    parts = tuple(np.asarray(check_own(path, stored[name])) for name in ("data", "indices", "indptr"))
+    made: Any = getattr(sparse, kind)(parts, shape=shape)
+    return np.asarray((made if columns is None else made.tocsc()[:, columns]).toarray())
 
 
 def read_names(path: Path) -> list[str]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Array
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.matrices import anndata_names, anndata_values
 from medimg_eval.imaging.slides.features import as_texts
 from medimg_eval.imaging.slides.tiles import as_coordinates
 from medimg_eval.imaging.voxel_data import check_own
 
-SPARSE = ("csr_matrix", "csc_matrix")
 _DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
 
 
@@ -114,11 +113,11 @@ def read_expression(path: str | Path, genes: Sequence[str] = ()) -> Expression:
 
     path = _file(path)
     with CaseError.about(path, "cannot be read as .h5ad", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
-        barcodes, every = _names(path, file["obs"]), _names(path, file["var"])
+        barcodes, every = tuple(anndata_names(path, file["obs"])), tuple(anndata_names(path, file["var"]))
         where = {name: column for column, name in enumerate(every)}
         lost = [name for name in genes if name not in where]
         columns = None if not genes or lost else [where[name] for name in genes]
-        values = np.zeros((0, 0)) if lost else _matrix(path, file["X"], (len(barcodes), len(every)), columns)
+        values = np.zeros((0, 0)) if lost else anndata_values(path, file["X"], (len(barcodes), len(every)), columns)
         spatial = file["obsm/spatial"][:] if "obsm/spatial" in file else None
     if lost:
         raise CaseError(
@@ -135,32 +134,3 @@ def _file(path: str | Path) -> Path:
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     return path
-
-
-def _names(path: Path, table: Any) -> tuple[str, ...]:
-    """The index of a table, whose column the attribute `_index` names: texts, or categories with codes."""
-    index = table.attrs.get("_index", "_index")
-    stored = table[index.decode() if isinstance(index, bytes) else str(index)]
-    if hasattr(stored, "keys"):
-        if "categories" in stored:
-            words = as_texts(stored["categories"][:])
-            return tuple(words[code] for code in stored["codes"][:].tolist())
-        stored = stored["values"]  # texts that may be missing
-    return as_texts(check_own(path, stored)[:])
-
-
-def _matrix(path: Path, stored: Any, shape: tuple[int, int], columns: list[int] | None) -> Array:
-    if not hasattr(stored, "keys"):
-        values = np.asarray(check_own(path, stored))  # whole, then its columns: h5py reads lists of them one by one
-        return values if columns is None else values[:, columns]
-    from scipy import sparse
-
-    kind = stored.attrs.get("encoding-type", "")
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-    if kind not in SPARSE:
-        raise UserError(
-            f"{path}: X is stored as {kind or 'an unknown group'}; expected an array, {' or '.join(SPARSE)}"
-        )
-    parts = tuple(np.asarray(check_own(path, stored[name])) for name in ("data", "indices", "indptr"))
-    made: Any = getattr(sparse, kind)(parts, shape=shape)
-    return np.asarray((made if columns is None else made.tocsc()[:, columns]).toarray())
