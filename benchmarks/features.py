@@ -6,9 +6,6 @@ Every figure comes from one run on one machine; compare ratios, not milliseconds
 checked. Files lie in memory: what the disk adds is the same for all.
 """
 
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -19,6 +16,7 @@ import h5py
 import numpy as np
 import openslide
 from PIL import Image
+from writing import write
 
 from medimg_eval.imaging.slides import Slide, read_features, read_tiles, tile_grid
 from medimg_eval.imaging.slides.reading import write_pyramid
@@ -122,16 +120,7 @@ def main() -> None:
     """Measures, prints, and writes where it is told to."""
     with tempfile.TemporaryDirectory() as name:
         found: dict[str, object] = {"a tile, CPU ms": tiles(Path(name)), **features(Path(name))}
-    found["machine"] = {
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "openslide": openslide.__library_version__,
-        "h5py": h5py.__version__,
-    }
-    text = json.dumps(found, indent=2)
-    print(text)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(text + "\n", encoding="utf-8")
+    write(found, openslide=openslide.__library_version__, h5py=h5py.__version__)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ Every figure comes from one run on one machine; compare ratios, not milliseconds
 is checked.
 """
 
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ import numpy as np
 import openslide
 import tiffslide
 from PIL import Image
+from writing import write
 
 from medimg_eval.imaging.slides.reading import Slide, write_pyramid
 from medimg_eval.imaging.slides.tiles import read_tiles, tile_grid, tissue_mask
@@ -99,16 +97,7 @@ def main() -> None:
         write_pyramid(path, tissue(np.random.default_rng(0)), um_per_px=0.5)
         found: dict[str, object] = dict(measure(path))
         found["slide"] = {"edge": EDGE, "compression": "jpeg", "megabytes": path.stat().st_size / 1e6}
-    found["machine"] = {
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "openslide": openslide.__library_version__,
-        "tiffslide": tiffslide.__version__,
-    }
-    text = json.dumps(found, indent=2)
-    print(text)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(text + "\n", encoding="utf-8")
+    write(found, openslide=openslide.__library_version__, tiffslide=tiffslide.__version__)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,6 @@
 Every figure comes from one run on one machine; compare ratios, not seconds.
 """
 
-import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -18,6 +15,7 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+from writing import write
 
 CASES = 200
 REPEATS = 3
@@ -124,11 +122,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = {"start-up, wall s": start_up(folder), "harness": per_case(folder), "metrics, CPU s": metrics()}
-    found["machine"] = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
-    text = json.dumps(found, indent=2)
-    print(text)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(text + "\n", encoding="utf-8")
+    write(found, numpy=np.__version__)
 
 
 if __name__ == "__main__":
