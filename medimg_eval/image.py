@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Units = Literal["mm", "pixel"]
+
+FEATURES: Mapping[str, str] = MappingProxyType({"holds": "features"})
+"""The attribute of an image that is features, (1, tile, feature), and no pixels."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -176,11 +176,7 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
     folds = task.folds()
     spec = with_folds(spec, folds)
     if not spec.of_folds and not callable(getattr(spec.wrapper, "study", None)):
-        words = (
-            " ".join(f"{key}={value}" for key, value in task.subsets.items())
-            .replace(" ", "")
-            .replace("draws", " draws")
-        )
+        words = " ".join(f"{key}={value}".replace(" ", "") for key, value in task.subsets.items())
         raise UsageError(
             f"{spec.name} is one model, and sizes of what is fitted on need one for each; fit it by fit {words}, and "
             "name that folder by model.checkpoint"

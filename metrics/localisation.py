@@ -104,7 +104,7 @@ def _covered(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -> Flo
     return np.maximum(area, 0.0)
 
 
-_maps = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0)
+_maps = partial(metric, kind=KIND, optional=True, higher_is_better=True, best=1.0, worst=0.0)
 
 
 @_maps(title="Pointing game", source=POINTING, value_kind="proportion")

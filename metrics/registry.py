@@ -31,25 +31,9 @@ PACKAGE = "medimg_eval.metrics"
 
 Scorer = TypeVar("Scorer", bound=Callable[..., Any])
 
+
 Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """How often each row counts, (resample, row), to values, (resample,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class OfRows:
-    """A `Weighed` that reads how often some rows count, and no others, of which there may be a hundred times more.
-
-    Attributes:
-        rows: int64, (some,): their places.
-        judge: how often these count, (resample, some), to values, (resample,).
-    """
-
-    rows: npt.NDArray[np.int64]
-    judge: Weighed
-
-    def __call__(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """As any other `Weighed`."""
-        return self.judge(times[:, self.rows])
 
 
 @dataclass(frozen=True)
@@ -111,6 +95,7 @@ class Metric:
         rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
         needs: Of a summary: the metrics whose rows it is computed from.
         intermediate: Whether its values are only there for summaries, so that a table does not show their mean.
+        optional: Whether a run may lack all values of it and be whole, since it judges what a model need not give.
         settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
         requires: What other models must have said for it: requirements, or a function from the parameter to them.
         scope: "set" where the value of a case also depends on other cases and predictions.
@@ -148,6 +133,7 @@ class Metric:
     rules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     intermediate: bool = False
+    optional: bool = False
     settings: str = ""
     requires: Requires = ()
     scope: Literal["case", "set"] = "case"
@@ -269,6 +255,7 @@ class _OfOne(_Declared, total=False):
     needs_spacing: bool
     rules: tuple[str, ...]
     intermediate: bool
+    optional: bool
     requires: Requires
     scope: Literal["case", "set"]
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts, Survival
-from medimg_eval.codecs import TilePlaces
+from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.image import FEATURES
 from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
@@ -23,9 +24,6 @@ from medimg_eval.models.heads import Head, Kind, Lessons, Targets, load_head, ma
 CHECKPOINTS, SEARCH = "checkpoints", "search.json"
 """Where a fit run keeps the head, and what its settings were chosen among."""
 
-HOLDS = "features"
-"""What an image says it holds, by its attribute `holds`, where it is features and no pixels: (1, tile, feature)."""
-
 
 class Lesson(NamedTuple):
     """A case to learn from: what is asked and shown, what is right, and whose it is."""
@@ -33,18 +31,6 @@ class Lesson(NamedTuple):
     prompt: Prompt
     target: Any
     group: str
-
-
-class Weighed(dict[str, float]):
-    """An answer, and how much each tile counted for it.
-
-    Attributes:
-        attention: float32, (tile,), summing to 1, in the order of the tiles; None where the head has no weights.
-        places: of these tiles, where they are of one slide and their places are known.
-    """
-
-    attention: Array | None = None
-    places: TilePlaces | None = None
 
 
 class Probe(Classifier, RiskModel, Regressor):
@@ -319,7 +305,7 @@ def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Ta
 
 
 def _is_features(image: Image) -> bool:
-    return image.attributes.get("holds") == HOLDS
+    return FEATURES.items() <= image.attributes.items()
 
 
 def _pooled(bag: Array) -> Array:

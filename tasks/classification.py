@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from medimg_eval.case import Array, Case, Findings, Image, LocatedFindings, Prompt
-from medimg_eval.codecs import Codec, Records, TilePlaces, attention_of, attention_record, places_of
+from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
+from medimg_eval.codecs import Codec, Records, Weighed
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, localisation, parse
@@ -31,27 +31,10 @@ ROUNDED = 0.01
 """By so much the probabilities of classes that exclude each other may miss a sum of 1, as rounded ones do."""
 
 
-class ClassProbabilities(dict[str, float]):
-    """Class -> probability, as a model says it.
+class ClassProbabilities(Weighed):
+    """Class -> probability, as a model says it, and how much each tile of a bag counted."""
 
-    Attributes:
-        attention: float32, (tile,), how much each tile of a bag counted, summing to 1; None where the model says none.
-        places: where these tiles lie; None where that is not known, or they are of several slides.
-    """
-
-    attention: Array | None = None
-    places: TilePlaces | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        """The probabilities as a run keeps them."""
-        return {"probabilities": dict(self)} | attention_record(self.attention, self.places)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Reads what `as_record` gave."""
-        found = cls(record["probabilities"])
-        found.attention, found.places = attention_of(record), places_of(record)
-        return found
+    key = "probabilities"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +141,8 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise CaseError(
                 f"{where} sums to {total:.4g} over classes that exclude each other, expected 1; use softmax"
             )
-        found = ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
-        found.attention, found.places = getattr(answer, "attention", None), getattr(answer, "places", None)
-        return found
+        held = {name: min(1.0, max(0.0, value)) for name, value in numbers.items()}
+        return ClassProbabilities(held).weighed_as(answer)
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY

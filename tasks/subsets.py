@@ -62,7 +62,7 @@ def size_and_draw(drawn: Mapping[str, Any]) -> tuple[float, int]:
     return drawn[kind_of(drawn)][place], draw
 
 
-def subset(task: Task, cases: Sequence[Case]) -> list[Case]:
+def subset(task: Task, cases: Sequence[Case], shows: Sequence[frozenset[str]] | None = None) -> list[Case]:
     """Those of the cases to fit on that one draw keeps, in their order.
 
     Patients (cases, where no patient is known) come in an order that their names and the draw decide alone. A share
@@ -73,6 +73,7 @@ def subset(task: Task, cases: Sequence[Case]) -> list[Case]:
     Args:
         task: whose `subsets` names the draw.
         cases: all there are to fit on.
+        shows: what `classes_shown` gives of them, where it was read before.
 
     Raises:
         UsageError: shots are asked for of a task without classes.
@@ -82,7 +83,7 @@ def subset(task: Task, cases: Sequence[Case]) -> list[Case]:
     few = kind_of(task.subsets) == SHOTS
     if few and task.capability not in _STRATIFIED:
         raise UsageError(f"task {task.name!r}: shots are cases of a class, and it has none; use fraction=[0.1, 1]")
-    shows = [_shown_by(task, case) for case in cases]
+    shows = classes_shown(task, cases) if shows is None else shows
     held: dict[str, set[str]] = defaultdict(set)
     for case, classes in zip(cases, shows, strict=True):
         held[case.patient or case.id] |= classes
@@ -130,6 +131,11 @@ def _of_each(
     return [cases[at] for at in sorted(kept)]
 
 
+def classes_shown(task: Task, cases: Sequence[Case]) -> list[frozenset[str]]:
+    """The classes that each case shows, read from its target."""
+    return [_shown_by(task, case) for case in cases]
+
+
 def _shown_by(task: Task, case: Case) -> frozenset[str]:
     """The classes that a case shows; "" stands for none, and for every case of a task without classes."""
     if task.capability in _STRATIFIED:
@@ -148,9 +154,10 @@ _NONE = frozenset([""])
 def described(task: Task) -> list[dict[str, Any]]:
     """Of each draw its `repeat`, `kind`, `size` and `draw`, and how many `patients` and `cases` were fitted on."""
     pool, found = task.cases("fit"), []
+    shows = classes_shown(task, pool)  # the same of each draw
     for number, one in task.folds().items():
         size, draw = size_and_draw(one.subsets)
-        kept = subset(one, pool)
+        kept = subset(one, pool, shows)
         who = {case.patient or case.id for case in kept}
         found.append(
             {

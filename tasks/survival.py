@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from medimg_eval.case import Array, Case, Image, Prompt, Survival
-from medimg_eval.codecs import Codec, Records, TilePlaces, attention_of, attention_record, places_of
+from medimg_eval.case import Case, Image, Prompt, Survival
+from medimg_eval.codecs import Codec, Records, Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
@@ -26,26 +26,10 @@ SLACK = 1e-6
 """By so much a probability may leave 0 to 1, or survival rise from one horizon to the next."""
 
 
-class Risk(dict[str, float]):
-    """`risk`, and the survival of each horizon under its label, such as `S(365)`, as a model says it.
+class Risk(Weighed):
+    """`risk`, and the survival of each horizon under its label, such as `S(365)`, as a model says it."""
 
-    Attributes:
-        attention: float32, (tile,), how much each tile of a bag counted, summing to 1; None where the model says none.
-    """
-
-    attention: Array | None = None
-    places: TilePlaces | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        """What a run keeps."""
-        return {"risk": dict(self)} | attention_record(self.attention, self.places)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Reads what `as_record` gave."""
-        found = cls(record["risk"])
-        found.attention, found.places = attention_of(record), places_of(record)
-        return found
+    key = "risk"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +130,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
                 raise CaseError(f"{where}: survival {wrong}; expected probabilities from 0 to 1 that do not rise")
         numbers |= {name: min(1.0, max(0.0, numbers[name])) for name in names[1:] if survival}
         numbers.setdefault(RISK, 1 - math.fsum(survival) / max(len(survival), 1))
-        found = Risk({name: numbers[name] for name in names if name in numbers})
-        found.attention, found.places = getattr(answer, "attention", None), getattr(answer, "places", None)
-        return found
+        return Risk({name: numbers[name] for name in names if name in numbers}).weighed_as(answer)
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY

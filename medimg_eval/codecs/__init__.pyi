@@ -1,6 +1,7 @@
 from .arrays import Arrays as Arrays
 from .attention import (
     TilePlaces as TilePlaces,
+    Weighed as Weighed,
     attention_of as attention_of,
     attention_record as attention_record,
     places_of as places_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +22,36 @@ class TilePlaces(NamedTuple):
 
     corners: Array
     edge: float
+
+
+class Weighed(dict[str, float]):
+    """Numbers of an answer by name, and how much each tile counted for it.
+
+    Attributes:
+        attention: float32, (tile,), summing to 1, in the order of the tiles; None where the model says none.
+        places: where these tiles lie; None where that is not known, or they are of several slides.
+        key: under which a record holds the numbers.
+    """
+
+    attention: Array | None = None
+    places: TilePlaces | None = None
+    key: ClassVar[str] = "values"
+
+    def weighed_as(self, answer: object) -> Self:
+        """The same with the weights and places of another answer, where that has any; returns itself."""
+        self.attention, self.places = getattr(answer, "attention", None), getattr(answer, "places", None)
+        return self
+
+    def as_record(self) -> dict[str, Any]:
+        """What a run keeps."""
+        return {self.key: dict(self)} | attention_record(self.attention, self.places)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Reads what `as_record` gave."""
+        found = cls(record[cls.key])
+        found.attention, found.places = attention_of(record), places_of(record)
+        return found
 
 
 def attention_record(attention: Array | None, places: TilePlaces | None = None) -> dict[str, Any]:

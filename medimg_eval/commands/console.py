@@ -154,21 +154,20 @@ def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
 def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     """The metrics that a run was asked for and has no single value of.
 
-    A baseline may lack what it cannot have, such as a confidence, a model without maps the metrics of maps, and a
+    A baseline may lack what it cannot have, such as a confidence, a model what optional metrics judge, and a
     task's own questions to a judge need one only where one is named; but not all may be missing.
     """
     from medimg_eval.metrics import get, is_declared
-    from medimg_eval.metrics.localisation import KIND
     from medimg_eval.results.runs import is_evidence
 
     valued = {one["metric"] for one in summary["metrics"] if one["mean"] is not None}
     without = [name for name in manifest["metrics"] if name not in valued and not is_evidence(name)]
     if valued:
         unasked = "judge" not in manifest
-        maps = {name for name in without if is_declared(named := name.partition("@")[0]) and get(named).kind == KIND}
+        optional = {name for name in without if is_declared(named := name.partition("@")[0]) and get(named).optional}
         without = [
             name
             for name in without
-            if not (manifest["baseline"] or (unasked and name.startswith("judge")) or name in maps)
+            if not (manifest["baseline"] or (unasked and name.startswith("judge")) or name in optional)
         ]
     return without

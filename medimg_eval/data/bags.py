@@ -12,6 +12,7 @@ import numpy as np
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.codecs import TilePlaces
 from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.image import FEATURES
 from medimg_eval.imaging.slides import Features, ForeignStore, Slide, open_store
 from medimg_eval.store import FeatureStore
 
@@ -25,12 +26,12 @@ class TileFeatures(Image):
 
 def as_image(found: Features) -> Image:
     """Features as models are shown them: (1, tile, feature), float32, with what is known of the tiles."""
-    said = {"patch_size": found.patch_size, "magnification": found.magnification}
-    known = {name: f"{value:g}" for name, value in said.items() if value is not None}
+    facts = {"patch_size": found.patch_size, "magnification": found.magnification}
+    known = {name: f"{value:g}" for name, value in facts.items() if value is not None}
     edge = found.patch_size_level0
     places = None if found.coordinates is None or edge is None else TilePlaces(found.coordinates, float(edge))
-    holds = {"holds": "features", **known}
-    return TileFeatures(found.features[None], np.eye(4), modality="SM", units="pixel", attributes=holds, places=places)
+    said = {**FEATURES, **known}
+    return TileFeatures(found.features[None], np.eye(4), modality="SM", units="pixel", attributes=said, places=places)
 
 
 def stored_bag(path: Path, name: str, kind: str = "", magnification: float | None = None) -> Reference[Image]:

@@ -137,10 +137,9 @@ class _Images:
 
     def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
         """Images that are in two parts, where these do not share the cases themselves."""
-        held = {part: self._by_files(cases) for part, cases in parts.items()}
-        divided = self._divided(itertools.chain(*parts.values()))
-        self._inside.update(itertools.chain(*divided))
-        held = {part: {files: case for files, case in of.items() if files not in divided} for part, of in held.items()}
+        several = self._several(itertools.chain(*parts.values()))
+        self._inside.update(itertools.chain(*several))
+        held = {part: self._by_files(cases, several) for part, cases in parts.items()}
         sizes = {part: self._by_size(files) for part, files in held.items()}
         for one, other in itertools.combinations(parts, 2):
             pairs = []
@@ -162,26 +161,24 @@ class _Images:
         if self._inside:
             yield f"images within {len(self._inside):,} files that hold several were not compared"
 
-    def _divided(self, cases: Iterable[Case]) -> set[Files]:
-        """Files of which images are parts: regions of one volume, or frames of one video."""
+    def _several(self, cases: Iterable[Case]) -> set[Files]:
+        """Files that hold several images: tables and archives, and those of which images are regions or frames."""
         first: dict[Files, str] = {}
-        parts = (
-            (tuple(image.files), repr((getattr(image, "region", None), getattr(image, "options", None))))
-            for case in cases
-            for image in case.images
-        )
-        return {files for files, part in parts if first.setdefault(files, part) != part}
+        found = set()
+        for case in cases:
+            for image in case.images:
+                files = tuple(image.files)
+                part = repr((getattr(image, "region", None), getattr(image, "options", None)))
+                if files and (files[0].suffix.lower() in HOLDERS or first.setdefault(files, part) != part):
+                    found.add(files)
+        return found
 
-    def _by_files(self, cases: Sequence[Case]) -> dict[Files, str]:
+    def _by_files(self, cases: Sequence[Case], several: set[Files]) -> dict[Files, str]:
         """The files of each image -> the first case that shows it."""
         found: dict[Files, str] = {}
         for case in cases:
             for image in case.images:
-                if not (files := tuple(image.files)):
-                    continue
-                if files[0].suffix.lower() in HOLDERS:
-                    self._inside.update(files)
-                else:
+                if (files := tuple(image.files)) and files not in several:
                     found.setdefault(files, case.id)
         return found
 

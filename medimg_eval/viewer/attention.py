@@ -165,7 +165,7 @@ def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Loo
     kept = {
         trials[name].case: record
         for name, record in stored.predictions().items()
-        if isinstance(record, Mapping) and attention_of(record) is not None and places_of(record) is not None
+        if isinstance(record, Mapping) and {"attention", "places"} <= record.keys()
     }
     cases = {case.id: case for case in task.cases("test")}
     if names is None:

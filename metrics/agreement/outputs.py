@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import OfRows, ScoreTable, Weighed, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
+from medimg_eval.metrics.weighing import OfRows
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

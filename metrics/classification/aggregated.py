@@ -19,7 +19,8 @@ from medimg_eval.metrics.classification.curves import (
     decided,
 )
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import OfRows, ScoreTable, Weighed, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, parse, summary
+from medimg_eval.metrics.weighing import OfRows
 
 RULES = ("mean", "max", "vote")
 

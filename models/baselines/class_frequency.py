@@ -10,39 +10,58 @@ import numpy as np
 
 from medimg_eval.case import Case, Findings, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.models.base import Model
 from medimg_eval.models.classification import Classifier
 
 
-class ClassFrequency(Classifier):
-    """Says of every case how often each class is present: a baseline that sees no image, whose AUROC is 0.5.
-
-    Frequencies are those of the task's cases to `fit` on, among cases of which the class is known.
-    """
+class MeansOfFit(Model):
+    """What models share that say of every case the mean over the cases to `fit` on of what is known by each name."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
     preferred_batch = 64
 
+    nothing_known: ClassVar[str]
+    """Says that no case to fit on tells anything."""
+
+    not_known: ClassVar[str]
+    """Says, before a name, that no case to fit on tells of it."""
+
     def __init__(self) -> None:
-        self._often: dict[str, float] = {}
+        self._means: dict[str, float] = {}
 
     def study(self, cases: Sequence[Case]) -> None:
-        """Counts, once, before it is asked; raises UserError where no case says what is true."""
+        """Averages, once, before it is asked; raises UserError where no case says what is true."""
         told: dict[str, list[float]] = {}
         for case in cases:
             held = case.target.read()
             for name, value in held.values.items() if isinstance(held, Findings) else ():
                 told.setdefault(name, []).extend([] if math.isnan(value) else [float(value)])
-        self._often = {name: float(np.mean(values)) for name, values in told.items() if values}
-        if not self._often:
-            raise UserError("class_frequency: none of the cases says which classes are present")
+        self._means = {name: float(np.mean(values)) for name, values in told.items() if values}
+        if not self._means:
+            raise UserError(self.nothing_known)
+
+    def asked_means(self, prompt: Prompt) -> dict[str, float]:
+        """The means of what a prompt asks for, by name; raises CaseError where one is not known."""
+        wanted = list(prompt.labels.values())
+        CaseError.refuse_unknown(f"case {prompt.case_id!r}: no case to fit on {self.not_known}", self._means, *wanted)
+        return {name: self._means[name] for name in wanted}
+
+
+class ClassFrequency(MeansOfFit, Classifier):
+    """Says of every case how often each class is present: a baseline that sees no image, whose AUROC is 0.5.
+
+    Frequencies are those of the task's cases to `fit` on, among cases of which the class is known.
+    """
+
+    nothing_known = "class_frequency: none of the cases says which classes are present"
+    not_known = "knows class"
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns the same for all; raises CaseError where nothing is known of a class."""
         return [self._said(prompt) for prompt in prompts]
 
     def _said(self, prompt: Prompt) -> dict[str, float]:
-        wanted = list(prompt.labels.values())
-        CaseError.refuse_unknown(f"case {prompt.case_id!r}: no case to fit on knows class", self._often, *wanted)
-        total = math.fsum(self._often[name] for name in wanted) if prompt.options else 1.0
-        return {name: self._often[name] / (total or 1.0) for name in wanted}
+        found = self.asked_means(prompt)
+        total = math.fsum(found.values()) if prompt.options else 1.0
+        return {name: value / (total or 1.0) for name, value in found.items()}

@@ -154,6 +154,26 @@ class Head(ABC):
         (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+class PathHead(Head):
+    """A head whose fits for several settings share work: `fit_path` is how it learns, and `fit` is a path of one."""
+
+    def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
+        """Fits for the settings as they are."""
+        fitted = self.fit_path(features, targets, groups, [{}])[0]
+        self.arrays, self.facts = fitted.arrays, fitted.facts
+        return self
+
+    @abstractmethod
+    def fit_path(
+        self,
+        features: Features,
+        targets: Targets,
+        groups: Sequence[str] | None,
+        grid: Sequence[Mapping[str, Any]],
+    ) -> list[Self]:
+        """Fits one head for each change of settings in `grid`."""
+
+
 def name_of(kind: type) -> str:
     """The name of a head in configs."""
     found = f"{kind.__module__.rpartition('.')[2]}:{kind.__qualname__}"

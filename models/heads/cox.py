@@ -10,12 +10,12 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError
-from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import scaled, scaling_of
 
 
 @dataclass(kw_only=True)
-class CoxNet(Head):
+class CoxNet(PathHead):
     """Maximises the mean Breslow partial likelihood less an elastic net of the weights.
 
     Minimised is -log L / n + alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2), n being all cases: the objective of
@@ -45,12 +45,6 @@ class CoxNet(Head):
         """Refuses settings that cannot be meant."""
         if not (self.alpha >= 0 and 0 <= self.l1_ratio <= 1):
             raise UsageError(f"expected head.alpha from 0 and head.l1_ratio from 0 to 1, got {self.settings()}")
-
-    def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
-        """Fits."""
-        fitted = self.fit_path(features, targets, groups, [{}])[0]
-        self.arrays, self.facts = fitted.arrays, fitted.facts
-        return self
 
     def fit_path(
         self,

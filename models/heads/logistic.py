@@ -11,7 +11,7 @@ import numpy as np
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import scaled, scaling_of
 
 SMALL = 16_000_000
@@ -19,7 +19,7 @@ SMALL = 16_000_000
 
 
 @dataclass(kw_only=True)
-class LogisticRegression(Head):
+class LogisticRegression(PathHead):
     """Minimises the sum of cross entropies plus the squared weights over 2 C; biases are not penalised.
 
     Two classes that exclude each other share one vector of weights, as in scikit-learn. Deterministic: there is no
@@ -48,12 +48,6 @@ class LogisticRegression(Head):
         wrong = self.C != "adaptive" if isinstance(self.C, str) else not 0 < self.C < float("inf")
         if wrong:
             raise UsageError(f"expected head.C to be a number above 0, or `adaptive`, got {self.C!r}")
-
-    def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
-        """Fits for one C."""
-        fitted = self.fit_path(features, targets, groups, [{}])[0]
-        self.arrays, self.facts = fitted.arrays, fitted.facts
-        return self
 
     def fit_path(
         self,

@@ -11,12 +11,12 @@ import numpy as np
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import BLOCK, scaled, scaling_of
 
 
 @dataclass(kw_only=True)
-class Ridge(Head):
+class Ridge(PathHead):
     """Minimises the squared errors plus alpha times the squared weights, for all numbers at once.
 
     The eigenvectors of one matrix of products of features give the principal components and the solution for every
@@ -49,12 +49,6 @@ class Ridge(Head):
         if self.components is not None and self.components < 1:
             raise UsageError(f"expected head.components from 1, or null, got {self.components}")
         UsageError.refuse_unknown("head.solver is", ("exact", "lsqr"), self.solver)
-
-    def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
-        """Fits for one alpha."""
-        fitted = self.fit_path(features, targets, groups, [{}])[0]
-        self.arrays, self.facts = fitted.arrays, fitted.facts
-        return self
 
     def fit_path(
         self,

@@ -7,7 +7,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,6 +39,18 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
     if "{case}" not in pattern:
         raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
     return folder
+
+
+def named_columns(columns: Sequence[str] | Mapping[str, str] | None, what: str) -> dict[str, str]:
+    """What is read -> its column, of a list of columns that are called alike, or a mapping; {} for None.
+
+    Raises:
+        UsageError: it is one text; the message says `what` a column holds.
+    """
+    if isinstance(columns, str):
+        raise UsageError(f"expected model.columns to be a list or {what}: column, got {columns!r}")
+    named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
+    return {str(name): str(column) for name, column in named}
 
 
 class Line(NamedTuple):

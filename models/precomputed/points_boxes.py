@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
-from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles
+from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles, named_columns
 
 log = logging.getLogger(__name__)
 
@@ -212,10 +212,7 @@ class PrecomputedNumbers(FromFiles, Detector):
         pattern: str = "{case}.json",
         case: str = "case",
     ) -> None:
-        if isinstance(columns, str):
-            raise UsageError(f"expected model.columns to be a list or measurement: column, got {columns!r}")
-        named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
-        self.columns = {str(name): str(column) for name, column in named}
+        self.columns = named_columns(columns, "measurement")
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
 
     def held_cases(self) -> list[str]:

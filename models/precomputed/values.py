@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medimg_eval.case import Array, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError
 from medimg_eval.imaging.matrices import SUFFIXES, Matrix, read_matrix
 from medimg_eval.models.base import Example, Regressor
-from medimg_eval.models.precomputed.files import FromFiles
+from medimg_eval.models.precomputed.files import FromFiles, named_columns
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
@@ -40,15 +40,12 @@ class PrecomputedValues(FromFiles, Regressor):
         pattern: str = "{case}.json",
         case: str = "case",
     ) -> None:
-        if isinstance(columns, str):
-            raise UsageError(f"expected model.columns to be a list or output: column, got {columns!r}")
+        self._columns = named_columns(columns, "output")
         self._source: Matrix | PrecomputedNumbers
         if Path(root).suffix.lower() in SUFFIXES and not Path(root).expanduser().is_dir():
             self._source = read_matrix(root)
         else:
             self._source = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
-        named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
-        self._columns = {str(name): str(column) for name, column in named}
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Refuses a matrix that lacks a column of the task."""

@@ -15,6 +15,7 @@ from medimg_eval.case import Array, Geometry, Image, Reference
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.records import Row
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.image import FEATURES
 
 
 @dataclass(kw_only=True)
@@ -156,4 +157,4 @@ def _as_image(values: Array, where: str) -> Image:
     kept = np.array(values, np.float64 if values.dtype == np.float64 else np.float32)
     if not np.isfinite(kept).all():
         raise CaseError(f"{where}: has NaN or infinite features")
-    return Image(kept[None, None], np.eye(4), units="pixel", attributes={"holds": "features"})
+    return Image(kept[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))

@@ -14,6 +14,7 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row, below
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
+from medimg_eval.image import FEATURES
 from medimg_eval.imaging.slides import Patches, open_store, read_patches
 
 
@@ -114,7 +115,7 @@ class SpotFeatures:
         if self.barcode not in found.places:
             raise CaseError(f"{self.path}: has no features of {self.barcode!r}{nearest(self.barcode, found.places)}")
         vector = found.values[found.places[self.barcode]]
-        return Image(vector[None, None], np.eye(4), units="pixel", attributes={"holds": "features"})
+        return Image(vector[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))
 
     def geometry(self) -> Geometry:
         """One tile, and features."""

@@ -118,16 +118,17 @@ class CaseFeatures:
     def shown(self, case: Case) -> Case:
         """The case with its features in the place of its images; one without stays, and fails where it is read."""
         if case.id not in self.keys or self.store is None:
-            why = next((one.message for one in self.failures if one.case_id == case.id), "it was not embedded")
-            return replace(case, images=(NoFeatures(why, case.files),))
+            return replace(case, images=(NoFeatures(self._why(case.id), case.files),))
         files = tuple(path for image in case.images for path in image.files)
         return replace(case, images=(StoredFeatures(self.store.path, self.keys[case.id], files),))
 
     def _of(self, case: str) -> tuple[FeatureStore, tuple[str, ...]]:
         if case in self.keys and self.store is not None:
             return self.store, self.keys[case]
-        why = next((one.message for one in self.failures if one.case_id == case), "it was not embedded")
-        raise CaseError(f"case {case!r} has no features: {why}")
+        raise CaseError(f"case {case!r} has no features: {self._why(case)}")
+
+    def _why(self, case: str) -> str:
+        return next((one.message for one in self.failures if one.case_id == case), "it was not embedded")
 
 
 def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
@@ -144,8 +145,7 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     """
     refuse_no_encoder(encoder)
     permit(task, settings.may_leave, "model", encoder.name, encoder.model, ["images"])
-    takes_volumes = getattr(encoder.wrapper, "takes", "picture") == "volume"
-    pieces = pieces_of(cases, settings.plan, volumes_whole=takes_volumes)
+    pieces = pieces_of(cases, settings.plan, volumes_whole=_takes_volumes(encoder))
     every = unique(one for some in pieces.values() for one in some)
     made_by = _made_by(encoder, settings.plan, {one.kind for one in every})
     folder = _folder(encoder, made_by, settings)
@@ -195,6 +195,10 @@ def refuse_no_encoder(encoder: ModelSpec) -> None:
             f"model {encoder.name!r} ({encoder.wrapper.__name__}) gives no features: it has no method embed(); "
             "name an encoder, such as model=timm_encoder"
         )
+
+
+def _takes_volumes(encoder: ModelSpec) -> bool:
+    return bool(getattr(encoder.wrapper, "takes", "picture") == "volume")
 
 
 def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, Any]:
@@ -290,8 +294,8 @@ class _Work:
         yield from self._work(planned, pieces, "laying tiles", 1)
 
     def _read(self, chunks: Sequence[Chunk], together: int) -> Iterator[Any]:
-        whole_volumes = getattr(self._encoder.wrapper, "takes", "picture") == "volume"
-        yield from self._work(read_whole if whole_volumes else read_chunk, chunks, "embedding", together)
+        read = read_whole if _takes_volumes(self._encoder) else read_chunk
+        yield from self._work(read, chunks, "embedding", together)
 
     def _work(self, function: Any, items: Sequence[Any], what: str, together: int) -> Iterator[Any]:
         parts = [items[start : start + together] for start in range(0, len(items), together)]

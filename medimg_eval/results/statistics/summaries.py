@@ -13,7 +13,7 @@ from medimg_eval import metrics
 from medimg_eval.metrics import Metric, ScoreTable, parse
 from medimg_eval.metrics.fairness import case_means
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import OfRows
+from medimg_eval.metrics.weighing import OfRows
 from medimg_eval.results.runs import Part, attributes, is_known
 from medimg_eval.results.statistics.intervals import (
     BCA,

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.measurement.measurements import measurement_scores, worst_measurement_scores
-from medimg_eval.metrics.registry import OfRows
+from medimg_eval.metrics.weighing import OfRows
 
 ROWS = ["measured_reference", "measured"]
 
