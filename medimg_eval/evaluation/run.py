@@ -455,8 +455,8 @@ def answered(record: Stored | Failure | None) -> TypeGuard[Stored]:
 
 
 def now() -> str:
-    """The time in UTC, to the second, as ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """The time in UTC, to the millisecond, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _writable(value: Any) -> Any:

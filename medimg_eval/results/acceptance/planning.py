@@ -78,7 +78,7 @@ def make_plan(
     """
     content = {
         "title": title,
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "program": f"medimg_eval {__version__}",
         "task": task["name"],
         "data": dict(task["data"]),

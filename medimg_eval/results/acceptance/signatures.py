@@ -49,7 +49,7 @@ def sign(content: str, key: Path, *, by: str, meaning: str = "author") -> dict[s
     Raises:
         UserError: the key cannot be read, or is none that signs.
     """
-    said = {"by": by, "meaning": meaning, "signed": datetime.now(UTC).isoformat(timespec="seconds")}
+    said = {"by": by, "meaning": meaning, "signed": datetime.now(UTC).isoformat(timespec="milliseconds")}
     held = _read(key)
     if not held.startswith(b"-----BEGIN"):
         said |= {"kind": HMAC, "key": _fingerprint(_secret(held, key))}
