@@ -138,7 +138,7 @@ class Table(FolderLayout):
                         f"puts case {first.id!r} to {what} {said!r}, which {first.row.place} puts to {before!r}"
                     )
         every = [image for entry in group for image in entry.images]
-        images = {image.cell if isinstance(image, EmbeddedImage) else image.files: image for image in every}
+        images = {_identity(image): image for image in every}
         return replace(first, rows=rows, images=tuple(images.values()))
 
 
@@ -181,6 +181,13 @@ def _files(root: Path, folder: str) -> dict[str, list[Path]]:
     return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
+def _identity(image: Any) -> Any:
+    """What tells images of one case apart: a store holds many bags in one file."""
+    if isinstance(image, EmbeddedImage):
+        return image.cell
+    return image.files, getattr(image, "keys", ()), getattr(image, "name", "")
+
+
 def _listed(value: Any) -> set[str]:
     return {str(one) for one in value} if isinstance(value, list | tuple) else {str(value)}
 
@@ -203,6 +210,7 @@ class Slides(Table):
         store: instead, a folder of features below the root, as `embed`, TRIDENT, CLAM, HEST, eva and others leave it.
         store_kind: whose layout it has; found by what lies there when empty.
         bag: what the slide is called in the store, a pattern.
+        several: what parts several slides in one cell of `slide_id`, such as `;`; nothing when empty.
         magnification: that the features of a store must be of, where it says; None takes any.
         patient: the column of the patient, or a pattern: `{slide_id:.12}` of TCGA's names.
         options: passed to the reader of slides, such as `um_per_px`.
@@ -215,13 +223,18 @@ class Slides(Table):
     store: str = ""
     store_kind: str = ""
     bag: str = "{slide_id}"
+    several: str = ""
     magnification: float | None = None
     id: str = "slide_id"
     patient: str = "case_id"
     modality: str = "SM"
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
-        """The slide, or the features of its tiles."""
+        """The slide, or the features of its tiles; of several slides in one cell those of each."""
+        if self.several and self.several in row.text("slide_id"):
+            names = [name.strip() for name in row.text("slide_id").split(self.several) if name.strip()]
+            parts = [Row(row.path, row.place, {**row.values, "slide_id": name}) for name in names]
+            return [image for part in parts for image in self.images(root, part, pattern)]
         if self.store:
             return [stored_bag(below(root, self.store), row.fill(self.bag), self.store_kind, self.magnification)]
         if not self.features:
