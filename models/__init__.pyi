@@ -80,6 +80,7 @@ from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
+from .fusion import FusionProbe as FusionProbe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,
