@@ -52,6 +52,7 @@ FAMILIES = {
     "segmentation": "Segmentation",
     "segmentation/msd": "Segmentation: Decathlon (MSD)",
     "segmentation/ubench": "Segmentation: U-Bench",
+    "survival": "Survival",
     "survival/gpfm": "Survival: GPFM's slides",
     "synthesis": "Synthesis",
     "text_qa": "Questions without images",

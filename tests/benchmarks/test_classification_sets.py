@@ -165,3 +165,19 @@ def test_a_count_that_is_not_the_published_one_is_told(tmp_path):
     one = task("medmnist_pneumonia", tmp_path, expected={"test": 624})
     with pytest.raises(UserError, match="expected 624 cases in split 'test', found 1"):
         one.cases("test")
+
+
+def test_swinchexs_lists_have_a_column_for_each_finding(tmp_path):
+    from tests.helpers.benchmark_files import config
+
+    classes = list(config("swinchex_nih").classes)
+    (tmp_path / "configs/NIH").mkdir(parents=True)
+    for number, split in enumerate(("train", "validation", "test")):
+        name = f"{number:08d}_000.png"
+        picture(tmp_path / f"images_001/images/{name}", grey(number))
+        cells = ",".join("1" if at in (number, 13) else "0" for at in range(14))
+        (tmp_path / f"configs/NIH/{split}.csv").write_text(f"Image Index,{','.join(classes)}\n{name},{cells}\n")
+    one = task("swinchex_nih", tmp_path)
+    (case,) = one.cases("test")
+    assert (case.id, case.patient, truth(case)) == ("00000002_000.png", "00000002", {"Consolidation", "Pneumothorax"})
+    assert ids(one.cases("validate")) == ["00000001_000.png"]
