@@ -40,6 +40,7 @@ from .baselines.reports import (
 from .classification.base import NetworkClassifier as NetworkClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
 from .extractors.base import (

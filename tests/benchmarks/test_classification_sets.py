@@ -181,3 +181,39 @@ def test_swinchexs_lists_have_a_column_for_each_finding(tmp_path):
     (case,) = one.cases("test")
     assert (case.id, case.patient, truth(case)) == ("00000002_000.png", "00000002", {"Consolidation", "Pneumothorax"})
     assert ids(one.cases("validate")) == ["00000001_000.png"]
+
+
+def test_half_of_the_classes_is_a_task_of_its_own(tmp_path):
+    from dataclasses import replace
+
+    medmnist(tmp_path / "bloodmnist.npz", (28, 28, 3), [[number] for number in range(8)])
+    base, novel = (task("medmnist_blood", tmp_path, half=half) for half in ("base", "novel"))
+    assert (base.name, novel.name, base.classes[-1], novel.classes[0]) == (
+        "medmnist_blood_base",
+        "medmnist_blood_novel",
+        "immature granulocytes",
+        "lymphocyte",
+    )
+    assert ids(base.cases("test")) == [f"test-{number:06d}" for number in range(4)]
+    assert ids(novel.cases("fit")) == [f"train-{number:06d}" for number in range(4, 8)]
+    assert len(base.prompt(base.cases("test")[0], ()).options) == 4
+    again = replace(novel)
+    assert (again.name, again.classes) == (novel.name, novel.classes)
+    with pytest.raises(UserError, match="half needs four classes"):
+        replace(task("medmnist_pneumonia", tmp_path), half="base")
+
+
+def test_a_corrupted_set_has_a_file_for_each_corruption(tmp_path):
+    folder = tmp_path / "bloodmnist/test"
+    folder.mkdir(parents=True)
+    for value, name in enumerate(("clean", "fog_severity_3")):
+        images = np.full((2, 28, 28, 3), value, np.uint8)
+        np.savez(folder / f"{name}.npz", images=images, labels=np.array([[7], [0]]))
+    clean, fog = (
+        task("medmnist_c_blood", tmp_path, **more).cases("test")
+        for more in ({}, {"splits": {"test": "fog_severity_3"}})
+    )
+    assert [truth(case) for case in clean] == [truth(case) for case in fog] == [{"platelet"}, {"basophil"}]
+    assert [int(case.images[0].read().array.max()) for case in (clean[0], fog[0])] == [0, 1]
+    with pytest.raises(UserError, match="no case of split 'frost_severity_1'"):
+        task("medmnist_c_blood", tmp_path, splits={"test": "frost_severity_1"}).cases("test")
