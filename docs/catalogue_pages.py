@@ -46,6 +46,7 @@ FAMILIES = {
     "measurement": "Measurement",
     "quickstart": "Quickstart and phantoms",
     "reconstruction": "Reconstruction",
+    "registration": "Registration",
     "reports": "Reports",
     "retrieval": "Retrieval",
     "segmentation": "Segmentation",
@@ -64,6 +65,7 @@ MODELS = {
     "DetectionTask": "model=precomputed_boxes model.root=PREDICTIONS",
     "LandmarkTask": "model=precomputed_points model.root=PREDICTIONS",
     "MeasurementTask": "model=precomputed_numbers model.root=PREDICTIONS",
+    "RegistrationTask": "model=precomputed_transforms model.root=TRANSFORMS",
     "RegressionTask": "model=precomputed_values model.root=PREDICTIONS",
     "RetrievalTask": "model=open_clip",
 }
@@ -82,6 +84,7 @@ ROOMS = {
     "measurement": "Landmarks and measurements",
     "phi": "Patients in generated texts",
     "reconstruction": "Images against a reference",
+    "registration": "Registration",
     "repeats": "Repeats",
     "reports": "Reports",
     "retrieval": "Retrieval",
