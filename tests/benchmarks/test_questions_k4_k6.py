@@ -233,6 +233,10 @@ def test_medspots_clicks_miss_in_ways_that_have_names(tmp_path):
     (run,) = load_runs([answered(build_task(config), replies, tmp_path / "run")])
     codes = run.scores[run.scores["metric"] == "click_failure"].set_index("case")["value"].to_dict()
     assert codes == {
-        **{"MITK-1-1": 0, "MITK-1-2": 0, "Weasis-1-1": 0},
-        **{"Weasis-1-3": 3, "Weasis-1-4": 1, "Weasis-2-1": 1},
+        "MITK-1-1": 0,
+        "MITK-1-2": 0,
+        "Weasis-1-1": 0,
+        "Weasis-1-3": 3,
+        "Weasis-1-4": 1,
+        "Weasis-2-1": 1,
     }
