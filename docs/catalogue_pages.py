@@ -40,6 +40,7 @@ STATUS = {
 }
 FAMILIES = {
     "classification": "Classification",
+    "classification/gpfm": "Classification: GPFM's slides",
     "detection": "Detection",
     "expression": "Expression of genes",
     "landmarks": "Landmarks",
@@ -52,6 +53,8 @@ FAMILIES = {
     "segmentation": "Segmentation",
     "segmentation/msd": "Segmentation: Decathlon (MSD)",
     "segmentation/ubench": "Segmentation: U-Bench",
+    "survival": "Survival",
+    "survival/gpfm": "Survival: GPFM's slides",
     "synthesis": "Synthesis",
     "text_qa": "Questions without images",
     "vqa": "Questions about images",
@@ -67,6 +70,7 @@ MODELS = {
     "MeasurementTask": "model=precomputed_numbers model.root=PREDICTIONS",
     "RegistrationTask": "model=precomputed_transforms model.root=TRANSFORMS",
     "RegressionTask": "model=precomputed_values model.root=PREDICTIONS",
+    "SurvivalTask": "model=precomputed_risks model.root=PREDICTIONS",
     "RetrievalTask": "model=open_clip",
 }
 """By the class of a task, a model that it can be tested with."""
