@@ -126,8 +126,8 @@ class Stepper:
 
 
 def _dense(layer: Any, frame: Tensor) -> Tensor:
-    weight: Tensor = layer.weight[:, :, 0]
-    return weight @ frame + layer.bias
+    found: Tensor = layer.weight[:, :, 0] @ frame + layer.bias
+    return found
 
 
 class Recurrent(nn.Module):
