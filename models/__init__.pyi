@@ -16,6 +16,7 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    Registrar as Registrar,
     Regressor as Regressor,
     FrameLabeler as FrameLabeler,
     RiskModel as RiskModel,
@@ -81,6 +82,7 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.transforms import PrecomputedTransforms as PrecomputedTransforms
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
 from .fusion import FusionProbe as FusionProbe
@@ -90,6 +92,8 @@ from .reconstruction.linear import (
     ZeroFilled as ZeroFilled,
 )
 from .reconstruction.network import NetworkReconstructor as NetworkReconstructor
+from .registration.identity import Identity as Identity
+from .registration.simple_itk import SimpleItkRegistration as SimpleItkRegistration
 from .report_generation.generator import ReportGenerator as ReportGenerator
 from .segmentation.ensemble import Vote as Vote
 from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegmenter, VistaSegmenter as VistaSegmenter

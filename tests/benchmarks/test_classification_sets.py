@@ -5,6 +5,7 @@ import pytest
 
 from medimg_eval.errors import UserError
 from tests.helpers.benchmark_files import ids, picture, task
+from tests.helpers.dicom_fixtures import still
 
 SHAPE = (12, 10)
 
@@ -165,6 +166,45 @@ def test_a_count_that_is_not_the_published_one_is_told(tmp_path):
     one = task("medmnist_pneumonia", tmp_path, expected={"test": 624})
     with pytest.raises(UserError, match="expected 624 cases in split 'test', found 1"):
         one.cases("test")
+
+
+def test_vindrs_breasts_have_their_grade_on_each_view(tmp_path):
+    header = "study_id,series_id,image_id,laterality,view_position,height,width,breast_birads,breast_density,split"
+    rows = []
+    for study, split, grades in (("s1", "test", "15"), ("s2", "training", "22"), ("s3", "training", "34")):
+        (tmp_path / "images" / study).mkdir(parents=True)
+        for side, grade in zip("LR", grades, strict=True):
+            for view in ("CC", "MLO"):
+                name = f"{study}{side}{view}"
+                still(tmp_path / f"images/{study}/{name}.dicom", Modality="MG")
+                rows.append(f"{study},x,{name},{side},{view},9,8,BI-RADS {grade},DENSITY B,{split}")
+    (tmp_path / "breast-level_annotations.csv").write_text("\n".join([header, *rows]) + "\n")
+    one = task("vindr_mammo", tmp_path)
+    cases = one.cases("test")
+    assert ids(cases) == ["s1LCC", "s1LMLO", "s1RCC", "s1RMLO"]
+    assert [truth(case) for case in cases] == [{"BI-RADS 1"}] * 2 + [{"BI-RADS 5"}] * 2
+    assert {case.patient for case in cases} == {"s1"}
+    assert cases[1].attributes == {"laterality": "L", "view_position": "MLO", "breast_density": "DENSITY B"}
+    assert not one.check_case(cases[0]).doubts
+
+
+def test_pads_pictures_lie_in_three_folders_and_patients_in_one_fold(tmp_path):
+    columns = "patient_id,lesion_id,smoke,age,fitspatrick,gender,region,diagnostic,img_id,biopsed"
+    kinds = ["ACK", "BCC", "MEL", "NEV", "SCC", "SEK"] * 2
+    rows = []
+    for number, kind in enumerate(kinds):
+        patient = f"PAT_{number // 2}"
+        name = f"{patient}_{number}_7.png"
+        picture(tmp_path / f"images/imgs_part_{1 + number % 3}/{name}", np.full((4, 5, 3), number, np.uint8))
+        rows.append(f"{patient},{number},False,50,2.0,MALE,ARM,{kind},{name},True")
+    (tmp_path / "metadata.csv").write_text("\n".join([columns, *rows]) + "\n")
+    one = task("pad_ufes_20", tmp_path)
+    cases = one.cases("test")
+    whole = {f"PAT_{number // 2}_{number}_7.png": one.layout.target.classes[kind] for number, kind in enumerate(kinds)}
+    assert all(truth(case) == {whole[case.id]} for case in cases)
+    assert not {case.patient for case in cases} & {case.patient for case in one.cases("fit")}
+    number = int(cases[0].id.split("_")[2])
+    assert int(cases[0].images[0].read().array.max()) == number
 
 
 def test_swinchexs_lists_have_a_column_for_each_finding(tmp_path):
