@@ -18,6 +18,7 @@ from .base import (
     Reconstructor as Reconstructor,
     Registrar as Registrar,
     Regressor as Regressor,
+    FrameLabeler as FrameLabeler,
     RiskModel as RiskModel,
     Segmenter as Segmenter,
     Synthesizer as Synthesizer,
@@ -71,6 +72,7 @@ from .extractors.torch_encoders import (
 )
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
 from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
+from .precomputed.frames import PrecomputedFrames as PrecomputedFrames
 from .precomputed.images import (
     PrecomputedImages as PrecomputedImages,
     PrecomputedReconstructions as PrecomputedReconstructions,
@@ -102,3 +104,5 @@ from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
+from .workflow.smoothed import SmoothedFrames as SmoothedFrames
+from .workflow.temporal import TemporalModel as TemporalModel

@@ -231,6 +231,27 @@ class RiskModel(Model, ABC):
         """
 
 
+class FrameLabeler(Model, ABC):
+    """A model that says what each frame of a film shows."""
+
+    preferred_batch: int = 1
+    """How many films `test` gives it at once, unless the command line says otherwise."""
+
+    @abstractmethod
+    def label_frames(self, prompts: Prompts) -> Sequence[Any]:
+        """Labels the frames of films.
+
+        Args:
+            prompts: `FilmPrompt`s of `medimg_eval.imaging.video`, each with a `film` that yields its frames in order,
+                `phases` (classes of which a frame has one) and `presence` (of which it has any number).
+
+        Returns:
+            For each film an answer per frame: a phase, or class -> score, from 0 to 1 for those of presence; best a
+            generator, which an online task needs: it yields the answer of a frame before it takes the next. Or a
+            `FrameLabels`, or column -> values of all frames.
+        """
+
+
 class Regressor(Model, ABC):
     """A model that says numbers of a case, such as how strongly genes are expressed in a tile."""
 

@@ -13,3 +13,4 @@ from .segmentation import SegmentationTask as SegmentationTask
 from .survival import SurvivalTask as SurvivalTask
 from .synthesis import SynthesisTask as SynthesisTask
 from .vertebrae import VertebraTask as VertebraTask
+from .workflow import WorkflowTask as WorkflowTask

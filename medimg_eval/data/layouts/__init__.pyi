@@ -31,3 +31,10 @@ from .synthesis import (
     Prompts as Prompts,
 )
 from .table import Slides as Slides, Table as Table
+from .workflow import (
+    CocoFrames as CocoFrames,
+    FrameRows as FrameRows,
+    FrameSpans as FrameSpans,
+    Triplets as Triplets,
+    Workflow as Workflow,
+)
