@@ -40,6 +40,7 @@ STATUS = {
 }
 FAMILIES = {
     "classification": "Classification",
+    "classification/gpfm": "Classification: GPFM's slides",
     "detection": "Detection",
     "expression": "Expression of genes",
     "landmarks": "Landmarks",
@@ -51,6 +52,8 @@ FAMILIES = {
     "segmentation": "Segmentation",
     "segmentation/msd": "Segmentation: Decathlon (MSD)",
     "segmentation/ubench": "Segmentation: U-Bench",
+    "survival": "Survival",
+    "survival/gpfm": "Survival: GPFM's slides",
     "synthesis": "Synthesis",
     "text_qa": "Questions without images",
     "vqa": "Questions about images",
@@ -65,6 +68,7 @@ MODELS = {
     "LandmarkTask": "model=precomputed_points model.root=PREDICTIONS",
     "MeasurementTask": "model=precomputed_numbers model.root=PREDICTIONS",
     "RegressionTask": "model=precomputed_values model.root=PREDICTIONS",
+    "SurvivalTask": "model=precomputed_risks model.root=PREDICTIONS",
     "RetrievalTask": "model=open_clip",
 }
 """By the class of a task, a model that it can be tested with."""

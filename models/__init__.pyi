@@ -40,6 +40,7 @@ from .baselines.reports import (
 from .classification.base import NetworkClassifier as NetworkClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
 from .extractors.base import (
@@ -80,6 +81,7 @@ from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
+from .fusion import FusionProbe as FusionProbe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,
