@@ -32,6 +32,7 @@ from medimg_eval.evaluation.observe import Source, former_judge, judge_source, s
 from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.shards import left_to
 from medimg_eval.evidence import JUDGE
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.own_metrics import is_ours
@@ -151,7 +152,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         settings.run,
         settings.runs / task.name / slug(model.name),
     )
-    with Run(folder, run_id, settings.rank) as run:
+    with Run(folder, run_id, settings.rank, settings.shard) as run:
         known = run.predictions()
         conditions = _conditions(task, settings.conditions, run.manifest)
         refuse_repeats(task, model, settings.repeats)
@@ -165,7 +166,8 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         trials = _in_order(every, [*wanted, *run.trials().values()])
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
         plan.conditions, plan.sources, plan.folds = conditions, sources, folds
-        plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
+        own = settings.shard.trials(every, trials) if settings.shard else trials
+        plan.left = [trial for trial in own if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
         begin(
             run, "test" if task.has_truth else "predict", task, model, settings, fingerprint, work_left=bool(plan.left)
@@ -176,6 +178,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         note_sent(run, sent, len(plan.cases))
+        run.publish()
         yield plan
 
 
@@ -200,9 +203,11 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         if manifest.get("partial"):
             whole = []
         trials = _in_order(every, [*whole, *run.trials().values()])
-        there = sum(trial.id in known for trial in trials)
-        if there < len(trials):
-            raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
+        unasked = [trial for trial in trials if trial.id not in known]
+        if unasked:
+            lost = left_to(folder, every, unasked)
+            mend = f"ask {lost} again by test shard=" if lost else "resume it with test first"
+            raise UserError(f"{folder}: {len(trials) - len(unasked)} of {len(trials)} cases were asked; {mend}")
         refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
         note_sent(run, sent, len(plan.cases))
