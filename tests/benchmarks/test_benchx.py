@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from medimg_eval.results.ranking import rank
 from tests.helpers.benchmark_files import ids, picture, scores, task
 
 GREY = np.full((6, 6), 90, np.uint8)
@@ -114,3 +115,28 @@ def test_masks_are_called_as_their_pictures(name, label, tmp_path):
     (case,) = one.cases("test")
     assert (case.id, one.labels) == ("00002", {1: label})
     assert int(case.target.read().labels.sum()) == 6
+
+
+# Multi-label AUROC, binary F1, mDice and BLEU-4 of BenchX's leaderboard, and the rank that it prints beside them.
+LEADERBOARD = {
+    "MRM": (86.18, 67.72, 80.66, 16.5, 2.0),
+    "MGCA-ViT": (86.10, 67.03, 80.32, 17.0, 2.375),
+    "REFERS": (84.65, 66.06, 79.93, 16.1, 4.75),
+    "MedCLIP-R50": (83.02, 67.17, 79.80, 16.3, 5.25),
+    "MedCLIP-ViT": (84.00, 68.33, 78.76, 15.1, 5.75),
+    "GLoRIA": (84.68, 64.06, 77.05, 17.0, 5.875),
+    "MedKLIP": (82.77, 65.56, 79.42, 16.7, 6.125),
+    "ConVIRT": (85.37, 65.56, 78.89, 14.8, 6.375),
+    "MGCA-R50": (83.47, 64.69, 79.85, 15.9, 6.5),
+    "M-FLAG": (77.73, 62.96, 72.77, 14.7, 10.0),
+}
+
+
+def test_its_printed_ranks_are_means_of_average_ranks():
+    values = np.array(list(LEADERBOARD.values()))
+    ranks = {
+        ties: np.mean([rank(column, higher_is_better=True, ties=ties) for column in values[:, :4].T], axis=0)
+        for ties in ("average", "min")
+    }
+    assert ranks["average"].tolist() == values[:, 4].tolist()
+    assert ranks["min"].tolist() != values[:, 4].tolist()
