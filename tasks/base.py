@@ -28,6 +28,7 @@ from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
 from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
 from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
+from medimg_eval.tools.journal import StepJournal
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """The provenance of a run that rests on no other model."""
@@ -470,6 +471,10 @@ class Task(ABC):
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Calls the model's capability; returns one raw answer per prompt."""
         return one_each(getattr(model, self.capability)(prompts), prompts)
+
+    def ask_recorded(self, model: Any, prompts: Prompts, journal: StepJournal) -> Sequence[Any]:
+        """As `ask`, of a family whose answers take several steps, each kept in a journal so that a kill loses none."""
+        return self.ask(model, prompts)
 
     @abstractmethod
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
