@@ -42,6 +42,7 @@ from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
+from .command.model import CommandModel as CommandModel
 from .extractors.base import (
     Encoder as Encoder,
     FeatureExtractor as FeatureExtractor,
