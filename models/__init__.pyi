@@ -16,6 +16,7 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    Registrar as Registrar,
     Regressor as Regressor,
     RiskModel as RiskModel,
     Segmenter as Segmenter,
@@ -40,6 +41,7 @@ from .baselines.reports import (
 from .classification.base import NetworkClassifier as NetworkClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
 from .command.model import CommandModel as CommandModel
@@ -79,14 +81,18 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.transforms import PrecomputedTransforms as PrecomputedTransforms
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
+from .fusion import FusionProbe as FusionProbe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,
     ZeroFilled as ZeroFilled,
 )
 from .reconstruction.network import NetworkReconstructor as NetworkReconstructor
+from .registration.identity import Identity as Identity
+from .registration.simple_itk import SimpleItkRegistration as SimpleItkRegistration
 from .report_generation.generator import ReportGenerator as ReportGenerator
 from .segmentation.ensemble import Vote as Vote
 from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegmenter, VistaSegmenter as VistaSegmenter

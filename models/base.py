@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from medimg_eval.arguments import keep_arguments
-from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompt, Prompts
+from medimg_eval.case import Alignment, Array, Boxes, Image, Mask, Points, Prompt, Prompts
 from medimg_eval.question import Decoding
 
 Example = Callable[[], Image]
@@ -247,6 +247,24 @@ class Regressor(Model, ABC):
 
         Returns:
             For each prompt, in order, an array (output,) in the order of `labels`, or output -> number; all finite.
+        """
+
+
+class Registrar(Model, ABC):
+    """A model that brings a moving image onto a fixed one."""
+
+    @abstractmethod
+    def register(self, prompts: Prompts) -> Sequence[Alignment | Array]:
+        """Registers a batch of pairs, which may differ in shape.
+
+        Args:
+            prompts: each with two `images`, the fixed one and then the moving one: arrays (channel, *spatial).
+
+        Returns:
+            For each prompt, in order, where points of the fixed image lie in the moving one: a displacement, float,
+            (axes, *spatial of the fixed image), in voxels, so that index i lies at i + d(i) of the moving image; or an
+            affine map, of volumes (4, 4) from RAS+ mm to RAS+ mm, of pictures (3, 3) from pixels to pixels. An
+            `Alignment` brings the inverse, too.
         """
 
 

@@ -5,6 +5,7 @@ from .landmarks import LandmarkTask as LandmarkTask
 from .measurements import MeasurementTask as MeasurementTask
 from .questions import AgentQuestionTask as AgentQuestionTask, QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
+from .registration import RegistrationTask as RegistrationTask
 from .regression import RegressionTask as RegressionTask
 from .reports import ReportTask as ReportTask
 from .retrieval import RetrievalTask as RetrievalTask

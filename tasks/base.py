@@ -26,7 +26,7 @@ from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
-from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
+from medimg_eval.tasks.degradations import DEGRADATIONS, PARTED, degraded, part_conditions, without_parts
 from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
 from medimg_eval.tools.journal import StepJournal
 
@@ -312,7 +312,8 @@ class Task(ABC):
 
     def conditions(self) -> frozenset[str]:
         """What can be done to its cases before they are shown, by name."""
-        return frozenset(DEGRADATIONS)
+        parts: Sequence[str] = getattr(self.layout, "image_parts", tuple)()
+        return frozenset(DEGRADATIONS) | part_conditions(parts)
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
         """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
@@ -320,6 +321,8 @@ class Task(ABC):
 
     def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
         """The images of a case as they are shown under a condition."""
+        if condition.name.partition("_")[0] in PARTED:
+            return without_parts(images, condition)
         return tuple(degraded(image, condition) for image in images)
 
     @cached_property
