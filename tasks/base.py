@@ -28,7 +28,6 @@ from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
 from medimg_eval.tasks.degradations import DEGRADATIONS, PARTED, degraded, part_conditions, without_parts
 from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
-from medimg_eval.tools.journal import StepJournal
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """The provenance of a run that rests on no other model."""
@@ -475,8 +474,8 @@ class Task(ABC):
         """Calls the model's capability; returns one raw answer per prompt."""
         return one_each(getattr(model, self.capability)(prompts), prompts)
 
-    def ask_recorded(self, model: Any, prompts: Prompts, journal: StepJournal) -> Sequence[Any]:
-        """As `ask`, of a family whose answers take several steps, each kept in a journal so that a kill loses none."""
+    def ask_recorded(self, model: Any, prompts: Prompts, journal: Any) -> Sequence[Any]:
+        """As `ask`, of a family whose answers take several steps, each kept in a `StepJournal` so that none is lost."""
         return self.ask(model, prompts)
 
     @abstractmethod

@@ -492,8 +492,8 @@ CHEST = "What is seen?\nA) Nodule\nB) Effusion\nC) Pneumothorax\nD) Cavity\nE) F
     scores={"accuracy_of_answered": 2 / 3, "accuracy": 2 / 4, "unanswered": 1 / 4},
     authors={"accuracy_of_answered": 1 / 3, "accuracy": 1 / 4, "unanswered": 1 / 4},
     text=(
-        "You are an expert medical AI assistant who can answer any medical questions and analyze medical images similar "
-        "to a doctor.\nSolve using your own vision and reasoning and use tools to complement your reasoning.\n"
+        "You are an expert medical AI assistant who can answer any medical questions and analyze medical images "
+        "similar to a doctor.\nSolve using your own vision and reasoning and use tools to complement your reasoning.\n"
         "Make multiple tool calls in parallel or sequence as needed for comprehensive answers.\nCritically think about "
         "and criticize the tool outputs.\nIf you need to look up some information before asking a follow up question, "
         "you are allowed to do that.\nAnswer this question correctly using chain of thought reasoning and carefully "

@@ -1,7 +1,7 @@
 """Thinking parted from answers: a probe set of the forms in which families of models write it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.metrics.answers import split_thought
@@ -63,6 +63,7 @@ def test_what_a_server_sends_apart_comes_first_and_tags_beside_it_still_go():
     assert split_thought("<think>two</think>B", "one") == ("B", "one", "T1", False)
 
 
+@settings(deadline=None)
 @given(st.text("AB <>/think`[]", max_size=40))
 def test_no_mark_of_thinking_is_left_in_an_answer_and_what_is_shown_holds_no_more(text):
     parted = split_thought(text)
@@ -70,6 +71,7 @@ def test_no_mark_of_thinking_is_left_in_an_answer_and_what_is_shown_holds_no_mor
     assert len(visible(text)) <= max(len(parted.answer), 1)
 
 
+@settings(deadline=None)
 @given(st.text("ab .\n", max_size=20), st.text("ab .\n", max_size=20))
 def test_a_closed_block_gives_back_what_was_put_in(thought, answer):
     assert split_thought(f"<think>{thought}</think>{answer}") == (answer, thought.strip(), "T3", False)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.metrics import get, parse
@@ -151,6 +151,7 @@ def test_tokens_per_right_answer_are_a_ratio_of_sums():
     assert math.isnan(per_right(array([0.0, 2.0])))
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES)
 def test_shares_lie_between_0_and_1_and_f1_between_precision_and_recall(made, due):
     answered = pair(*map(tool, made), model(), tools=due)
