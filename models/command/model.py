@@ -26,7 +26,7 @@ USAGE = {"in": "input", "out": "output", "thought": "thought", "cached": "cached
 
 
 class CommandModel(Model):
-    """Starts a program once and asks it in batches; `medimg_eval/model_worker.py` is the program's side.
+    """Starts a program once and asks it in batches; `models/command/model_worker.py` is the program's side.
 
     A program that dies is started again; the item at which it dies is found by halves and fails alone, with the exit
     code and the last words of its standard error. It is a process group of its own, which is ended whole.

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "medimg_eval"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "models" / "command"))
 from model_worker import UnanswerableError, serve
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
