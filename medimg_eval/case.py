@@ -17,7 +17,7 @@ from medimg_eval.image import Image as Image
 from medimg_eval.image import Mask as Mask
 from medimg_eval.image import Probabilities as Probabilities
 from medimg_eval.image import Units as Units
-from medimg_eval.question import Message, Question
+from medimg_eval.question import Message, Question, ToolSpec
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,7 @@ class Prompt:
         options: of a question with options: letter -> text, in their order.
         question: of a question: its text alone, without what a template puts about it.
         later: further turns of the user, each said after the reply to what stands before it; the harness does that.
+        tools: what a model that calls tools may call; empty for any other.
     """
 
     case_id: str
@@ -258,6 +259,7 @@ class Prompt:
     options: Mapping[str, str] = field(default_factory=dict)
     question: str = ""
     later: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
 
     @property
     def image(self) -> Image:

@@ -45,6 +45,7 @@ from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
+from .command.model import CommandModel as CommandModel
 from .extractors.base import (
     Encoder as Encoder,
     FeatureExtractor as FeatureExtractor,

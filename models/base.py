@@ -139,6 +139,9 @@ class VisionLanguageModel(Model, ABC):
     preferred_batch: int = 1
     """How many prompts `test` gives it at once, unless the command line says otherwise."""
 
+    calls_tools: bool = False
+    """Whether it is told of a prompt's `tools` and gives a `Turn` with `calls`; else tools are put into words."""
+
     @abstractmethod
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
         """Answers a batch of prompts.
@@ -150,7 +153,8 @@ class VisionLanguageModel(Model, ABC):
             decoding: how to write; greedy unless its temperature is above 0.
 
         Returns:
-            What it writes to each prompt, in order, without the prompt and without special tokens.
+            What it writes to each prompt, in order, without the prompt and without special tokens; a `Turn`, which is a
+            text, where it knows more, such as a thought, why the text ended or what it cost.
         """
 
 

@@ -3,7 +3,7 @@ from .classification import ClassificationTask as ClassificationTask
 from .detection import DetectionTask as DetectionTask
 from .landmarks import LandmarkTask as LandmarkTask
 from .measurements import MeasurementTask as MeasurementTask
-from .questions import QuestionTask as QuestionTask
+from .questions import AgentQuestionTask as AgentQuestionTask, QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
 from .registration import RegistrationTask as RegistrationTask
 from .regression import RegressionTask as RegressionTask

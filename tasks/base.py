@@ -474,6 +474,10 @@ class Task(ABC):
         """Calls the model's capability; returns one raw answer per prompt."""
         return one_each(getattr(model, self.capability)(prompts), prompts)
 
+    def ask_recorded(self, model: Any, prompts: Prompts, journal: Any) -> Sequence[Any]:
+        """As `ask`, of a family whose answers take several steps, each kept in a `StepJournal` so that none is lost."""
+        return self.ask(model, prompts)
+
     @abstractmethod
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
         """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""

@@ -176,7 +176,8 @@ class Predictor:
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
-        self._batches = Batches(lambda prompts: task.ask(_Timed(model, self._count), prompts))
+        journal = run.journal(*varied)
+        self._batches = Batches(lambda prompts: task.ask_recorded(_Timed(model, self._count), prompts, journal))
 
     def start(self) -> None:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""

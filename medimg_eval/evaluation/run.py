@@ -4,6 +4,7 @@ manifest.json         what was run, on what, where; how far its stages have come
 config.yaml           the resolved config
 predictions/          one file per trial
 predictions-R.jsonl   one line per trial asked by rank R: its answer, where its prediction lies, or how it failed
+steps-R.jsonl         one line per step of a session with tools; images that tools gave lie in steps/
 evidence-R.jsonl      one line per thing a judge, annotator, network or extractor was shown: its key, what it said
 judgements-R.jsonl    the same of judges, of runs before these lines
 scores-R.jsonl        one line per trial and call: what makes these scores fresh, by metric, and the scores
@@ -45,6 +46,7 @@ from medimg_eval.evaluation.shards import OWN, Shard, read_notes, with_notes
 from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, SCHEMAS, read_manifest
 from medimg_eval.system import file_digest, in_group
+from medimg_eval.tools.journal import StepJournal
 from medimg_eval.trust import place_in
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores", "evidence"):
+        for name in ("predictions", "scores", "evidence", "steps"):
             _drop_partial_line(self._lines_file(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
@@ -349,6 +351,20 @@ class Run:
             kept.keys |= keys
             kept.failure = None
         return found
+
+    def journal(self, repeat: int = 0, condition: str = "") -> StepJournal:
+        """Steps of one round of trials, those of earlier starts among them; see `StepJournal`."""
+        known: dict[str, list[Mapping[str, Any]]] = {}
+        for line in self._lines("steps"):
+            known.setdefault(line["trial"], []).append(line["said"])
+
+        def write(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+            self._append("steps", ({"trial": trial, "said": step} for trial, step in entries))
+
+        def owner(case: str) -> str:
+            return Trial(case, repeat, condition).id
+
+        return StepJournal(known, write, self.folder / "steps", owner)
 
     def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Adds what providers said; a kill loses none of it once this returns."""

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UserError, import_optional
 from medimg_eval.imaging.pictures import as_pictures
-from medimg_eval.question import Decoding, Message
+from medimg_eval.models.vision_language.openai.messages import FIELDS, read_reply, written_tools, written_turns
+from medimg_eval.question import Decoding
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -173,8 +174,10 @@ class Writer(NamedTuple):
     def _body(self, prompt: Prompt, decoding: Decoding, urls: Sequence[str]) -> bytes:
         fields: dict[str, Any] = {
             "model": self.model,
-            "messages": [_turn(message, urls) for message in prompt.messages],
+            "messages": written_turns(prompt.messages, urls),
         }
+        if prompt.tools:
+            fields["tools"] = written_tools(prompt.tools)
         fields |= {self.limit: decoding.max_new_tokens, **_sampling(decoding)}
         if decoding.seed and self.draws(decoding):
             fields["seed"] = decoding.seed
@@ -184,9 +187,6 @@ class Writer(NamedTuple):
 
 CONNECT_S = 10.0
 LONGEST_WORDS = 300
-ANSWERING = ("text", "output_text", None)
-"""Types of the parts of a reply that hold the answer."""
-
 WORTH_REPEATING = frozenset({408, 409, 429})  # and 5xx
 REFUSED_TO_ALL = {
     401: "does not accept the key in {variable}",
@@ -380,11 +380,24 @@ class Client:
                     "model.extra.stream=false, or look at the server's settings"
                 )
                 raise self._refusal
-            return self._counted(_reply(response.content, self._server.key), request)
+            return self._counted(self._read(response.content), request)
         if 400 <= response.status_code < 500 and _is_filtered(response.content):
             words = _words(response.content, self._server.key)
-            return dict.fromkeys(_FIELDS) | {"text": words, "finish": WITHHELD}
+            return dict.fromkeys(FIELDS) | {"text": words, "finish": WITHHELD}
         raise self._trouble(response, url)
+
+    def _read(self, body: bytes) -> dict[str, Any]:
+        try:
+            told = json.loads(body)
+        except (ValueError, RecursionError):
+            raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
+        try:
+            reply = read_reply(told)
+        except ValueError as lack:
+            raise _AgainError(f"{lack} ({_words(body, self._server.key) or 'and no error'})") from None
+        if FILTERED.match(str(reply["finish"] or "")):
+            reply["finish"] = WITHHELD
+        return reply
 
     def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
         read, written = reply["prompt_tokens"], reply["completion_tokens"]
@@ -428,33 +441,6 @@ def moved(url: str, response: Any) -> UserError:
     )
 
 
-def _reply(body: bytes, secret: str) -> dict[str, Any]:
-    """What a body holds; raises _AgainError when that is no reply."""
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
-    choices = told.get("choices") if isinstance(told, dict) else None
-    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
-        raise _AgainError(f"its reply holds no choices ({_words(body, secret) or 'and no error'})")
-    message, usage, finish = choices[0].get("message"), told.get("usage"), choices[0].get("finish_reason")
-    if filtered := FILTERED.match(str(finish or "")):
-        message = message or {}  # which some leave out
-    usage = usage if isinstance(usage, dict) else {}
-    if not isinstance(message, dict):
-        raise _AgainError("its reply holds a choice without a message")
-    return {
-        "text": _text(message),
-        "finish": WITHHELD if filtered else finish,
-        "model": told.get("model"),
-        "prompt_tokens": _tokens(usage.get("prompt_tokens")),
-        "completion_tokens": _tokens(usage.get("completion_tokens")),
-    }
-
-
-_FIELDS = ("text", "finish", "model", "prompt_tokens", "completion_tokens")
-
-
 def _is_filtered(body: bytes) -> bool:
     """Whether an error is that of a content filter, by its codes, also those within it, or its message."""
     try:
@@ -469,20 +455,6 @@ def _is_filtered(body: bytes) -> bool:
     if any(isinstance(code, str) and FILTERED.match(code) for code in codes) or "flagged_input" in str(error):
         return True
     return bool(FILTERED_WORDS.search(str(error.get("message"))))
-
-
-def _tokens(said: Any) -> int | None:
-    return said if isinstance(said, int) and said >= 0 else None
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):  # of which parts that hold reasoning are no answer
-        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") in ANSWERING]
-        content = "".join(text for text in texts if isinstance(text, str))
-    text = content if isinstance(content, str) and content else str(message.get("refusal") or "")
-    # A reply that is cut off may end in half of a sign, which cannot be written.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _words(body: bytes, secret: str) -> str:
@@ -560,19 +532,6 @@ def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int 
 def _digest(picture: Picture, image_format: ImageFormat, max_side: int | None) -> str:
     # Of the pixels, since what an encoder makes of them changes from one version of it to the next.
     return f"{image_format} {max_side} {picture.size} {hashlib.sha256(picture.tobytes()).hexdigest()}"
-
-
-def _turn(message: Message, urls: Sequence[str]) -> dict[str, Any]:
-    # Turns without images are plain strings, which every server reads.
-    if all(isinstance(part, str) for part in message.parts):
-        return {"role": message.role, "content": message.text}
-    parts = [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": urls[part]}}
-        for part in message.parts
-    ]
-    return {"role": message.role, "content": parts}
 
 
 def _sampling(decoding: Decoding) -> dict[str, Any]:

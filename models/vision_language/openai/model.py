@@ -37,7 +37,8 @@ from medimg_eval.models.vision_language.openai.client import (
     place,
     wait_for,
 )
-from medimg_eval.question import Decoding
+from medimg_eval.models.vision_language.openai.messages import calls_of
+from medimg_eval.question import Decoding, Turn, Usage
 from medimg_eval.store import Stored, reply_store
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,10 @@ READY_S = 5.0
 PRICED = {"input": "prompt_tokens", "output": "completion_tokens"}
 
 
+FINISHED = {"content_filter": "filter", "tool_calls": "calls", "function_call": "calls", "max_tokens": "length"}
+"""Why replies end, in the words of servers -> in ours; any other is kept as it is."""
+
+
 class _AwayError(UserError):
     """A server is out of reach."""
 
@@ -56,7 +61,7 @@ class Outcome(NamedTuple):
     """What became of a prompt; `key` is its request's."""
 
     key: str
-    reply: str | Exception
+    reply: Turn | Exception
 
 
 class OpenAICompatible(VisionLanguageModel):
@@ -92,6 +97,7 @@ class OpenAICompatible(VisionLanguageModel):
     """
 
     uses_torch = False
+    calls_tools = True
     file_arguments = ()
     pace_arguments = (
         *("api_key_env", "concurrency", "timeout_s", "retries", "deadline_s", "backoff_s", "requests_per_minute"),
@@ -137,7 +143,7 @@ class OpenAICompatible(VisionLanguageModel):
         url = f"{self.base_url}/chat/completions"
         self._writer = Writer(url, model, limit, image_format, max_side, dict(extra or {}))
         self._same: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._held: dict[str, str | Exception] = {}
+        self._held: dict[str, Turn | Exception] = {}
 
     @property
     def remote(self) -> bool:  # type: ignore[override]
@@ -187,7 +193,7 @@ class OpenAICompatible(VisionLanguageModel):
         if self.model is None:
             raise UserError(f"name a model: model.model=NAME; {place(url)} offers {_offered(answer)}")
 
-    def generate(self, prompts: Prompts, decoding: Decoding) -> list[str]:
+    def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Asks all prompts, as many at once as `concurrency` allows.
 
         Where some get no reply, those of the others are not lost: as long as prompts are then given alone, what became
@@ -206,7 +212,7 @@ class OpenAICompatible(VisionLanguageModel):
             self._tally.seconds += time.monotonic() - began
         failed = [outcome.reply for outcome in outcomes if isinstance(outcome.reply, Exception)]
         if not failed:
-            return [str(outcome.reply) for outcome in outcomes]
+            return [outcome.reply for outcome in outcomes if isinstance(outcome.reply, Turn)]
         if not alone:
             self._held = dict(outcomes)
             if isinstance(failed[0], CaseError):
@@ -241,7 +247,7 @@ class OpenAICompatible(VisionLanguageModel):
             except Exception as error:  # noqa: BLE001  (a prompt's failure, which `generate` raises)
                 return Outcome(key, error)
 
-    async def _reply(self, request: Request, case_id: str) -> str:
+    async def _reply(self, request: Request, case_id: str) -> Turn:
         # Of equal requests one is sent, and the others find its reply in the cache.
         async with self._same.setdefault(request.key, asyncio.Lock()):
             kept = await asyncio.to_thread(self._cache.get, [request.key]) if self._cache is not None else {}
@@ -249,14 +255,31 @@ class OpenAICompatible(VisionLanguageModel):
                 reply = kept[request.key].value
                 self._tally.cache_hits += 1
             else:
+                began = time.monotonic()
                 reply = await self._client.ask(request, case_id)
+                reply["seconds"] = round(time.monotonic() - began, 3)
                 if self._cache is not None:
                     await asyncio.to_thread(self._cache.put, {request.key: Stored(reply)})
         self._tally.cut_off += reply["finish"] == "length"
-        if reply["finish"] != WITHHELD:
-            return str(reply["text"])
-        self._tally.content_filtered += 1
-        return withheld(str(reply["text"]))
+        filtered = reply["finish"] == WITHHELD
+        self._tally.content_filtered += filtered
+        text = str(reply["text"])
+        return Turn(
+            withheld(text) if filtered else text,
+            thought=reply.get("thought"),
+            finish=FINISHED.get(str(reply["finish"]), str(reply["finish"] or "")),
+            usage=self._usage(reply),
+            calls=calls_of(reply),
+        )
+
+    def _usage(self, reply: Mapping[str, Any]) -> Usage:
+        """What a reply cost, also where it came from the cache: what asking anew would have."""
+        read, written = reply["prompt_tokens"], reply["completion_tokens"]
+        cost = None
+        if self.price_per_million and read is not None and written is not None:
+            cost = (read * self.price_per_million["input"] + written * self.price_per_million["output"]) / 1e6
+        cached, thought = reply.get("cached_tokens"), reply.get("thought_tokens")
+        return Usage(read, cached, written, thought, reply.get("seconds"), cost)
 
     @property
     def _key(self) -> str:
