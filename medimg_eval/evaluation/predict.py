@@ -109,7 +109,7 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
 
     options_of_trainer: dict[str, Any] = {"logger": False, "enable_checkpointing": False}
     if settings.shard:
-        from lightning.pytorch.plugins.environments import LightningEnvironment
+        from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
         options_of_trainer["plugins"] = [LightningEnvironment()]  # it would take a job of SLURM for its own group
     trainer = settings.trainer(**options_of_trainer)

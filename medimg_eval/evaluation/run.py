@@ -494,7 +494,16 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "manifest.json"
         if not path.is_file():
-            ours = (".rank-", "run.log", ".manifest.json", "predictions-", "scores-", "evidence-", ".shard", "shard")
+            ours: tuple[str, ...] = (
+                ".rank-",
+                "run.log",
+                ".manifest.json",
+                "predictions-",
+                "scores-",
+                "evidence-",
+                "steps",
+            )
+            ours += (".shard", "shard")
             ours += ("config.yaml",) if any(self.folder.glob("shard*of*.json")) else ()
             strange = [entry.name for entry in self.folder.iterdir() if not entry.name.startswith(ours)]
             if strange and self.rank == 0:

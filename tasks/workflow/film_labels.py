@@ -127,9 +127,17 @@ class WorkflowTask(Task):
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """The film, and the classes that are asked for."""
         source: Any = case.images[0] if case.images else None
-        film = Film(source, self._truth(case).frames, self.fps, online=self.online)
-        classes = {"phases": self.phase_names, "presence": self.presence_names}
-        return FilmPrompt(case.id, (), self.labels, film=film, online=self.online, delay=self.delay, **classes)
+        film = Film(source, self._truth(case).frames.tolist(), self.fps, online=self.online)
+        return FilmPrompt(
+            case.id,
+            (),
+            self.labels,
+            film=film,
+            online=self.online,
+            delay=self.delay,
+            phases=self.phase_names,
+            presence=self.presence_names,
+        )
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Takes each film's answers one by one; online, none that comes after too many frames were given out.

@@ -169,8 +169,8 @@ class OpenAICompatible(VisionLanguageModel):
                 away.append(error)
         if len(away) > len(self.further_urls):
             raise away[0]
-        for error in away:
-            log.warning("%s; the others are asked", error)
+        for trouble in away:
+            log.warning("%s; the others are asked", trouble)
 
     def _check_server(self, url: str) -> None:
         httpx = http_library()
