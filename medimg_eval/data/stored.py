@@ -15,8 +15,8 @@ OWN = "medimg_eval"
 PLUGINS = ("medimg_eval.configs", "medimg_eval.metrics")
 """Groups of entry points; whoever has installed a package with one of them trusts it."""
 
-PARTS = ("cases", "reference", "files")
-"""What layouts, targets and splits are known by: these protocols have no common class."""
+PARTS = ("cases", "reference", "files", "read_frames", "videos")
+"""What layouts, targets, splits and files of frames are known by: these protocols have no common class."""
 
 RUNS_CODE = ("_args_", "allow_pickle", "trust_remote_code")
 """Keys by which a class of ours may run what it finds; what stands under `_args_` has no name to be known by."""

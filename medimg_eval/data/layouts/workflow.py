@@ -31,7 +31,7 @@ class FrameSource(Protocol):
 
     path: str
 
-    def read(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    def read_frames(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields frames of the video and what is said of them; raises UserError naming file and line."""
 
 
@@ -60,7 +60,7 @@ class FrameRows:
     members: Mapping[str, Any] = field(default_factory=dict)
     listed: Sequence[str] = ()
 
-    def read(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    def read_frames(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields rows."""
         for row in read_table(path, separator=self.separator, header=self.header):
             number = row.number(self.frame) * self.unit
@@ -106,7 +106,7 @@ class FrameSpans:
     closed: bool = False
     otherwise: str = ""
 
-    def read(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    def read_frames(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields each frame from the first span to the end of the last."""
         spans = []
         for row in self._rows(path):
@@ -158,7 +158,7 @@ class Triplets:
 
     PLACES = {"triplet": 0, "instrument": 1, "verb": 7, "target": 8}  # noqa: RUF012 - of the file's vectors
 
-    def read(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    def read_frames(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields the frames in order."""
         if self.category not in self.PLACES:
             raise UsageError(f"task.layout.labels.category is {self.category!r}; one of {', '.join(self.PLACES)}")
@@ -326,7 +326,7 @@ def _read_labels(
 ) -> FrameLabels:
     joined: Columns | None = None
     for path, source in zip(files, sources, strict=True):
-        said = source.videos(path).get(video, []) if isinstance(source, CocoFrames) else source.read(path)
+        said = source.videos(path).get(video, []) if isinstance(source, CocoFrames) else source.read_frames(path)
         found: Columns = {}
         for frame, values in said:
             if frame % every == 0:

@@ -17,6 +17,8 @@ PROPORTIONS = {
     *("accuracy_or_judged", "accuracy_within", "accuracy_within_percent", "answer_contains_reference", "exact_match"),
     *("exact_match_ratio", "grade", "i2t_recall", "identified", "iou_at", "open_accuracy", "phi_suspected"),
     *("point_in_box", "pointing_game", "refused", "sdr", "t2i_recall", "top1_accuracy", "unanswered"),
+    *("onset_accuracy", "over_call", "protocol_failure", "recovery", "right_within_cost", "right_within_seconds"),
+    *("right_within_tokens", "thought_truncated", "truncated", "under_call"),
 }
 
 
