@@ -17,7 +17,7 @@ from medimg_eval.image import Image as Image
 from medimg_eval.image import Mask as Mask
 from medimg_eval.image import Probabilities as Probabilities
 from medimg_eval.image import Units as Units
-from medimg_eval.question import Message, Question
+from medimg_eval.question import Message, Question, ToolSpec
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,42 @@ class Points:
     scores: Array | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Where the points of a fixed image lie in a moving one.
+
+    Attributes:
+        forward: float, (axes, *spatial), displacement in voxels on the grid of the fixed image: its index i lies at
+            i + d(i) of the moving one; or an affine map, of volumes (4, 4) from RAS+ mm to RAS+ mm, of pictures (3, 3)
+            from (row, column) to (row, column).
+        inverse: the same from the moving to the fixed image; None where a model gives none.
+    """
+
+    forward: Array
+    inverse: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Correspondence:
+    """What is known of two images that are to be registered; each part is None where it is not known.
+
+    Attributes:
+        fixed_labels: label map of the fixed image.
+        moving_labels: that of the moving image.
+        fixed_points: float64, (point, axes), voxel indices in the fixed image.
+        moving_points: float64, (point, axes), where the same points lie in the moving one, in its voxel indices.
+        region: bool, on the grid of the fixed image: where a field is judged.
+        forward: a known displacement, as of `Alignment`.
+    """
+
+    fixed_labels: Mask | None = None
+    moving_labels: Mask | None = None
+    fixed_points: Array | None = None
+    moving_points: Array | None = None
+    region: Array | None = None
+    forward: Array | None = None
+
+
 @dataclass(frozen=True)
 class Text:
     """A report, an answer, or another text."""
@@ -160,7 +196,8 @@ class Case:
     Attributes:
         id: unique within its task.
         images: what a model is shown, read lazily.
-        target: what is right, read lazily: a Mask, Findings, Boxes, Points, Text, Key, Survival or FrameLabels.
+        target: what is right, read lazily: a Mask, Findings, Boxes, Points, Text, Key, Survival, FrameLabels or
+            Correspondence.
         patient: who it belongs to; intervals resample patients. None where the data do not say.
         attributes: site, sex, age group, ... for subgroup tables.
         question: what is asked about it in words, if anything is.
@@ -211,6 +248,7 @@ class Prompt:
         options: of a question with options: letter -> text, in their order.
         question: of a question: its text alone, without what a template puts about it.
         later: further turns of the user, each said after the reply to what stands before it; the harness does that.
+        tools: what a model that calls tools may call; empty for any other.
     """
 
     case_id: str
@@ -221,6 +259,7 @@ class Prompt:
     options: Mapping[str, str] = field(default_factory=dict)
     question: str = ""
     later: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
 
     @property
     def image(self) -> Image:

@@ -25,6 +25,9 @@ Units = Literal["mm", "pixel"]
 FEATURES: Mapping[str, str] = MappingProxyType({"holds": "features"})
 """The attribute of an image that is features, (1, tile, feature), and no pixels."""
 
+PART, VALUES = "part", "values"
+"""The attribute that tells unlike images of a case apart, such as OCT and fundus, and what numbers of a table are."""
+
 
 @dataclass(frozen=True, eq=False)
 class Geometry:

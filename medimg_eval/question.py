@@ -4,13 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal[
     "choice", "choices", "yes_no", "open", "number", "box", "boxes3d", "point", "regions", "grades", "report"
 ]
 """What an answer is: a letter, letters, yes or no, free text, a number, a place, names of regions, grades, a report."""
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool that a model asks for.
+
+    Attributes:
+        name: of the tool, as the model wrote it.
+        arguments: by name; empty where they could not be read.
+        id: by which the result is told to the model; "" in protocols without.
+        raw: what the model wrote.
+        error: why the call cannot be read; "" where it can.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+    raw: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A tool as a model is told of it.
+
+    Attributes:
+        name: letters, digits, `_` and `-`.
+        description: what it does, for the model.
+        parameters: JSON schema of its arguments, an object.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
 @dataclass(frozen=True)
@@ -20,10 +53,16 @@ class Message:
     Attributes:
         role: who says it.
         parts: texts, and images as their place in the prompt's `images`, in the order in which they are shown.
+        calls: of a model's turn, the tools that it called.
+        call_id: of a tool's turn, the call that it answers.
+        name: of a tool's turn, the tool.
     """
 
     role: Role
     parts: tuple[str | int, ...]
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
 
     @property
     def text(self) -> str:
@@ -83,6 +122,69 @@ class Key:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Usage(NamedTuple):
+    """Costs of one reply; None for what was not reported, which is not 0.
+
+    Attributes:
+        input: tokens of the prompt, those from a prompt cache included.
+        cached: those of them that came from a prompt cache.
+        output: tokens written, those of the thought included.
+        thought: those of them that are the thought's.
+        seconds: from the request to its last token; of a batch, its seconds over its prompts.
+        cost: in the currency of the prices that were given.
+    """
+
+    input: int | None = None
+    cached: int | None = None
+    output: int | None = None
+    thought: int | None = None
+    seconds: float | None = None
+    cost: float | None = None
+
+
+class Turn(str):
+    """Text of a reply, with what is known beside it; a text wherever texts are taken.
+
+    Attributes:
+        thought: what a server sent apart from the text as the model's thinking; None where it sent none. Thinking that
+            stands in the text stays there: `split_thought` of `metrics.answers` parts it.
+        finish: why it ended: `stop`, `length`, `calls`, `filter`, or as the server says it; "" where nothing is known.
+        usage: what it cost.
+        calls: of tools, where the server read them.
+    """
+
+    thought: str | None
+    finish: str
+    usage: Usage
+    calls: tuple[ToolCall, ...]
+
+    def __new__(
+        cls,
+        text: str,
+        *,
+        thought: str | None = None,
+        finish: str = "",
+        usage: Usage | None = None,
+        calls: Sequence[ToolCall] = (),
+    ) -> Self:
+        """A text with what is known beside it."""
+        made = super().__new__(cls, text)
+        made.thought, made.finish, made.usage, made.calls = thought, finish, usage or Usage(), tuple(calls)
+        return made
+
+    def as_record(self) -> dict[str, Any]:
+        """What is kept beside the text; what is not known is left out."""
+        known = {name: value for name, value in self.usage._asdict().items() if value is not None}
+        record = {"thought": self.thought, "finish": self.finish or None, "usage": known or None}
+        return {name: value for name, value in record.items() if value is not None}
+
+    @classmethod
+    def from_record(cls, text: str, record: Mapping[str, Any]) -> Self:
+        """Reads what `as_record` gave."""
+        usage = Usage(**record.get("usage", {}))
+        return cls(text, thought=record.get("thought"), finish=record.get("finish", ""), usage=usage)
+
+
 @dataclass(frozen=True)
 class Reply:
     """What a model answered.
@@ -93,12 +195,14 @@ class Reply:
             mean that it has no preference among them.
         messages: of a conversation that went on: all of it, for people to read.
         confidence: how sure the model is of the answer, 0 to 1; None where it does not say.
+        trace: of a model that calls tools: the steps that led to the answer, in order; see docs/evaluate/agents.md.
     """
 
     texts: tuple[str, ...] = ()
     preferences: Mapping[str, float] | None = None
     messages: tuple[Mapping[str, Any], ...] = ()
     confidence: float | None = None
+    trace: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def text(self) -> str:
@@ -114,13 +218,21 @@ class Reply:
             record["preferences"] = dict(self.preferences)
         if self.messages:
             record["messages"] = list(self.messages)
+        if self.trace:
+            record["trace"] = list(self.trace)
+        turns = [text.as_record() if isinstance(text, Turn) else {} for text in self.texts]
+        if any(turns):
+            record["turns"] = turns
         return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
         messages, confidence = tuple(record.get("messages", ())), record.get("confidence")
-        return cls(tuple(record["texts"]), record.get("preferences"), messages, confidence)
+        texts = tuple(record["texts"])
+        if turns := record.get("turns"):
+            texts = tuple(Turn.from_record(text, turn) for text, turn in zip(texts, turns, strict=True))
+        return cls(texts, record.get("preferences"), messages, confidence, tuple(record.get("trace", ())))
 
 
 Messages = Sequence[Message]

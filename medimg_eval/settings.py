@@ -19,6 +19,7 @@ from medimg_eval.degradations import read_severities, sweep
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
+from medimg_eval.evaluation.shards import read_shard
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
 from medimg_eval.system import rank
@@ -69,6 +70,9 @@ def build_settings(
     refuse_absent_device(str(config["trainer"]["accelerator"]))
     _refuse_other_card(overrides)
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
+    shard = read_shard(config.get("shard"))
+    if shard and any(str(trainer[key]) != "1" for key in ("devices", "num_nodes")):
+        raise UsageError(f"shard={shard} is answered on one device; leave trainer.devices and trainer.num_nodes at 1")
     _seed(config["seed"])
     return Settings(
         runs=Path(config["runs"]),
@@ -79,7 +83,8 @@ def build_settings(
         batch_size=config["batch_size"],
         num_workers=config["num_workers"],
         score_workers=config["score_workers"],
-        rank=rank(),
+        rank=0 if shard else rank(),  # shards know of no group, whatever has started them
+        shard=shard,
         seed=config["seed"],
         limit=config.get("limit"),
         only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],

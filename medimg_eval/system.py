@@ -136,6 +136,12 @@ def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_res
         waiting += reversed(below)  # the first of them is looked into next
 
 
+def in_group() -> bool:
+    """Whether a launcher or Lightning has started this process as one of several."""
+    tasks = os.environ.get("SLURM_NTASKS", "1")  # srun gives a rank to each, also where there is one
+    return "LOCAL_RANK" in os.environ or ("SLURM_PROCID" in os.environ and tasks.isdecimal() and int(tasks) > 1)
+
+
 def rank() -> int:
     """The rank of this process, where a launcher or Lightning has given it one."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks

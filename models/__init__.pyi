@@ -16,7 +16,9 @@ from .base import (
     Embedder as Embedder,
     Model as Model,
     Reconstructor as Reconstructor,
+    Registrar as Registrar,
     Regressor as Regressor,
+    FrameLabeler as FrameLabeler,
     RiskModel as RiskModel,
     Segmenter as Segmenter,
     Synthesizer as Synthesizer,
@@ -40,8 +42,10 @@ from .baselines.reports import (
 from .classification.base import NetworkClassifier as NetworkClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
+from .command.model import CommandModel as CommandModel
 from .extractors.base import (
     Encoder as Encoder,
     FeatureExtractor as FeatureExtractor,
@@ -69,6 +73,7 @@ from .extractors.torch_encoders import (
 )
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
 from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
+from .precomputed.frames import PrecomputedFrames as PrecomputedFrames
 from .precomputed.images import (
     PrecomputedImages as PrecomputedImages,
     PrecomputedReconstructions as PrecomputedReconstructions,
@@ -78,14 +83,18 @@ from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnota
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.transforms import PrecomputedTransforms as PrecomputedTransforms
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
+from .fusion import FusionProbe as FusionProbe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,
     ZeroFilled as ZeroFilled,
 )
 from .reconstruction.network import NetworkReconstructor as NetworkReconstructor
+from .registration.identity import Identity as Identity
+from .registration.simple_itk import SimpleItkRegistration as SimpleItkRegistration
 from .report_generation.generator import ReportGenerator as ReportGenerator
 from .segmentation.ensemble import Vote as Vote
 from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegmenter, VistaSegmenter as VistaSegmenter
@@ -96,3 +105,5 @@ from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
+from .workflow.smoothed import SmoothedFrames as SmoothedFrames
+from .workflow.temporal import TemporalModel as TemporalModel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from medimg_eval.arguments import keep_arguments
-from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompt, Prompts
+from medimg_eval.case import Alignment, Array, Boxes, Image, Mask, Points, Prompt, Prompts
 from medimg_eval.question import Decoding
 
 Example = Callable[[], Image]
@@ -139,6 +139,9 @@ class VisionLanguageModel(Model, ABC):
     preferred_batch: int = 1
     """How many prompts `test` gives it at once, unless the command line says otherwise."""
 
+    calls_tools: bool = False
+    """Whether it is told of a prompt's `tools` and gives a `Turn` with `calls`; else tools are put into words."""
+
     @abstractmethod
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
         """Answers a batch of prompts.
@@ -150,7 +153,8 @@ class VisionLanguageModel(Model, ABC):
             decoding: how to write; greedy unless its temperature is above 0.
 
         Returns:
-            What it writes to each prompt, in order, without the prompt and without special tokens.
+            What it writes to each prompt, in order, without the prompt and without special tokens; a `Turn`, which is a
+            text, where it knows more, such as a thought, why the text ended or what it cost.
         """
 
 
@@ -231,6 +235,27 @@ class RiskModel(Model, ABC):
         """
 
 
+class FrameLabeler(Model, ABC):
+    """A model that says what each frame of a film shows."""
+
+    preferred_batch: int = 1
+    """How many films `test` gives it at once, unless the command line says otherwise."""
+
+    @abstractmethod
+    def label_frames(self, prompts: Prompts) -> Sequence[Any]:
+        """Labels the frames of films.
+
+        Args:
+            prompts: `FilmPrompt`s of `medimg_eval.imaging.video`, each with a `film` that yields its frames in order,
+                `phases` (classes of which a frame has one) and `presence` (of which it has any number).
+
+        Returns:
+            For each film an answer per frame: a phase, or class -> score, from 0 to 1 for those of presence; best a
+            generator, which an online task needs: it yields the answer of a frame before it takes the next. Or a
+            `FrameLabels`, or column -> values of all frames.
+        """
+
+
 class Regressor(Model, ABC):
     """A model that says numbers of a case, such as how strongly genes are expressed in a tile."""
 
@@ -243,6 +268,24 @@ class Regressor(Model, ABC):
 
         Returns:
             For each prompt, in order, an array (output,) in the order of `labels`, or output -> number; all finite.
+        """
+
+
+class Registrar(Model, ABC):
+    """A model that brings a moving image onto a fixed one."""
+
+    @abstractmethod
+    def register(self, prompts: Prompts) -> Sequence[Alignment | Array]:
+        """Registers a batch of pairs, which may differ in shape.
+
+        Args:
+            prompts: each with two `images`, the fixed one and then the moving one: arrays (channel, *spatial).
+
+        Returns:
+            For each prompt, in order, where points of the fixed image lie in the moving one: a displacement, float,
+            (axes, *spatial of the fixed image), in voxels, so that index i lies at i + d(i) of the moving image; or an
+            affine map, of volumes (4, 4) from RAS+ mm to RAS+ mm, of pictures (3, 3) from pixels to pixels. An
+            `Alignment` brings the inverse, too.
         """
 
 

@@ -85,14 +85,16 @@ class Probe(Classifier, RiskModel, Regressor):
 
     def check_ready(self) -> None:
         """Raises UserError where there is no fitted head, or the encoder lacks its weights."""
-        getattr(self.encoder, "check_ready", lambda: None)()
+        for encoder in self._encoders():
+            getattr(encoder, "check_ready", lambda: None)()
         if self.checkpoint is None and not self.head.arrays:
             raise UserError("model.checkpoint is not set: fit the probe first, and name the run's folder")
         self._load()
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Prepares the encoder."""
-        getattr(self.encoder, "prepare", lambda labels, example: None)(labels, example)
+        for encoder in self._encoders():
+            getattr(encoder, "prepare", lambda labels, example: None)(labels, example)
 
     def learn(
         self, fit: Iterable[Lesson], validation: Iterable[Lesson] | None, folder: Path, asked: str
@@ -195,7 +197,7 @@ class Probe(Classifier, RiskModel, Regressor):
         if explain is not None:
             values, weights = explain(bags)
             return values, weights
-        return self.head.predict(np.stack([_pooled(bag) for bag in bags])), [None] * len(bags)
+        return self.head.predict(self._vectors(bags)), [None] * len(bags)
 
     def _load(self) -> None:
         """Loads the head, once; raises UserError where it is another one, or of another encoder."""
@@ -232,11 +234,7 @@ class Probe(Classifier, RiskModel, Regressor):
 
             features: Any = PackedBags.of(bags(), spill)
         else:
-            vectors = [_pooled(bag) for bag in bags()]
-            lengths = {len(vector) for vector in vectors}
-            if len(lengths) > 1:
-                raise UserError(f"features of the cases to fit on have several lengths: {sorted(lengths)[:5]}")
-            features = np.stack(vectors)
+            features = self._vectors(list(bags()))
         targets = targets_of(prompts, held, asked)
         if targets.kind not in self.head.kinds:
             able = ", ".join(sorted(self.head.kinds))
@@ -245,13 +243,24 @@ class Probe(Classifier, RiskModel, Regressor):
             raise UserError(f"cases to validate on have {targets.names}, those to fit on {tuple(names)}")
         return Lessons(features, targets, groups)
 
-    def _bags(self, prompts: Prompts) -> list[Array]:
+    def _encoders(self) -> list[Any]:
+        return list(self.encoder.values()) if isinstance(self.encoder, Mapping) else [self.encoder]
+
+    def _vectors(self, bags: Sequence[Any]) -> Array:
+        """One vector for each case, (case, feature); raises UserError where their lengths differ."""
+        vectors = [_pooled(bag) for bag in bags]
+        lengths = {len(vector) for vector in vectors}
+        if len(lengths) > 1:
+            raise UserError(f"features of the cases have several lengths: {sorted(lengths)[:5]}")
+        return np.stack(vectors)
+
+    def _bags(self, prompts: Prompts) -> Sequence[Any]:
         """The features of each prompt's images, one after another: (tile, feature)."""
         shown = [(prompt, shown_images(prompt)) for prompt in prompts]
         for prompt, images in shown:
             if not images:
                 raise CaseError(f"case {prompt.case_id!r} has no image")
-        pictures = [image for _, images in shown for image in images if not _is_features(image)]
+        pictures = [image for _, images in shown for image in images if not is_features(image)]
         if pictures and self.encoder is None:
             raise CaseError(
                 f"case {shown[0][0].case_id!r} shows pictures, and the probe has no encoder; set model.encoder, or a "
@@ -259,7 +268,7 @@ class Probe(Classifier, RiskModel, Regressor):
             )
         embedded = iter(self._embedded(pictures))
         return [
-            np.concatenate([image.array[0] if _is_features(image) else next(embedded)[None] for image in images])
+            np.concatenate([image.array[0] if is_features(image) else next(embedded)[None] for image in images])
             for _, images in shown
         ]
 
@@ -304,7 +313,8 @@ def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Ta
     return Targets(kinds[asked], names, np.array(rows))
 
 
-def _is_features(image: Image) -> bool:
+def is_features(image: Image) -> bool:
+    """Whether an image holds features, or values, in the place of pixels."""
     return FEATURES.items() <= image.attributes.items()
 
 
@@ -325,6 +335,8 @@ def _revision(encoder: Any) -> str:
     """What tells one encoder's features from another's; "" without an encoder."""
     if encoder is None:
         return ""
+    if isinstance(encoder, Mapping):
+        return "; ".join(f"{part}: {_revision(one)}" for part, one in encoder.items())
     named = getattr(encoder, "revision", "")
     return f"{type(encoder).__name__}: {named}" if named else type(encoder).__name__
 

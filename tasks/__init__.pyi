@@ -3,8 +3,9 @@ from .classification import ClassificationTask as ClassificationTask
 from .detection import DetectionTask as DetectionTask
 from .landmarks import LandmarkTask as LandmarkTask
 from .measurements import MeasurementTask as MeasurementTask
-from .questions import QuestionTask as QuestionTask
+from .questions import AgentQuestionTask as AgentQuestionTask, QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
+from .registration import RegistrationTask as RegistrationTask
 from .regression import RegressionTask as RegressionTask
 from .reports import ReportTask as ReportTask
 from .retrieval import RetrievalTask as RetrievalTask
@@ -12,3 +13,4 @@ from .segmentation import SegmentationTask as SegmentationTask
 from .survival import SurvivalTask as SurvivalTask
 from .synthesis import SynthesisTask as SynthesisTask
 from .vertebrae import VertebraTask as VertebraTask
+from .workflow import WorkflowTask as WorkflowTask

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
-from medimg_eval.degradations import DrawKey, conditions_on, degrade_case
+from medimg_eval.degradations import DrawKey, conditions_on, degrade_case, part_conditions
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
@@ -311,7 +311,7 @@ class Task(ABC):
 
     def conditions(self) -> frozenset[str]:
         """What can be done to its cases before they are shown, by name."""
-        return conditions_on("pixels", "moves")
+        return conditions_on("pixels", "moves") | part_conditions(getattr(self.layout, "image_parts", tuple)())
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
         """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
@@ -475,6 +475,10 @@ class Task(ABC):
         """Calls the model's capability; returns one raw answer per prompt."""
         return one_each(getattr(model, self.capability)(prompts), prompts)
 
+    def ask_recorded(self, model: Any, prompts: Prompts, journal: Any) -> Sequence[Any]:
+        """As `ask`, of a family whose answers take several steps, each kept in a `StepJournal` so that none is lost."""
+        return self.ask(model, prompts)
+
     @abstractmethod
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
         """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
@@ -573,8 +577,8 @@ def check_metrics(task: Task, what: str = "") -> None:
     metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
     for name in (*map(str, metrics), task.monitor):
         import_own(name)
-    monitor = canonical(task.monitor, task.judges) if task.monitor else ""
-    task.complete(metrics=[canonical(str(name), task.judges) for name in metrics], monitor=monitor)
+    held = [canonical(str(name), task.judges) for name in metrics]
+    task.complete(metrics=held, monitor=canonical(task.monitor, task.judges) if task.monitor else "")
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     if not what:
@@ -592,6 +596,5 @@ def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:
     """Raises CaseError when `geometry` is not the expected grid, naming both sides."""
-    difference = expected.difference(geometry)
-    if difference:
+    if difference := expected.difference(geometry):
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")

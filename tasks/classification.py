@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
 from medimg_eval.codecs import Codec, Records, Weighed
@@ -48,11 +48,17 @@ class ClassificationTask(TrainsOnPrompts, Task):
     Attributes:
         classes: names, in the order of a model's head.
         exclusive: whether exactly one class is present in every case: probabilities then sum to 1.
+        half: `base` for the first half of the classes, the larger one of an odd number, and `novel` for the rest: only
+            cases of these are fitted on or tested, with these as options. The name then ends in it. Of a model that was
+            tuned on base, what is reported is b, n and 2 b n / (b + n) (base-to-novel, Zhou et al. 2022).
+        all_classes: those that are halved.
         sets: names of sets of classes that metrics average over, such as `auroc@macro-competition` -> their classes.
     """
 
     classes: Sequence[str]
     exclusive: bool = False
+    half: Literal["", "base", "novel"] = ""
+    all_classes: Sequence[str] = ()
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict, metadata=SCORES)
     metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "f1_score@macro")
     monitor: str = ERROR
@@ -65,6 +71,8 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses classes and metrics that cannot be meant, before anything is loaded."""
         self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
+        if self.half and not self.all_classes:
+            self._take_half()
         if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
             least = "two" if self.exclusive else "one"
             raise UsageError(f"task {self.name!r}: expected at least {least} classes of different names in `classes`")
@@ -90,6 +98,20 @@ class ClassificationTask(TrainsOnPrompts, Task):
                 raise UsageError(f"task {self.name!r}: {name} needs `exclusive: true`; use exact_match_ratio")
         if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
+
+    def _take_half(self) -> None:
+        """Keeps one half of the classes; a task that is made of this one keeps the same."""
+        UsageError.refuse_unknown(f"task {self.name!r}: half is", ("base", "novel"), self.half)
+        if not self.exclusive or len(self.classes) < 4:
+            raise UsageError(f"task {self.name!r}: half needs four classes or more that exclude each other")
+        middle = math.ceil(len(self.classes) / 2)
+        kept = self.classes[:middle] if self.half == "base" else self.classes[middle:]
+        self.complete(all_classes=list(self.classes), classes=list(kept), name=f"{self.name}_{self.half}")
+
+    def cases(self, part: str) -> list[Case]:
+        """The cases that serve a part; of a half of the classes, those of them."""
+        held = super().cases(part)
+        return [case for case in held if any(self._truth(case).values())] if self.half else held
 
     @property
     def case_metrics(self) -> list[str]:

@@ -25,6 +25,7 @@ def check(
     metrics: str | Sequence[str] | None = None,
     parts: Sequence[str] = PARTS,
     sample: int = 100,
+    lookalikes: bool = False,
     annotators: Mapping[str, Any] | None = None,
     trust: bool = False,
     **settings: Any,
@@ -37,6 +38,7 @@ def check(
         metrics: `all` of reports, or names, instead of a task.
         parts: of the task.
         sample: of a task of questions, how many of each part have their images opened.
+        lookalikes: of a task, whether images of different parts are compared by what they show.
         annotators: of reports, such as `{"chexbert": {"weights": "chexbert.pth"}}`.
         trust: whether what the manifest of a run names is made whose pictures are the task's cases.
         settings: of a task that is named, as for `load_task`: `root`, `config_dir`, or settings of its own.
@@ -73,5 +75,7 @@ def check(
         return pd.DataFrame.from_records(images).fillna("")
     with trusting() if trust else nullcontext():
         made = load_task(str(task), **settings) if task is None or isinstance(task, str) else task
-        some = [(one.part, one.text, one.doubt) for one in checking.findings(made, parts, sample)]
+        some = [
+            (one.part, one.text, one.doubt) for one in checking.findings(made, parts, sample, lookalikes=lookalikes)
+        ]
     return pd.DataFrame(some, columns=["part", "text", "doubt"])

@@ -12,6 +12,7 @@ from typing import Any
 from medimg_eval.api.asking import settings_of
 from medimg_eval.api.runs import load_run
 from medimg_eval.catalogue import searching, usual_places
+from medimg_eval.errors import MissingDataError
 from medimg_eval.exports import write_export
 from medimg_eval.file_scores.logs import Imported, import_logs
 from medimg_eval.instantiate import build_task, stored_task
@@ -46,12 +47,18 @@ def export(
     Raises:
         UsageError: there is no such format, or a setting is not for it.
         UserError: the run holds nothing that can be written so.
+        MissingDataError: the task's data do not lie where the run names them, and the format needs them.
     """
     exported = load_run(folder_of(run))
     known = run.task if isinstance(run, RunResults) and root is None else None
-    with trusting() if trust else nullcontext():
-        task = known or build_task(stored_task(exported.folder, None if root is None else str(root)))
-    return write_export(exported, task, to, Path(out).expanduser(), settings)
+    try:
+        with trusting() if trust else nullcontext():
+            task = known or build_task(stored_task(exported.folder, None if root is None else str(root)))
+        return write_export(exported, task, to, Path(out).expanduser(), settings)
+    except MissingDataError as error:
+        raise MissingDataError(
+            f"{error}, seen from {Path.cwd()}; export from the folder where the run was made, or name the data by root="
+        ) from error
 
 
 def import_log(

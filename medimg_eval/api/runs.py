@@ -163,7 +163,7 @@ def run_predictions(
         settings = build_settings({**wanted, "run": out}, overrides)
         run = pipeline.test(task, spec, settings)
     found = RunResults(run.folder, task=task)
-    if settings.rank != 0:
+    if settings.rank != 0 or (settings.shard and found.manifest["status"] != "finished"):
         return found, Products({}, {})
     return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
 

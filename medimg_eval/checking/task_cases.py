@@ -25,13 +25,14 @@ class Finding(NamedTuple):
     """Of doubts that there may be many of: which of them are alike."""
 
 
-def findings(task: Task, parts: Iterable[str], sample: int = 100) -> Iterator[Finding]:
+def findings(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes: bool = False) -> Iterator[Finding]:
     """Reads the cases of a task, and yields what it finds as it goes.
 
     Args:
         task: whose.
         parts: such as `test`.
         sample: of a task of questions, how many of each part have their images opened.
+        lookalikes: whether images of different parts are compared by what they show.
     """
     if task.sampled:
         from medimg_eval.checking.question_records import question_findings
@@ -40,18 +41,18 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100) -> Iterator[Fi
     else:
         for part in parts:
             yield from _of_part(task, part)
-    yield from _leaks(task)
+    yield from _leaks(task, lookalikes)
 
 
-def _leaks(task: Task) -> Iterator[Finding]:
+def _leaks(task: Task, lookalikes: bool) -> Iterator[Finding]:
     """What parts share. A model that is validated on its test cases is told of, and no doubt about the data."""
     from medimg_eval.data.leaks import find_leaks
     from medimg_eval.tasks.base import overlap_accepted
 
-    found, not_looked = find_leaks(task, seconds=math.inf)
+    found, not_looked = find_leaks(task, seconds=math.inf, lookalikes=lookalikes)
     accepted = overlap_accepted(task.layout)
     for leak in found:
-        told = leak.kind == "same cases" or (accepted and leak.kind != "images")
+        told = leak.kind == "same cases" or (accepted and leak.kind not in ("images", "lookalikes"))
         yield Finding("leaks", leak.text + (f" (accepted: {accepted})" if accepted else ""), doubt=not told)
     if not_looked:
         yield Finding("leaks", not_looked, doubt=False)

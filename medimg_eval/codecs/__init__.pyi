@@ -1,3 +1,4 @@
+from .alignments import Alignments as Alignments
 from .arrays import Arrays as Arrays
 from .attention import (
     TilePlaces as TilePlaces,

@@ -41,7 +41,7 @@ def run(config: DictConfig) -> None:
     elif wanted["path"] is None:
         from medimg_eval.instantiate import build_task  # reads tables, which a look at a file can do without
 
-        check_task(build_task(wanted["task"]), wanted["parts"], wanted["sample"])
+        check_task(build_task(wanted["task"]), wanted["parts"], wanted["sample"], lookalikes=wanted["lookalikes"])
     else:
         check_path(Path(wanted["path"]).expanduser())
 
@@ -109,7 +109,7 @@ def _show(console: Console, path: Path, kind: str, facts: Mapping[str, str], dou
         say(console, f"  ! {doubt}")
 
 
-def check_task(task: Task, parts: Iterable[str], sample: int = 100) -> None:
+def check_task(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes: bool = False) -> None:
     """Prints one line per doubt, a summary per part, and how the data of questions are got if there are doubts.
 
     Raises:
@@ -119,7 +119,8 @@ def check_task(task: Task, parts: Iterable[str], sample: int = 100) -> None:
 
     console = printer()
     doubts = 0
-    for (part, sort), some in itertools.groupby(findings(task, parts, sample), key=lambda one: (one.part, one.sort)):
+    said = findings(task, parts, sample, lookalikes=lookalikes)
+    for (part, sort), some in itertools.groupby(said, key=lambda one: (one.part, one.sort)):
         count = 0
         for found in some:
             count += 1

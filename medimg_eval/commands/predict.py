@@ -30,7 +30,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     wanted["images"] = as_list(wanted["images"])
     found, products = run_predictions(wanted, HydraConfig.get().overrides.task)
-    if rank() == 0:
+    if found.manifest["status"] == "finished" if wanted["shard"] else rank() == 0:
         _summarise(found, products)
 
 

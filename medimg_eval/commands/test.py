@@ -38,7 +38,9 @@ def run(config: DictConfig) -> None:
         raise UsageError("watch=true looks for new checkpoints; name their folder by checkpoints=FOLDER")
     wanted = plain(config)
     done = run_tests(wanted, HydraConfig.get().overrides.task)
-    if rank() == 0:
+    if wanted["shard"]:
+        done = [one for one in done if one.manifest["status"] == "finished"]
+    if done and (wanted["shard"] or rank() == 0):
         folders = [one.folder for one in done]
         show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
         finish_runs(folders, wanted)

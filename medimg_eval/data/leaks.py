@@ -1,20 +1,24 @@
-"""What the parts of a task share: patients, cases, and images that are equal byte for byte."""
+"""What the parts of a task share: patients, cases, images that are equal byte for byte, and images that look alike."""
 
 from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from medimg_eval.case import Case
-from medimg_eval.errors import UserError, shortened
+from medimg_eval.case import Array, Case, Image, Reference
+from medimg_eval.errors import CaseError, UserError, shortened
 from medimg_eval.system import file_digest
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import split_source
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.privacy import Looks
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,9 @@ SECONDS = 2.0
 HOLDERS = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".zip", ".tar", ".h5", ".hdf5", ".h5ad", ".npz"))
 """Files that hold several images, which are then not told apart by their file."""
 
+LARGEST = 2**28
+"""Pixels of an image that is read to be compared by what it shows."""
+
 Files = tuple[Path, ...]
 
 
@@ -33,7 +40,7 @@ class Leak(NamedTuple):
     """What two parts share.
 
     Attributes:
-        kind: `same cases`, `patients`, `cases` or `images`.
+        kind: `same cases`, `patients`, `cases`, `images` or `lookalikes`.
         text: which parts, how many, and the first names.
     """
 
@@ -53,15 +60,23 @@ class Leaks(NamedTuple):
     not_looked: str = ""
 
 
-def find_leaks(task: Task, parts: Mapping[str, Sequence[Case]] | None = None, seconds: float = SECONDS) -> Leaks:
+def find_leaks(
+    task: Task,
+    parts: Mapping[str, Sequence[Case]] | None = None,
+    seconds: float = SECONDS,
+    *,
+    lookalikes: bool = False,
+) -> Leaks:
     """Compares the parts of a task, of each fold where there are several.
 
     Args:
         task: whose.
         parts: the cases of each part, where they are there already.
         seconds: how long images are compared; files of different sizes differ, so that few are read.
+        lookalikes: whether all images are read, too, and those told that look alike: stored in another format, size or
+            window. Of what is left, flips and crops, `medimg_eval.metrics.privacy.CopyFinder` finds some.
 
-    Images are equal if their files are, byte for byte: one that was stored in another format is not found.
+    Images are equal if their files are, byte for byte.
     """
     until, found, left = time.monotonic() + seconds, dict[Leak, None](), dict[str, None]()
     folds: list[tuple[int | None, Task]] = [] if task.subsets else [*task.folds().items()]
@@ -77,6 +92,11 @@ def find_leaks(task: Task, parts: Mapping[str, Sequence[Case]] | None = None, se
         for leak in images.shared(held):
             found[leak._replace(text=of_fold + leak.text)] = None
         left |= dict.fromkeys(images.not_looked())
+        if lookalikes:
+            seen = _Seen()
+            for leak in seen.shared(held):
+                found[leak._replace(text=of_fold + leak.text)] = None
+            left |= dict.fromkeys(seen.not_looked())
     return Leaks(list(found), "; ".join(left))
 
 
@@ -124,6 +144,59 @@ def _shared(parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
         elif both:
             names = sorted(name for name, _ in both)
             yield Leak("cases", f"{one} and {other} share {len(both):,} cases: {shortened(names)}")
+
+
+class _Seen:
+    """Compares images by what they show."""
+
+    def __init__(self) -> None:
+        self._unseen = 0
+
+    def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
+        """Images of two parts that look alike, where their files are not the same or equal."""
+        from medimg_eval.metrics.privacy import joined_looks, lookalikes_between
+
+        held = {part: list(self._looks(cases)) for part, cases in parts.items()}
+        for one, other in itertools.combinations([part for part in held if held[part]], 2):
+            pairs: dict[str, float] = {}
+            (mine, theirs) = (joined_looks([looks for _, _, looks in held[part]]) for part in (one, other))
+            for left, right, alike in lookalikes_between(mine, theirs):
+                (first, files, _), (second, others, _) = held[one][left], held[other][right]
+                if files != others and not _equal(files, others):
+                    pairs[f"{first} ~ {second}"] = max(alike, pairs.get(f"{first} ~ {second}", 0))
+            if pairs:
+                named = [f"{pair} ({alike:.2f})" for pair, alike in sorted(pairs.items(), key=lambda pair: -pair[1])]
+                count = f"{len(pairs):,} pairs of images that look alike"
+                yield Leak("lookalikes", f"{one} and {other} share {count}: {shortened(named)}")
+
+    def not_looked(self) -> Iterator[str]:
+        """What was not compared."""
+        if self._unseen:
+            yield f"{self._unseen:,} images could not be read, or are too large, to be compared by what they show"
+
+    def _looks(self, cases: Sequence[Case]) -> Iterator[tuple[str, Files, Looks]]:
+        from medimg_eval.metrics.privacy import looks_of
+
+        for case in cases:
+            for image in case.images:
+                array = _pixels(image)
+                if array is None:
+                    self._unseen += 1
+                else:
+                    yield case.id, tuple(image.files), looks_of(array.mean(-1) if array.ndim == 4 else array)
+
+
+def _pixels(image: Reference[Image]) -> Array | None:
+    """Channels, rows, columns and maybe slices; None where they cannot be read, or are too many."""
+    try:
+        return image.read().array if math.prod(image.geometry().shape) <= LARGEST else None
+    except (CaseError, OSError):
+        return None
+
+
+def _equal(files: Files, others: Files) -> bool:
+    sizes = [tuple(path.stat().st_size for path in one) for one in (files, others)]
+    return sizes[0] == sizes[1] and [*map(file_digest, files)] == [*map(file_digest, others)]
 
 
 class _Images:

@@ -15,6 +15,11 @@ from .declaration import (
 )
 from .drawing import DrawKey as DrawKey
 from .moves import Move as Move
+from .parts import (
+    is_part_condition as is_part_condition,
+    part_conditions as part_conditions,
+    without_parts as without_parts,
+)
 from .suites import (
     read_severities as read_severities,
     read_suite as read_suite,

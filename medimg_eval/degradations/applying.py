@@ -9,6 +9,7 @@ from typing import Any
 from medimg_eval.case import Case, Condition, Geometry, Image, Reference
 from medimg_eval.degradations.declaration import Degradation, find_degradation
 from medimg_eval.degradations.drawing import DrawKey
+from medimg_eval.degradations.parts import is_part_condition, without_parts
 from medimg_eval.errors import UsageError
 
 
@@ -101,11 +102,13 @@ def refuse_unsuitable(found: Degradation, image: Image) -> None:
 
 
 def degrade_case(case: Case, condition: Condition, key: DrawKey) -> Case:
-    """Returns a case whose images, question or reference are changed as a condition says, once they are read.
+    """Returns a case whose images, question or reference are changed or left out as a condition says, once read.
 
     Raises:
         UsageError: there is no such condition or severity.
     """
+    if is_part_condition(condition):
+        return without_parts(case, condition, key)
     found = find_degradation(condition.name)
     found.parameters(condition)
     if found.domain == "words":

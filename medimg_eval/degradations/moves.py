@@ -103,10 +103,10 @@ class Move:
 
     def _points_inside(self, points: Points, shape: tuple[int, ...]) -> Points:
         moved = self.positions(points.positions)
-        inside = ((moved >= -0.5) & (moved <= np.array(shape) - 0.5)).all(axis=1)
+        inside: Array = np.all((moved >= -0.5) & (moved <= np.array(shape) - 0.5), axis=1)
         return Points(
             moved[inside],
-            tuple(name for name, held in zip(points.names, inside, strict=True) if held),
+            tuple(name for name, held in zip(points.names, inside.tolist(), strict=True) if held),
             None if points.values is None else points.values[inside],
             None if points.scores is None else points.scores[inside],
         )

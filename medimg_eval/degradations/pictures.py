@@ -220,7 +220,7 @@ def _disk(radius: float, alias: float) -> Array:
 
     reach, size = (8, 3) if radius <= 8 else (int(radius), 5)
     steps = np.arange(-reach, reach + 1)
-    disk = (steps[:, None] ** 2 + steps**2 <= radius**2).astype(np.float32)
+    disk: Array = (steps[:, None] ** 2 + steps**2 <= radius**2).astype(np.float32)
     line = np.exp(-0.5 * ((np.arange(size) - size // 2) / alias) ** 2)
     disk = disk / disk.sum()
     for axis in (0, 1):

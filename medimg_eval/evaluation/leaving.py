@@ -130,7 +130,9 @@ def _hosts(asked: Any) -> Iterator[str]:
         seen.add(id(one))
         if one is asked or isinstance(one, Model):
             if getattr(one, "remote", False):
-                yield urlsplit(str(getattr(one, "base_url", ""))).hostname or f"where {type(one).__name__} sends it"
+                urls = [getattr(one, "base_url", ""), *getattr(one, "further_urls", ())]
+                named = [urlsplit(str(url)).hostname or f"where {type(one).__name__} sends it" for url in urls]
+                yield from (host for host in named if len(named) == 1 or not is_here(host))
             waiting += vars(one).values() if hasattr(one, "__dict__") else ()
         elif isinstance(one, Mapping):
             waiting += one.values()

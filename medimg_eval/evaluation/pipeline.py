@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,17 +11,19 @@ from medimg_eval.data.leaks import find_leaks, note_leaks
 from medimg_eval.data.prompts import reading_ahead
 from medimg_eval.evaluation.observe import gather_evidence
 from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
-from medimg_eval.evaluation.run import answered
+from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.score import score
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.shards import Shard, left_to
 from medimg_eval.evaluation.summarise import conclude, summarise, track
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.manifest import Manifest
     from medimg_eval.evaluation.model_spec import ModelSpec
-    from medimg_eval.evaluation.run import Run
     from medimg_eval.evidence import Context
     from medimg_eval.tasks import Task
+
+log = logging.getLogger(__name__)
 
 
 def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
@@ -41,11 +45,33 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
             from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
 
             predict(plan)
-        if settings.rank == 0:
+        if settings.shard is not None:
+            plan.run.note(ended=now())
+        elif settings.rank == 0:
             if len(plan.cases) == len(plan.every):  # after the answers: to list other parts may take longer than one
                 _look_for_leaks(plan)
             (_judge if task.has_truth else conclude)(plan)
-    return plan.run
+    return plan.run if settings.shard is None else _merge(plan, settings.shard)
+
+
+def _merge(plan: Plan, shard: Shard) -> Run:
+    """Brings a run to its end where this shard is the last; tells what is left to others where it is not."""
+    run, task = plan.run, plan.task
+    known = run.predictions()
+    if unasked := [trial for trial in plan.trials if trial.id not in known]:
+        lost = left_to(run.folder, plan.every, unasked)
+        done = f"shard {shard} is done, and {len(unasked)} of {len(plan.trials)} cases are left"
+        log.warning("%s: %s%s", run.folder, done, f" to {lost}" if lost else "")
+        return run
+    if run.has_shards_at_work():
+        log.warning("%s: shard %s is done; another one is at work yet, and merges", run.folder, shard)
+        return run
+    with Run(run.folder, run.run, beside_shards=True) as merged:
+        plan = replace(plan, run=merged)
+        if len(plan.cases) == len(plan.every):
+            _look_for_leaks(plan)
+        (_judge if task.has_truth else conclude)(plan)
+    return merged
 
 
 def rescore(folder: Path, task: Task, settings: Settings) -> Run:

@@ -16,7 +16,7 @@ from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.degradations import DrawKey, find_degradation, refuse_unsuitable
+from medimg_eval.degradations import DrawKey, find_degradation, is_part_condition, refuse_unsuitable
 from medimg_eval.errors import UsageError, UserError, shortened
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
 from medimg_eval.evaluation.leaving import (
@@ -33,6 +33,7 @@ from medimg_eval.evaluation.observe import Source, former_judge, judge_source, s
 from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.shards import left_to
 from medimg_eval.evidence import JUDGE
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.own_metrics import is_ours
@@ -164,7 +165,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         settings.run,
         settings.runs / task.name / slug(model.name),
     )
-    with Run(folder, run_id, settings.rank) as run:
+    with Run(folder, run_id, settings.rank, settings.shard) as run:
         known = run.predictions()
         conditions = _conditions(task, settings.conditions, run.manifest)
         refuse_repeats(task, model, settings.repeats)
@@ -178,7 +179,8 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         trials = _in_order(every, [*wanted, *run.trials().values()])
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
         plan.conditions, plan.sources, plan.folds = conditions, sources, folds
-        plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
+        own = settings.shard.trials(every, trials) if settings.shard else trials
+        plan.left = [trial for trial in own if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
         begin(
             run, "test" if task.has_truth else "predict", task, model, settings, fingerprint, work_left=bool(plan.left)
@@ -189,6 +191,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         note_sent(run, sent, len(plan.cases))
+        run.publish()
         yield plan
 
 
@@ -213,9 +216,11 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         if manifest.get("partial"):
             whole = []
         trials = _in_order(every, [*whole, *run.trials().values()])
-        there = sum(trial.id in known for trial in trials)
-        if there < len(trials):
-            raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
+        unasked = [trial for trial in trials if trial.id not in known]
+        if unasked:
+            lost = left_to(folder, every, unasked)
+            mend = f"ask {lost} again by test shard=" if lost else "resume it with test first"
+            raise UserError(f"{folder}: {len(trials) - len(unasked)} of {len(trials)} cases were asked; {mend}")
         refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
         plan.conditions = _conditions(task, [], run.manifest)
@@ -361,7 +366,8 @@ def _check_model(plan: Plan) -> list[Sent]:
 
 def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
     """Raises UsageError where the images of the first case that can be read are of no kind that is degraded so."""
-    names = {plan.conditions[trial.condition].name for trial in plan.left if trial.condition} - {NO_IMAGE}
+    asked = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
+    names = {condition.name for condition in asked if not is_part_condition(condition)} - {NO_IMAGE}
     if not names or not cases:
         return
     try:

@@ -60,7 +60,7 @@ def _ask(plan: Plan) -> tuple[float, float]:
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
     keys, before = ScoreKeys(plan.task, run.digests()), plan.first_asked
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.has_truth and plan.task.codec.heavy and settings.rank == 0 and uses_torch(before.model):
+        if plan.task.has_truth and plan.task.codec.heavy and _leads(settings) and uses_torch(before.model):
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
             of_fold, spec = plan.asked_in(repeat)
@@ -91,6 +91,11 @@ def _ask(plan: Plan) -> tuple[float, float]:
     return seconds, in_model
 
 
+def _leads(settings: Settings) -> bool:
+    """Whether what others have left unscored is this process's to score."""
+    return settings.rank == 0 and settings.shard is None
+
+
 def _alone(settings: Settings) -> bool:
     """Whether one process on one device does it all."""
     trainer = settings.config.get("trainer") or {}
@@ -102,7 +107,12 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
     from medimg_eval.data.datamodule import CaseDataModule
     from medimg_eval.evaluation.lightning_modules import EvaluationModule
 
-    trainer = settings.trainer(logger=False, enable_checkpointing=False)
+    options_of_trainer: dict[str, Any] = {"logger": False, "enable_checkpointing": False}
+    if settings.shard:
+        from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+
+        options_of_trainer["plugins"] = [LightningEnvironment()]  # it would take a job of SLURM for its own group
+    trainer = settings.trainer(**options_of_trainer)
     data = CaseDataModule(asker.task, cases=cases, **options)
     try:
         trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
@@ -165,7 +175,8 @@ class Predictor:
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
-        self._batches = Batches(lambda prompts: task.ask(_Timed(model, self._count), prompts))
+        journal = run.journal(*varied)
+        self._batches = Batches(lambda prompts: task.ask_recorded(_Timed(model, self._count), prompts, journal))
 
     def start(self) -> None:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""

@@ -4,12 +4,15 @@ manifest.json         what was run, on what, where; how far its stages have come
 config.yaml           the resolved config
 predictions/          one file per trial
 predictions-R.jsonl   one line per trial asked by rank R: its answer, where its prediction lies, or how it failed
+steps-R.jsonl         one line per step of a session with tools; images that tools gave lie in steps/
 evidence-R.jsonl      one line per thing a judge, annotator, network or extractor was shown: its key, what it said
 judgements-R.jsonl    the same of judges, of runs before these lines
 scores-R.jsonl        one line per trial and call: what makes these scores fresh, by metric, and the scores
 scores.parquet        the Score rows, written when every trial is accounted for
 summary.json          means with intervals, and the failures by name
 run.log
+
+A shard of its own (shards.py) writes as a rank does, R being shard3of16, and keeps its notes in shard3of16.json.
 """
 
 from __future__ import annotations
@@ -39,9 +42,11 @@ from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored, form_of
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.manifest import Manifest, Stage, Status
+from medimg_eval.evaluation.shards import OWN, Shard, read_notes, with_notes
 from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, SCHEMAS, read_manifest
-from medimg_eval.system import file_digest
+from medimg_eval.system import file_digest, in_group
+from medimg_eval.tools.journal import StepJournal
 from medimg_eval.trust import place_in
 
 if TYPE_CHECKING:
@@ -52,6 +57,12 @@ SECONDS_UNCONFIRMED = 1.0
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk, or of one's share of it, that is full."""
+
+PASSING_S = 5.0
+"""How long a lock may be held by a look at whether it is free."""
+
+MERGING_S = 60.0
+"""How long a shard waits for another one that merges."""
 
 FORMER = "schema 1"
 """Key of scores whose line does not say what they rest on."""
@@ -92,15 +103,22 @@ class Run:
     Args:
         run: id, the hash of everything that decides the predictions.
         rank: of this process; only rank 0 writes the manifest and the final files.
+        shard: that this process answers, by itself; it writes the manifest only where there is none.
+        beside_shards: whether shards may be at work meanwhile, as while one of them merges.
 
     Raises:
         UserError: another process is at work on the folder, or it holds another run.
     """
 
-    def __init__(self, folder: Path, run: str, rank: int = 0) -> None:
+    def __init__(
+        self, folder: Path, run: str, rank: int = 0, shard: Shard | None = None, *, beside_shards: bool = False
+    ) -> None:
         self.folder = folder
         self.run = run
         self.rank = rank
+        self._writer = shard.name if shard else str(rank)
+        self._leads = rank == 0 and shard is None
+        self._beside_shards = beside_shards
         self._locks: list[FileLock] = []
         self.manifest: Manifest = {}
         self.table: Table | None = None
@@ -114,7 +132,7 @@ class Run:
 
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
-        self._made = self.rank == 0 and not self.folder.exists()
+        self._made = self._leads and not self.folder.exists()
         with UserError.about(self.folder, "cannot be written to", OSError, mend="name another place with runs=DIR"):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock()
@@ -123,14 +141,17 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores", "evidence"):
-            _drop_partial_line(self._shard(name))
+        for name in ("predictions", "scores", "evidence", "steps"):
+            _drop_partial_line(self._lines_file(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
             self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
             logging.getLogger("medimg_eval").addHandler(self._log)
-            for partial in (self.folder / "predictions").glob(".[0-9]*"):
-                partial.unlink()
+        if self._leads:
+            self._take_in_shards()
+            if not self._beside_shards:
+                for partial in (self.folder / "predictions").glob(".[0-9]*"):
+                    partial.unlink()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -158,14 +179,33 @@ class Run:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Writes `config.yaml`."""
-        if self.rank == 0:
+        if self._leads:
             OmegaConf.save(OmegaConf.create(dict(config)), self.folder / "config.yaml")
 
     def note(self, **fields: Unpack[Manifest]) -> None:
-        """Writes fields into the manifest; the file is replaced whole."""
+        """Writes fields into the manifest, or the notes of this shard; the file is replaced whole."""
         if self.rank == 0:
-            write_json(self.folder / "manifest.json", {**self.manifest, **fields})
+            name = "manifest.json" if self._leads else f"{self._writer}.json"
+            write_json(self.folder / name, {**self.manifest, **fields})
             self.manifest.update(fields)
+
+    def publish(self) -> None:
+        """Makes the notes of a shard the run's manifest where it has none: whichever shard comes first."""
+        if self.rank == 0 and not self._leads:
+            with FileLock(self.folder / ".rank-manifest.lock", timeout=PASSING_S):
+                if not (self.folder / "manifest.json").exists():
+                    OmegaConf.save(OmegaConf.create(dict(self.manifest["config"])), self.folder / "config.yaml")
+                    write_json(self.folder / "manifest.json", self.manifest)
+
+    def _take_in_shards(self) -> None:
+        """Takes what shards that are done have noted into the manifest."""
+        for notes in sorted(self.folder.glob("shard*of*.json")) if self.manifest else ():
+            try:
+                with FileLock(self.folder / f".{notes.stem}.lock").acquire(timeout=0):
+                    self.note(**with_notes(self.manifest, read_notes(notes)))
+                    notes.unlink()
+            except Timeout:  # it is still at work
+                continue
 
     @contextmanager
     def stage(self, name: str, of: int) -> Iterator[dict[str, int]]:
@@ -264,7 +304,7 @@ class Run:
 
     def _predictions(self) -> _Predictions:
         """What the lines of predictions say; they are read again only when there are more."""
-        size = sum(shard.stat().st_size for shard in self.folder.glob("predictions-*.jsonl"))
+        size = sum(file.stat().st_size for file in self.folder.glob("predictions-*.jsonl"))
         if self._read is None or self._read.size != size:
             found = self._read = _Predictions(size, {}, {}, {})
             for line in self._lines("predictions"):
@@ -312,6 +352,20 @@ class Run:
             kept.failure = None
         return found
 
+    def journal(self, repeat: int = 0, condition: str = "") -> StepJournal:
+        """Steps of one round of trials, those of earlier starts among them; see `StepJournal`."""
+        known: dict[str, list[Mapping[str, Any]]] = {}
+        for line in self._lines("steps"):
+            known.setdefault(line["trial"], []).append(line["said"])
+
+        def write(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+            self._append("steps", ({"trial": trial, "said": step} for trial, step in entries))
+
+        def owner(case: str) -> str:
+            return Trial(case, repeat, condition).id
+
+        return StepJournal(known, write, self.folder / "steps", owner)
+
     def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Adds what providers said; a kill loses none of it once this returns."""
         self._append("evidence", lines)
@@ -351,12 +405,12 @@ class Run:
         pq.write_table(table, partial)
         partial.replace(self.folder / "scores.parquet")
 
-    def _shard(self, name: str) -> Path:
-        return self.folder / f"{name}-{self.rank}.jsonl"
+    def _lines_file(self, name: str) -> Path:
+        return self.folder / f"{name}-{self._writer}.jsonl"
 
     def _append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         if name not in self._open:  # once: opening it takes longer than the rest of this
-            self._open[name] = io.FileIO(self._shard(name), "a")
+            self._open[name] = io.FileIO(self._lines_file(name), "a")
         stream = self._open[name]
         left = memoryview("".join(json.dumps(record) + "\n" for record in records).encode())
         while left:
@@ -368,34 +422,61 @@ class Run:
             self._confirmed = time.monotonic()
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        for shard in sorted(self.folder.glob(f"{name}-*.jsonl")):
-            with shard.open(encoding="utf-8") as stream:
+        files = sorted(self.folder.glob(f"{name}-*.jsonl"))
+        files.sort(key=lambda path: path.name == f"{name}-0.jsonl")  # rank 0 scores again, and the last word holds
+        for path in files:
+            with path.open(encoding="utf-8") as stream:
                 for number, line in enumerate(stream, start=1):
                     if line.endswith("\n"):  # another rank may be half-way through its last line
                         try:
                             yield dict(json.loads(line))
                         except (TypeError, ValueError) as error:
-                            raise UserError(f"{shard}: line {number} is damaged ({error}); take it out") from error
+                            raise UserError(f"{path}: line {number} is damaged ({error}); take it out") from error
 
     def _lock(self) -> None:
-        """Takes this rank's lock; rank 0 also makes sure that no rank of an earlier start lives on."""
-        own = self.folder / f".rank-{self.rank}.lock"
+        """Takes this process's lock; rank 0 also makes sure that no rank or shard of another start lives."""
+        own = self.folder / (f".rank-{self._writer}.lock" if self._is_rank else f".{self._writer}.lock")
+        patience = MERGING_S if self._beside_shards else 0 if self._is_rank else PASSING_S
         lock = FileLock(own)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=patience)
         except Timeout:
             raise UserError(self._taken(own)) from None
         self._locks.append(lock)
-        write_json(own.with_suffix(".json"), {"pid": os.getpid(), "host": socket.gethostname(), "since": now()})
-        if self.rank == 0 and "LOCAL_RANK" not in os.environ:
-            for other in sorted(self.folder.glob(".rank-*.lock")):
-                if other != own:
-                    try:
-                        with FileLock(other).acquire(timeout=0):
-                            pass
-                    except Timeout:
-                        self._unlock()
-                        raise UserError(self._taken(other)) from None
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now(), "merges": self._beside_shards}
+        write_json(own.with_suffix(".json"), owner)
+        for other in self._others(own):
+            try:
+                with FileLock(other).acquire(timeout=0 if self._is_rank else PASSING_S):
+                    pass
+            except Timeout:
+                if not self._is_rank and read_notes(other.with_suffix(".json")).get("merges"):
+                    continue
+                self._unlock()
+                raise UserError(self._taken(other)) from None
+
+    def has_shards_at_work(self) -> bool:
+        """Whether a shard is answering; of several that end at once, the last to ask hears no."""
+        for path in self.folder.glob(".shard*.lock"):
+            try:
+                with FileLock(path).acquire(timeout=0):
+                    pass
+            except Timeout:
+                return True
+        return False
+
+    @property
+    def _is_rank(self) -> bool:
+        return self._writer == str(self.rank)
+
+    def _others(self, own: Path) -> list[Path]:
+        """Locks that must be free beside this process's own."""
+        if not self._is_rank:
+            return [self.folder / ".rank-0.lock"]
+        if self._beside_shards or self.rank != 0:
+            return []
+        ranks = [] if in_group() else sorted(self.folder.glob(".rank-[0-9]*.lock"))
+        return [path for path in (*ranks, *sorted(self.folder.glob(".shard*.lock"))) if path != own]
 
     def _taken(self, lock: Path) -> str:
         try:
@@ -413,7 +494,17 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "manifest.json"
         if not path.is_file():
-            ours = (".rank-", "run.log", ".manifest.json", "predictions-", "scores-", "evidence-")
+            ours: tuple[str, ...] = (
+                ".rank-",
+                "run.log",
+                ".manifest.json",
+                "predictions-",
+                "scores-",
+                "evidence-",
+                "steps",
+            )
+            ours += (".shard", "shard")
+            ours += ("config.yaml",) if any(self.folder.glob("shard*of*.json")) else ()
             strange = [entry.name for entry in self.folder.iterdir() if not entry.name.startswith(ours)]
             if strange and self.rank == 0:
                 raise UserError(
@@ -421,6 +512,11 @@ class Run:
                 )
             return
         self.manifest = cast("Manifest", read_manifest(path))
+        if not self._is_rank:
+            others: dict[str, Any] = {key: value for key, value in self.manifest.items() if key not in OWN}
+            notes = read_notes(self.folder / f"{self._writer}.json")
+            same = notes if notes.get("run") == self.manifest.get("run") else {}
+            self.manifest = cast("Manifest", {**others, "resumed": [], **same})
         if self.manifest.get("schema") not in SCHEMAS:
             schema = self.manifest.get("schema")
             raise UserError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Condition
 from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.shards import Shard
 from medimg_eval.evidence import JUDGE
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
@@ -66,6 +67,7 @@ class Settings:
         num_workers: processes that read ahead.
         score_workers: processes that score; None chooses.
         rank: of this process.
+        shard: that this process answers alone, of a run that others answer the rest of; None for all.
         seed: part of a run's identity; seeding is done by the caller.
         limit: so many cases are asked about, the first ones; None for all.
         only: ids of the cases that are asked about; empty for all.
@@ -87,6 +89,7 @@ class Settings:
     num_workers: int = 0
     score_workers: int | None = None
     rank: int = 0
+    shard: Shard | None = None
     seed: int = 0
     limit: int | None = None
     only: Sequence[str] = ()

@@ -55,7 +55,6 @@ def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
 
     Source: the Croissant format specification 1.0 and its vocabulary of responsible AI (MLCommons).
     """
-    out.mkdir(parents=True, exist_ok=True)
     manifest, card = run.manifest, task.card
     name = str(manifest["task"])
     shared = {
@@ -89,8 +88,10 @@ def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
     }
     rows = run.scores[["case", "repeat", "condition", "label", "metric", "value", "status"]]
     stem = f"{name}-{run.folder.name}"
+    cases = _cases(task)
+    out.mkdir(parents=True, exist_ok=True)  # no empty folder stays where the data are missing
     return [
-        *_written(out, name, data, {"cases": _cases(task)}),
+        *_written(out, name, data, {"cases": cases}),
         *_written(out, stem, scores, {"scores": rows, "means": run.summary}),
     ]
 

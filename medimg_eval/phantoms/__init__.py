@@ -5,5 +5,6 @@
 """
 
 from medimg_eval.phantoms.cohort import KINDS, Phantom, write_phantoms
+from medimg_eval.phantoms.surgery_films import SurgeryFilms
 
-__all__ = ["KINDS", "Phantom", "write_phantoms"]
+__all__ = ["KINDS", "Phantom", "SurgeryFilms", "write_phantoms"]

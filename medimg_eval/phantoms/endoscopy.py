@@ -82,16 +82,16 @@ class _Polyp:
 def clip(member: Member) -> Clip:
     """Makes one clip in memory."""
     body, own = member.body, member.own
-    wall, polyp = _wall(body), _polyp(own)
+    wall, polyp = draw_wall(body), draw_polyp(own)
     path, phases = _path(own, polyp.along)
     aim = np.stack([texture(own, (FRAMES,), 9) for _ in range(2)], axis=1) * 9
     noise, light = own.uniform(2.5, 5), own.uniform(0.85, 1.15)
     frames = np.empty((FRAMES, *SHAPE, 3), np.uint8)
     masks = np.zeros((FRAMES, *SHAPE), bool)
-    lens = _lens()
+    lens = draw_lens()
     spin = own.uniform(0, 2 * np.pi) + 0.15 * texture(own, (FRAMES,), 14)
     for n in range(FRAMES):
-        pixels, masks[n] = _frame(wall, None if member.healthy else polyp, path[n], aim[n], float(spin[n]))
+        pixels, masks[n] = draw_frame(wall, None if member.healthy else polyp, path[n], aim[n], float(spin[n]))
         grain = noise * own.standard_normal((*SHAPE, 1), dtype=np.float32)
         frames[n] = np.clip((pixels * light + grain) * lens[..., None] + 6, 0, 255)
         masks[n] &= lens > 0.5
@@ -132,7 +132,7 @@ def mask_file(case: str, frame: int) -> str:
     return f"masks/{case}_{frame:03d}.png"
 
 
-def _wall(rng: np.random.Generator) -> _Wall:
+def draw_wall(rng: np.random.Generator) -> _Wall:
     """Pink mucosa with vessels, ring-like folds at uneven distances, and small bumps that catch the light."""
     shape = (LONG, ROUND)
     broad = cylinder_noise(rng, *shape, (120, 120))
@@ -149,7 +149,8 @@ def _wall(rng: np.random.Generator) -> _Wall:
     return _Wall(pixels.astype(np.float32), bump, fold.astype(np.float32))
 
 
-def _polyp(rng: np.random.Generator) -> _Polyp:
+def draw_polyp(rng: np.random.Generator) -> _Polyp:
+    """A polyp of some size and outline, somewhere along the wall."""
     turn = np.linspace(0, 2 * np.pi, 256, endpoint=False)
     waves = [rng.uniform(0.02, 0.07) * np.cos(k * turn + rng.uniform(0, 2 * np.pi)) for k in (2, 3, 5)]
     return _Polyp(
@@ -173,7 +174,7 @@ def _path(rng: np.random.Generator, polyp: float) -> tuple[Array, tuple[str, ...
     return np.concatenate([inward, still, back]), phases
 
 
-def _lens() -> Array:
+def draw_lens() -> Array:
     """The round cut of an endoscope's picture."""
     rows, columns = (np.arange(n, dtype=np.float32) - (n - 1) / 2 for n in SHAPE)
     across = np.maximum(np.abs(rows[:, None]) / 78, np.abs(columns[None]) / 92)
@@ -181,7 +182,7 @@ def _lens() -> Array:
     return step(1 - np.maximum(across, corner), 0.01)
 
 
-def _frame(wall: _Wall, polyp: _Polyp | None, camera: float, aim: Array, spin: float) -> tuple[Array, Array]:
+def draw_frame(wall: _Wall, polyp: _Polyp | None, camera: float, aim: Array, spin: float) -> tuple[Array, Array]:
     """What the camera sees: float32, (row, column, 3), and where the polyp is."""
     rows = np.arange(SHAPE[0], dtype=np.float32)[:, None] - np.float32(SHAPE[0] / 2 + aim[0])
     columns = np.arange(SHAPE[1], dtype=np.float32)[None] - np.float32(SHAPE[1] / 2 + aim[1])

@@ -18,3 +18,4 @@ from .reply import (
     texts_among as texts_among,
 )
 from .rule_registry import rules as rules
+from .thoughts import SplitReply as SplitReply, split_thought as split_thought

@@ -6,22 +6,13 @@ import html
 import re
 import unicodedata
 
+from medimg_eval.metrics.answers.thoughts import split_thought
 from medimg_eval.metrics.nlp import either, late_pattern
 
 LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
 
 _WITHHELD = "[content filter]"
 
-_NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reason|analysis|scratchpad|reflection|rationale|cot)"
-_THINKING = late_pattern(
-    rf"(?P<open><{_NAMES}(?:\s[^<>]{{0,40}})?>|\[think(?:ing)?\]|◁think▷|<\|start_thinking\|>"
-    r"|<\|begin_of_thought\|>|<unused94>|<\|channel>thought)"
-    rf"|</{_NAMES}\s*>|\[/think(?:ing)?\]|◁/think▷|<\|end_thinking\|>|<\|end_of_thought\|>|<unused95>|<channel\|>",
-    re.IGNORECASE,
-)
-_CHANNEL = late_pattern(r"<\|channel\|>\s*(\w+)[^<]{0,40}<\|message\|>")
-_HEADED = late_pattern(r"^\s*#{1,4} *\**(?:thinking|thought process)\**:? *$", re.IGNORECASE | re.MULTILINE)
-_HEADING = late_pattern(r"^\s*#{1,4} *\**(?!thinking|thought)\w", re.IGNORECASE | re.MULTILINE)
 _TURN = late_pattern(
     r"\[/INST\]|(?:^|\n) *(?:#+ *)?(?:assistant|response) *: |(?:^|\n) *(?:assistant|model) *\n"
     r"|<\|im_start\|>assistant|<start_of_turn>model|\bASSISTANT:|assistantfinal"
@@ -142,7 +133,7 @@ def visible(output: str, *, plain: bool = True) -> str:
     """
     text = html.unescape(output) if "&lt;" in output else output
     text = plain_letters(text) if plain else text
-    text = _without_thinking(text)
+    text = split_thought(text).answer
     turns = list(_TURN.finditer(text)) if any(name in text for name in _TURNS) else []
     if turns and text[turns[-1].end() :].strip():
         text = text[turns[-1].end() :]
@@ -215,33 +206,3 @@ def is_prose(text: str) -> bool:
 def refuses(text: str) -> bool:
     """Returns whether a lower-case text declines to answer or says that it cannot be known."""
     return any(stem in text for stem in _REFUSES) and bool(_REFUSAL.search(text))
-
-
-def _without_thinking(text: str) -> str:
-    """Drops blocks of thinking, channels but the final one, and sections that are headed as thinking."""
-    channels = list(_CHANNEL.finditer(text)) if "<|channel|>" in text else []
-    if channels:
-        text = text[channels[-1].end() :] if channels[-1][1] == "final" else text[: channels[0].start()]
-    if any(mark in text for mark in "<[◁"):
-        text = _without_blocks(text)
-    if "#" in text and (headed := _HEADED.search(text)):
-        following = list(_HEADING.finditer(text, headed.end()))
-        text = text[: headed.start()] + (text[following[-1].start() :] if following else "")
-    return text
-
-
-def _without_blocks(text: str) -> str:
-    kept, place, opened = "", 0, -1
-    for mark in _THINKING.finditer(text):
-        if mark["open"]:
-            if opened < 0:
-                kept += text[place : mark.start()]
-                opened = mark.end()
-        else:
-            if opened < 0:
-                kept = ""
-            place, opened = mark.end(), -1
-    if opened < 0:
-        return kept + text[place:]
-    closing = re.search(r"<answer>((?:(?!<answer>).){1,300})</answer>\s*$", text[opened:][-400:], re.DOTALL)
-    return kept + (closing[0] if closing else "")

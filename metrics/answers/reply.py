@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -53,6 +53,8 @@ class AnsweredQuestion:
         corpus: of a report: the set that it belongs to.
         confidence: how sure the model was of the answer, 0 to 1; None where it did not say.
         language: of the right texts, by its code in ISO 639-1: metrics of words split texts by it.
+        turns: by output, what is known of it beside the text: `thought`, `finish`, `usage`; empty where nothing is.
+        trace: steps of a model that called tools, in order.
         clean: of a report: how metrics of words clean texts first, by name, such as "r2gen_iu"; "" for not at all.
     """
 
@@ -71,6 +73,8 @@ class AnsweredQuestion:
     clean: str = ""
     language: str = "en"
     confidence: float | None = None
+    turns: Sequence[Mapping[str, Any]] = ()
+    trace: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def extraction(self) -> Extraction:

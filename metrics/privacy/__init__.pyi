@@ -16,6 +16,12 @@ from .screens import (
     dcr_share as dcr_share,
     nndr as nndr,
 )
+from .lookalikes import (
+    Looks as Looks,
+    joined_looks as joined_looks,
+    lookalikes_between as lookalikes_between,
+    looks_of as looks_of,
+)
 from .copies import (
     CopyFinder as CopyFinder,
     transformed_copies as transformed_copies,

@@ -33,6 +33,8 @@ HEADS = {
     "transmil": "bag_heads:TransMil",
     "dsmil": "bag_heads:DsMil",
     "pooled": "bag_heads:Pooled",
+    "early_fusion": "fused:EarlyFusion",
+    "late_fusion": "fused:LateFusion",
 }
 """Heads by the name that configs use: module of this room, and class."""
 

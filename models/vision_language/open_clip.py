@@ -110,6 +110,10 @@ class OpenClip(nn.Module, Chooser, Embedder):
         self._preprocess = made[-1]
         self.clip = made[0].eval()
 
+    def forget(self) -> None:
+        """Forgets embeddings of texts, which others than the present weights made."""
+        self._texts.clear()
+
     def one_pass(self) -> Pass | None:
         """The encoding of one image."""
         if self.clip is None:

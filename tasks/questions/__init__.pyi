@@ -1,3 +1,4 @@
+from .agent import AgentQuestionTask as AgentQuestionTask
 from .consultation import ConsultationQuestionTask as ConsultationQuestionTask
 from .judge_questions import JudgeQuestion as JudgeQuestion, MAX_NEW_TOKENS as MAX_NEW_TOKENS, rounds as rounds
 from .staged import StagedQuestionTask as StagedQuestionTask

@@ -40,6 +40,7 @@ from medimg_eval.tasks.questions.answers import (
     values_of,
 )
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
+from medimg_eval.tasks.questions.conversation import converse
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
 from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
 from medimg_eval.tasks.questions.languages import InLanguage
@@ -325,21 +326,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
         """Has the model answer the first turn of all, then the second of those that have one, and so on."""
-        if not prompts:
-            return []
-        texts: list[list[str]] = [[] for _ in prompts]
-        going = dict(enumerate(prompts))
-        while going:
-            answers = one_each(model.generate(list(going.values()), self._decoding), going)
-            following = {}
-            for (place, prompt), answer in zip(going.items(), answers, strict=True):
-                texts[place].append(answer)
-                turn = self.next_turn(prompts[place], texts[place])
-                if turn is not None:
-                    said = (*prompt.messages, Message("assistant", (answer,)), turn)
-                    following[place] = replace(prompt, messages=said)
-            going = following
-        return [Reply(tuple(said)) for said in texts]
+        return converse(model, prompts, self._decoding, self.next_turn)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
         """What the user says after so many replies; None where the last one is the answer.
@@ -539,6 +526,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             corpus=getattr(context.shared, "corpus", None),
             confidence=confidence_of(packed),
             language=self.language_of(case),
+            turns=packed.get("turns", ()),
+            trace=packed.get("trace", ()),
         )
 
     def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:

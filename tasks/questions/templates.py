@@ -61,8 +61,9 @@ class Template:
     @classmethod
     def _of(cls, config: Mapping[str, Any]) -> Template:
         settings = dict(config)
-        if "user" in settings:
-            settings["turns"] = (settings.pop("user"),)
+        user = settings.pop("user", None)  # null in a config that has turns in its place
+        if user is not None:
+            settings["turns"] = (user,)
         if "turns" in settings:
             settings["turns"] = tuple(settings["turns"])
             if any("{image}" in turn for turn in settings["turns"][1:]):

@@ -5,6 +5,7 @@ import pytest
 
 from medimg_eval.errors import UserError
 from tests.helpers.benchmark_files import ids, picture, task
+from tests.helpers.dicom_fixtures import still
 
 SHAPE = (12, 10)
 
@@ -95,28 +96,54 @@ def test_isics_lesions_come_from_three_tables(tmp_path):
     assert found["test"].images[0].read().array.shape == (3, *SHAPE)
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "expected"),
-    [
-        ("medmnist_derma", [[4], [5]], [{"melanoma"}, {"melanocytic nevi"}]),
-        ("medmnist_pneumonia", [[1], [0]], [{"pneumonia"}, {"normal"}]),
-        ("medmnist_chest", np.eye(14, dtype=np.uint8)[[12, 13]] | np.eye(14, dtype=np.uint8)[[0, 13]], None),
-    ],
-)
-def test_medmnists_numbers_are_classes(name, labels, expected, tmp_path):
-    shape = (2, 28, 28, 3) if name == "medmnist_derma" else (2, 28, 28)
-    held = {}
+# What a file of the authors holds: its name, the axes of an image, the class of each number (medmnist 3.0.2, info.py).
+MEDMNIST = {
+    "path": ("pathmnist", (28, 28, 3), 9, {8: "colorectal adenocarcinoma epithelium", 0: "adipose"}),
+    "derma": ("dermamnist", (28, 28, 3), 7, {4: "melanoma", 5: "melanocytic nevi"}),
+    "oct": ("octmnist", (28, 28), 4, {1: "diabetic macular edema", 3: "normal"}),
+    "pneumonia": ("pneumoniamnist", (28, 28), 2, {1: "pneumonia", 0: "normal"}),
+    "retina": ("retinamnist", (28, 28, 3), 5, {4: "4", 1: "1"}),
+    "breast": ("breastmnist", (28, 28), 2, {0: "malignant", 1: "normal or benign"}),
+    "blood": ("bloodmnist", (28, 28, 3), 8, {7: "platelet", 3: "immature granulocytes"}),
+    "tissue": ("tissuemnist", (28, 28), 8, {0: "Collecting Duct, Connecting Tubule", 5: "Podocytes"}),
+    "organa": ("organamnist", (28, 28), 11, {0: "bladder", 6: "liver"}),
+    "organc": ("organcmnist", (28, 28), 11, {3: "heart", 10: "spleen"}),
+    "organs": ("organsmnist", (28, 28), 11, {4: "kidney-left", 9: "pancreas"}),
+    "organ3d": ("organmnist3d", (28, 28, 28), 11, {0: "liver", 10: "pancreas"}),
+    "nodule3d": ("nodulemnist3d", (28, 28, 28), 2, {0: "benign", 1: "malignant"}),
+    "adrenal3d": ("adrenalmnist3d", (28, 28, 28), 2, {0: "normal", 1: "hyperplasia"}),
+    "fracture3d": ("fracturemnist3d", (28, 28, 28), 3, {0: "buckle rib fracture", 2: "displaced rib fracture"}),
+    "vessel3d": ("vesselmnist3d", (28, 28, 28), 2, {0: "vessel", 1: "aneurysm"}),
+    "synapse3d": ("synapsemnist3d", (28, 28, 28), 2, {0: "inhibitory synapse", 1: "excitatory synapse"}),
+}
+
+
+def medmnist(path, shape, labels):
+    held = {f"{split}_labels": np.asarray(labels, np.uint8) for split in ("train", "val", "test")}
     for place, split in enumerate(("train", "val", "test")):
-        held[f"{split}_images"] = np.full(shape, place, np.uint8)
-        held[f"{split}_labels"] = np.asarray(labels, np.uint8)
-    np.savez(tmp_path / f"{name.removeprefix('medmnist_')}mnist.npz", **held)
-    one = task(name, tmp_path)
+        held[f"{split}_images"] = np.full((len(labels), *shape), place, np.uint8)
+    np.savez(path, **held)
+
+
+@pytest.mark.parametrize("name", MEDMNIST)
+def test_medmnists_numbers_are_classes(name, tmp_path):
+    file, shape, count, classes = MEDMNIST[name]
+    medmnist(tmp_path / f"{file}.npz", shape, [[number] for number in classes])
+    one = task(f"medmnist_{name}", tmp_path)
+    assert len(one.classes) == count
     cases = one.cases("test")
-    assert [truth(case) for case in cases] == (expected or [{"atelectasis", "pleural"}, {"hernia"}])
+    assert [truth(case) for case in cases] == [{word} for word in classes.values()]
     image = cases[0].images[0].read()
-    assert image.array.shape[-2:] == (28, 28)
+    assert image.array.shape == ((3, *shape[:2]) if shape[-1] == 3 else (1, *shape))
     assert int(image.array.max()) == 2
     assert int(one.cases("validate")[0].images[0].read().array.max()) == 1
+
+
+def test_medmnists_chest_has_a_column_for_each_finding(tmp_path):
+    rows = np.eye(14, dtype=np.uint8)[[12, 13]] | np.eye(14, dtype=np.uint8)[[0, 13]]
+    medmnist(tmp_path / "chestmnist.npz", (28, 28), rows)
+    cases = task("medmnist_chest", tmp_path).cases("test")
+    assert [truth(case) for case in cases] == [{"atelectasis", "pleural"}, {"hernia"}]
 
 
 def test_the_folders_of_the_brain_tumour_set_are_classes(tmp_path):
@@ -139,3 +166,94 @@ def test_a_count_that_is_not_the_published_one_is_told(tmp_path):
     one = task("medmnist_pneumonia", tmp_path, expected={"test": 624})
     with pytest.raises(UserError, match="expected 624 cases in split 'test', found 1"):
         one.cases("test")
+
+
+def test_vindrs_breasts_have_their_grade_on_each_view(tmp_path):
+    header = "study_id,series_id,image_id,laterality,view_position,height,width,breast_birads,breast_density,split"
+    rows = []
+    for study, split, grades in (("s1", "test", "15"), ("s2", "training", "22"), ("s3", "training", "34")):
+        (tmp_path / "images" / study).mkdir(parents=True)
+        for side, grade in zip("LR", grades, strict=True):
+            for view in ("CC", "MLO"):
+                name = f"{study}{side}{view}"
+                still(tmp_path / f"images/{study}/{name}.dicom", Modality="MG")
+                rows.append(f"{study},x,{name},{side},{view},9,8,BI-RADS {grade},DENSITY B,{split}")
+    (tmp_path / "breast-level_annotations.csv").write_text("\n".join([header, *rows]) + "\n")
+    one = task("vindr_mammo", tmp_path)
+    cases = one.cases("test")
+    assert ids(cases) == ["s1LCC", "s1LMLO", "s1RCC", "s1RMLO"]
+    assert [truth(case) for case in cases] == [{"BI-RADS 1"}] * 2 + [{"BI-RADS 5"}] * 2
+    assert {case.patient for case in cases} == {"s1"}
+    assert cases[1].attributes == {"laterality": "L", "view_position": "MLO", "breast_density": "DENSITY B"}
+    assert not one.check_case(cases[0]).doubts
+
+
+def test_pads_pictures_lie_in_three_folders_and_patients_in_one_fold(tmp_path):
+    columns = "patient_id,lesion_id,smoke,age,fitspatrick,gender,region,diagnostic,img_id,biopsed"
+    kinds = ["ACK", "BCC", "MEL", "NEV", "SCC", "SEK"] * 2
+    rows = []
+    for number, kind in enumerate(kinds):
+        patient = f"PAT_{number // 2}"
+        name = f"{patient}_{number}_7.png"
+        picture(tmp_path / f"images/imgs_part_{1 + number % 3}/{name}", np.full((4, 5, 3), number, np.uint8))
+        rows.append(f"{patient},{number},False,50,2.0,MALE,ARM,{kind},{name},True")
+    (tmp_path / "metadata.csv").write_text("\n".join([columns, *rows]) + "\n")
+    one = task("pad_ufes_20", tmp_path)
+    cases = one.cases("test")
+    whole = {f"PAT_{number // 2}_{number}_7.png": one.layout.target.classes[kind] for number, kind in enumerate(kinds)}
+    assert all(truth(case) == {whole[case.id]} for case in cases)
+    assert not {case.patient for case in cases} & {case.patient for case in one.cases("fit")}
+    number = int(cases[0].id.split("_")[2])
+    assert int(cases[0].images[0].read().array.max()) == number
+
+
+def test_swinchexs_lists_have_a_column_for_each_finding(tmp_path):
+    from tests.helpers.benchmark_files import config
+
+    classes = list(config("swinchex_nih").classes)
+    (tmp_path / "configs/NIH").mkdir(parents=True)
+    for number, split in enumerate(("train", "validation", "test")):
+        name = f"{number:08d}_000.png"
+        picture(tmp_path / f"images_001/images/{name}", grey(number))
+        cells = ",".join("1" if at in (number, 13) else "0" for at in range(14))
+        (tmp_path / f"configs/NIH/{split}.csv").write_text(f"Image Index,{','.join(classes)}\n{name},{cells}\n")
+    one = task("swinchex_nih", tmp_path)
+    (case,) = one.cases("test")
+    assert (case.id, case.patient, truth(case)) == ("00000002_000.png", "00000002", {"Consolidation", "Pneumothorax"})
+    assert ids(one.cases("validate")) == ["00000001_000.png"]
+
+
+def test_half_of_the_classes_is_a_task_of_its_own(tmp_path):
+    from dataclasses import replace
+
+    medmnist(tmp_path / "bloodmnist.npz", (28, 28, 3), [[number] for number in range(8)])
+    base, novel = (task("medmnist_blood", tmp_path, half=half) for half in ("base", "novel"))
+    assert (base.name, novel.name, base.classes[-1], novel.classes[0]) == (
+        "medmnist_blood_base",
+        "medmnist_blood_novel",
+        "immature granulocytes",
+        "lymphocyte",
+    )
+    assert ids(base.cases("test")) == [f"test-{number:06d}" for number in range(4)]
+    assert ids(novel.cases("fit")) == [f"train-{number:06d}" for number in range(4, 8)]
+    assert len(base.prompt(base.cases("test")[0], ()).options) == 4
+    again = replace(novel)
+    assert (again.name, again.classes) == (novel.name, novel.classes)
+    with pytest.raises(UserError, match="half needs four classes"):
+        replace(task("medmnist_pneumonia", tmp_path), half="base")
+
+
+def test_a_corrupted_set_has_a_file_for_each_corruption(tmp_path):
+    folder = tmp_path / "bloodmnist/test"
+    folder.mkdir(parents=True)
+    for value, name in enumerate(("clean", "fog_severity_3")):
+        images = np.full((2, 28, 28, 3), value, np.uint8)
+        np.savez(folder / f"{name}.npz", images=images, labels=np.array([[7], [0]]))
+    clean, fog = (
+        task("medmnist_c_blood", tmp_path, **more).cases("test")
+        for more in ({}, {"splits": {"test": "fog_severity_3"}})
+    )
+    assert [truth(case) for case in clean] == [truth(case) for case in fog] == [{"platelet"}, {"basophil"}]
+    assert [int(case.images[0].read().array.max()) for case in (clean[0], fog[0])] == [0, 1]
+    with pytest.raises(UserError, match="no case of split 'frost_severity_1'"):
+        task("medmnist_c_blood", tmp_path, splits={"test": "frost_severity_1"}).cases("test")

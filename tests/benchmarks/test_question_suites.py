@@ -1,12 +1,22 @@
 """Suites of question benchmarks: what they hold, in which words they ask, and one model for all of them."""
 
+import ast
+import difflib
 import json
+import os
+import random
+import re
+import runpy
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from medimg_eval.commands.cli import start
 from medimg_eval.instantiate import build_task
-from tests.helpers.catalogue import SAMPLES
+from medimg_eval.metrics.answers import rules
+from medimg_eval.results.published import find_clone
+from tests.helpers.catalogue import SAMPLES, answered, task_of, worth
 from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 
@@ -17,6 +27,13 @@ pytestmark = [
 assert ALL
 
 TEXT = ["medqa", "medmcqa", "pubmedqa", "mmlu_medical", "medxpertqa_text"]
+THEIRS = (
+    *("construct_messages", "judge_multi_choice", "parse_response", "find_most_similar_index", "str_similarity"),
+    *("extract", "get_content_between_a_b"),
+)
+"""What of MedEvalKit makes prompts of records, and judges replies."""
+REPLIES = ["", "B", "b.", "The answer is C", "<answer>A</answer> no", "Answer: (D)", "a\n\nso", "none of them"]
+MORE_TEXT = ["medbullets_op4", "medbullets_op5", "supergpqa_medicine"]
 IMAGES = ["mmmu_med", "vqa_rad", "slake", "path_vqa", "pmc_vqa", "omnimedvqa", "medxpertqa_mm"]
 
 
@@ -39,8 +56,8 @@ def first_choice(config, root):
 @pytest.mark.parametrize(
     ("name", "tasks"),
     [
-        ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text"]),
-        ("hulu_med", [*IMAGES, *TEXT]),
+        ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text", *MORE_TEXT, "medqa_mcmle"]),
+        ("hulu_med", [*IMAGES, *TEXT, *MORE_TEXT]),
         ("multimedbench_imaging", ["vqa_rad", "slake", "path_vqa"]),
         ("medical_text", TEXT),
     ],
@@ -57,6 +74,59 @@ def test_lingshus_choices_are_asked_in_the_words_of_medevalkit_and_in_one_turn(n
     assert prompt.text.startswith("\nQuestion: ")
     assert "\nOptions: \nA" in prompt.text
     assert prompt.text.endswith("\nAnswer with the option's letter from the given choices directly.")
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("medbullets_op4", 1 / 2), ("medbullets_op5", 1), ("supergpqa_medicine", 1 / 2), ("medqa_mcmle", 1)],
+)
+def test_answers_to_sets_of_text_are_worth_what_was_worked_out_by_hand(name, right, tmp_path):
+    # Of Medbullets with four options the second is D, and of SuperGPQA the last of ten options, J; both got an A.
+    for extraction in ("cascade", "authors"):
+        made = task_of(name, tmp_path / "data", extraction=extraction)
+        assert worth(answered(made, SAMPLES[name].replies, tmp_path / extraction))["accuracy"] == right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("medbullets_op4", "Medbullets_op4"),
+        ("medbullets_op5", "Medbullets_op5"),
+        ("supergpqa_medicine", "SuperGPQA"),
+        ("medqa_mcmle", "MedQA_MCMLE"),
+    ],
+)
+def test_medevalkit_puts_the_same_words_and_knows_the_same_answer(name, module, tmp_path):
+    """Where MEDIMG_EVAL_CLONES names a folder that holds a clone of MedEvalKit: its prompts, of the same records."""
+    clones = os.environ.get("MEDIMG_EVAL_CLONES")
+    clone = find_clone("alibaba-damo-academy/MedEvalKit", Path(clones)) if clones else None
+    if clone is None:
+        pytest.skip("there is no clone of alibaba-damo-academy/MedEvalKit in MEDIMG_EVAL_CLONES")
+    # Its modules import torch and the loaders of the hub; what makes a prompt of a record needs neither.
+    theirs = runpy.run_path(str(clone / "utils/question_formats.py")) | {"os": os, "re": re, "difflib": difflib}
+    for file in (f"{module}/{module}.py", "utils.py"):
+        tree = ast.parse((clone / "utils" / file).read_text())
+        made = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in THEIRS]
+        exec(compile(ast.Module(made, []), file, "exec"), theirs)  # noqa: S102
+    task = task_of(name, tmp_path)
+    (table,) = tmp_path.glob("data/*.parquet")
+    records = [row for row in pq.read_table(table).to_pylist() if row.get("discipline", "Medicine") == "Medicine"]
+    cases = task.cases("test")
+    assert len(records) == len(cases)
+    for case, record in zip(cases, records, strict=True):
+        told = theirs["construct_messages"](None, record)
+        assert task.prompt(case, ()).text == told["messages"]["prompt"]
+        key, rng = case.target.read(), random.Random(0)  # noqa: S311
+        assert key.value == told["answer"]
+        for reply in [*told["choices"], *REPLIES]:
+            cut = "".join(char for char in reply if rng.random() < 0.8)
+            for said in (reply, cut, f"I think {cut}"):
+                judged = theirs["judge_multi_choice"](
+                    told["choices"], told["answer"], theirs["extract"](said, "answer")
+                )
+                taken = rules()["medevalkit"].function(said, case.question.options, "", key.more)
+                assert (taken == key.value) == judged, said
 
 
 @pytest.mark.slow

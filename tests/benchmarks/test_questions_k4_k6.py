@@ -223,3 +223,20 @@ def test_3mdbenchs_patient_is_told_complaint_symptoms_and_temperament(tmp_path):
     assert "Your main complaint:\nMy cheeks burn.\nAdditional symptoms:\nRedness\n" in script.text
     assert "Your personality corresponds to choleric. That includes:\n- Direct and assertive" in script.text
     assert script.text.endswith("finish the dialogue by responding with BREAK.")
+
+
+def test_medspots_clicks_miss_in_ways_that_have_names(tmp_path):
+    task_of("medspot", tmp_path)
+    config = config_of("medspot", tmp_path) | {"metrics": ["first_failure@near_miss", "first_failure@no_prediction"]}
+    # The target of Weasis-1-3 ends at 80 and, grown, at 95; the patch about 88 begins at 81.
+    replies = {"MITK-1-1": "(60, 30)", "MITK-1-2": "x=120, y=100", "Weasis-1-1": "(15, 50)", "Weasis-1-3": "(88, 50)"}
+    (run,) = load_runs([answered(build_task(config), replies, tmp_path / "run")])
+    codes = run.scores[run.scores["metric"] == "click_failure"].set_index("case")["value"].to_dict()
+    assert codes == {
+        "MITK-1-1": 0,
+        "MITK-1-2": 0,
+        "Weasis-1-1": 0,
+        "Weasis-1-3": 3,
+        "Weasis-1-4": 1,
+        "Weasis-2-1": 1,
+    }

@@ -289,3 +289,16 @@ def test_mlcroissant_reads_both_documents_and_their_records(folder, masks):
             records = list(dataset.records(held.uuid))
             assert records
             assert set(records[0]) == {field.uuid for field in held.fields}
+
+
+def test_data_that_lie_elsewhere_are_asked_for_and_leave_no_folder(folder, monkeypatch, capsys):
+    (folder / "mine.csv").write_text("id,reference,prediction\na,No edema.,No edema.\n", encoding="utf-8")
+    assert start(["score", "reports=mine.csv", "runs=runs"]) == 0
+    (run,) = (path.parent.resolve() for path in Path("runs").rglob("scores.parquet"))
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert start(["export", f"run={run}", "to=croissant", "out=given"]) == 1
+    assert "made, or name the data by root=" in " ".join(capsys.readouterr().err.split())
+    assert not Path("given").exists()
+    assert start(["export", f"run={run}", "to=rexrank", f"root={folder / 'mine.csv'}", "out=given"]) == 0

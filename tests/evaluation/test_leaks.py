@@ -153,3 +153,28 @@ def test_check_tells_it(pictures):
     assert leaks["doubt"].tolist() == [True]
     same = me.check(task_of({"fit": "train", "validate": "val", "test": "val"}))
     assert not same[same["part"] == "leaks"]["doubt"].any()
+
+
+def test_images_that_look_alike_are_told_where_that_is_asked(tmp_path, monkeypatch):
+    from PIL import Image as Pillow
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    shown = [np.kron(rng.integers(0, 255, (12, 12)), np.ones((8, 8))).astype(np.uint8) for _ in range(5)]
+    shown.append(shown[0])
+    for at, picture in enumerate(shown):
+        Pillow.fromarray(picture).save(f"{at}.png")
+    Pillow.fromarray((shown[1] * 0.5 + 40).astype(np.uint8)).resize((60, 60)).save("3.png")  # of c1
+    Pillow.fromarray(shown[2]).convert("RGB").save("4.png")  # of c2
+    usual()
+    assert [text for text in texts(task_of()) if "~" in text] == []
+    assert texts(task_of(), lookalikes=True) == [
+        "fit and test share 1 equal images: c0 = c5",
+        "fit and validate share 1 pairs of images that look alike: c1 ~ c3 (0.99)",
+        "validate and test share 1 pairs of images that look alike: c2 ~ c4 (1.00)",
+    ]
+    Path("2.png").write_bytes(b"no picture")
+    found = find_leaks(task_of(), lookalikes=True)
+    assert found.not_looked == "1 images could not be read, or are too large, to be compared by what they show"
+    told = me.check(task_of(), lookalikes=True)
+    assert told[told.part == "leaks"].doubt.sum() == 2

@@ -19,6 +19,7 @@ from .pannuke import PanNuke as PanNuke
 from .patho_bench import PathoBench as PathoBench
 from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed
+from .registration import ImagePairs as ImagePairs, Learn2Reg as Learn2Reg, WarpedBrain as WarpedBrain
 from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
 from .spots import Spots as Spots
 from .synthesis import (
@@ -30,3 +31,10 @@ from .synthesis import (
     Prompts as Prompts,
 )
 from .table import Slides as Slides, Table as Table
+from .workflow import (
+    CocoFrames as CocoFrames,
+    FrameRows as FrameRows,
+    FrameSpans as FrameSpans,
+    Triplets as Triplets,
+    Workflow as Workflow,
+)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Image, Reference
@@ -14,7 +17,8 @@ from medimg_eval.data.bags import as_image, stored_bag
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
-from medimg_eval.errors import MissingDataError, UsageError, UserError
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError
+from medimg_eval.image import FEATURES, PART, VALUES
 
 
 @dataclass(kw_only=True)
@@ -26,7 +30,10 @@ class Table(FolderLayout):
         image: the column of the path below the root, or a pattern of columns such as `images/{Image Index}`, and
             `{split}` of several tables; `*` stands for a folder that the table does not name. One for each image of a
             case, or several rows with the same `id`. A column of lists gives several images, one of files inside a
-            Parquet table gives those.
+            Parquet table gives those. Or part -> such a column or pattern, as of `{oct: scan, fundus: "{id}.tif"}`:
+            images are told apart by their part, and one whose column is empty is missing in that case.
+        values: columns of numbers, such as age, that are shown beside the images as their part `values`, (1, 1, value);
+            NaN where a cell is empty. They are for models that fuse several parts.
         id: the column of the case id, or a pattern; the path of the image when empty. Rows with the same id are
             records of one case.
         split: the column of the split.
@@ -38,7 +45,8 @@ class Table(FolderLayout):
     """
 
     table: str | Mapping[str, str]
-    image: str | Sequence[str] = ()
+    image: str | Sequence[str] | Mapping[str, str] = ()
+    values: Sequence[str] = ()
     id: str = ""
     split: str = ""
     attributes: Sequence[str] = ()
@@ -93,14 +101,30 @@ class Table(FolderLayout):
         return found
 
     def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
-        patterns = [self.image] if isinstance(self.image, str) else list(self.image)
-        references = tuple(one for pattern in patterns if pattern for one in self.images(root, row, pattern))
+        references = tuple(self._shown(root, row))
         name = row.fill(self.id) if self.id else _name(references[0], root)
         if not name:
             raise row.error(f"the case id {self.id!r} is empty")
         entry = Entry(name, root, (row,), references, split or None)
         kept = {column: row.value(column) for column in self.attributes}
         return replace(entry, patient=self.patient_of(entry), attributes=texts(kept))
+
+    def image_parts(self) -> tuple[str, ...]:
+        """What images are told apart by; none where they are not."""
+        named = tuple(map(str, self.image)) if isinstance(self.image, Mapping) else ()
+        return (*named, VALUES) if self.values else named
+
+    def _shown(self, root: Path, row: Row) -> Iterator[Reference[Image]]:
+        if isinstance(self.image, Mapping):
+            for part, pattern in self.image.items():
+                columns = [match[1] for match in FIELD.finditer(pattern)] or [pattern]
+                if all(row.text(column) for column in columns):
+                    yield from (PartImage(image, str(part)) for image in self.images(root, row, pattern))
+        else:
+            for pattern in [self.image] if isinstance(self.image, str) else self.image:
+                yield from self.images(root, row, pattern) if pattern else ()
+        if self.values:
+            yield RowValues(row, tuple(map(str, self.values)))
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
         """The images that a column or a pattern names in one row; raises UserError where it names none."""
@@ -138,8 +162,57 @@ class Table(FolderLayout):
                         f"puts case {first.id!r} to {what} {said!r}, which {first.row.place} puts to {before!r}"
                     )
         every = [image for entry in group for image in entry.images]
-        images = {image.cell if isinstance(image, EmbeddedImage) else image.files: image for image in every}
+        images = {_identity(image): image for image in every}
         return replace(first, rows=rows, images=tuple(images.values()))
+
+
+@dataclass(frozen=True)
+class PartImage:
+    """An image that is one of several unlike parts of a case, such as its OCT."""
+
+    image: Reference[Image]
+    part: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The image's."""
+        return self.image.files
+
+    def read(self) -> Image:
+        """The image, whose attribute `part` says which it is; raises what reading it does."""
+        found = self.image.read()
+        return replace(found, attributes={**found.attributes, PART: self.part})
+
+    def geometry(self) -> Geometry:
+        """The image's grid."""
+        return self.image.geometry()
+
+
+@dataclass(frozen=True, eq=False)
+class RowValues:
+    """Numbers in the columns of a row, NaN where they are empty, in the place of an image."""
+
+    row: Row
+    columns: tuple[str, ...]
+    part: str = VALUES
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.row.path,)
+
+    def read(self) -> Image:
+        """Returns (1, 1, value), float64; raises CaseError where a cell is no number."""
+        try:
+            cells = [self.row.number(column) if self.row.text(column) else math.nan for column in self.columns]
+        except UserError as error:
+            raise CaseError(str(error)) from error
+        attributes = {**FEATURES, PART: VALUES}
+        return Image(np.array(cells)[None, None], np.eye(4), units="pixel", attributes=attributes)
+
+    def geometry(self) -> Geometry:
+        """One row of numbers."""
+        return Geometry((1, len(self.columns)), np.eye(4), "pixel")
 
 
 @dataclass(frozen=True)
@@ -181,6 +254,15 @@ def _files(root: Path, folder: str) -> dict[str, list[Path]]:
     return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
+def _identity(image: Any) -> Any:
+    """What tells images of one case apart: a store holds many bags in one file."""
+    if isinstance(image, PartImage):
+        return image.part, _identity(image.image)
+    if isinstance(image, EmbeddedImage):
+        return image.cell
+    return image.files, getattr(image, "keys", ()), getattr(image, "name", "")
+
+
 def _listed(value: Any) -> set[str]:
     return {str(one) for one in value} if isinstance(value, list | tuple) else {str(value)}
 
@@ -203,6 +285,7 @@ class Slides(Table):
         store: instead, a folder of features below the root, as `embed`, TRIDENT, CLAM, HEST, eva and others leave it.
         store_kind: whose layout it has; found by what lies there when empty.
         bag: what the slide is called in the store, a pattern.
+        several: what parts several slides in one cell of `slide_id`, such as `;`; nothing when empty.
         magnification: that the features of a store must be of, where it says; None takes any.
         patient: the column of the patient, or a pattern: `{slide_id:.12}` of TCGA's names.
         options: passed to the reader of slides, such as `um_per_px`.
@@ -215,13 +298,18 @@ class Slides(Table):
     store: str = ""
     store_kind: str = ""
     bag: str = "{slide_id}"
+    several: str = ""
     magnification: float | None = None
     id: str = "slide_id"
     patient: str = "case_id"
     modality: str = "SM"
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
-        """The slide, or the features of its tiles."""
+        """The slide, or the features of its tiles; of several slides in one cell those of each."""
+        if self.several and self.several in row.text("slide_id"):
+            names = [name.strip() for name in row.text("slide_id").split(self.several) if name.strip()]
+            parts = [Row(row.path, row.place, {**row.values, "slide_id": name}) for name in names]
+            return [image for part in parts for image in self.images(root, part, pattern)]
         if self.store:
             return [stored_bag(below(root, self.store), row.fill(self.bag), self.store_kind, self.magnification)]
         if not self.features:

@@ -87,12 +87,14 @@ class SurvivalColumns:
         censored: the column that holds 1 where the time is censored, 0 where the event was observed (as the tables of
             CLAM's kin do); give this or `event`.
         unit: of the times.
+        offset: what is added to times, such as 1 where the first year is 0.
     """
 
     time: str
     event: str = ""
     censored: str = ""
     unit: str = "months"
+    offset: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuses to guess which way the column counts."""
@@ -110,7 +112,7 @@ class SurvivalColumns:
             raise row.error(f"column {column!r} holds {row.text(column)!r}, expected 0 or 1")
         if not (np.isfinite(time) and time >= 0):
             raise row.error(f"column {self.time!r} holds {row.text(self.time)!r}, expected a time of 0 or more")
-        return Survival(time, bool(flag) == bool(self.event), self.unit)
+        return Survival(time + self.offset, bool(flag) == bool(self.event), self.unit)
 
 
 @dataclass

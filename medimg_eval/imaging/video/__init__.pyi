@@ -1,1 +1,8 @@
+from .films import (
+    Film as Film,
+    FilmFile as FilmFile,
+    FilmPrompt as FilmPrompt,
+    FrameFeatures as FrameFeatures,
+    decoded_ahead as decoded_ahead,
+)
 from .reading import Video as Video, grid as grid, read as read, write_video as write_video

@@ -184,8 +184,9 @@ def medevalkit(output: str, options: Mapping[str, str], question: str, more: Map
     What is left: the first or last paragraph if it is a letter; else the last \boxed{}, or what stands in <answer>;
     then what follows the last "answer is", "answer:" or the like; then what stands before a full stop and after a
     colon, in lower case. Always answers: an empty reply is the first option, a refusal whichever looks alike. Weak:
-    "boxed" without a box leaves the word "none"; "(B)" is no letter and is compared as a text. PMC-VQA's options are
-    compared as "A:text" there and MedFrameQA's as "A.text", and their <answer> is not looked for before a box.
+    "boxed" without a box leaves the word "none"; "(B)" is no letter and is compared as a text. Where options are not
+    compared as "A. text", `more["option"]` says as what, such as ["{letter}.{text}"]. PMC-VQA's are compared as
+    "A:text" there and MedFrameQA's as "A.text", and their <answer> is not looked for before a box.
     """
     letters = {chr(ord("a") + place): letter for place, letter in enumerate(options)}
     if not letters:
@@ -197,8 +198,11 @@ def medevalkit(output: str, options: Mapping[str, str], question: str, more: Map
     said = reply.split(".")[0].split(":")[-1]
     if said in letters:
         return letters[said]
-    similar = nearest(reply, {letter: f"{letter}. {text}".lower() for letter, text in options.items()})
-    return similar or letters["a"]
+    (form,) = more.get("option", ["{letter}. {text}"])
+    shown = {letter: form.format(letter=letter, text=text).lower() for letter, text in options.items()}
+    if said in shown.values():
+        return next(letter for letter, text in shown.items() if text == said)
+    return nearest(reply, shown) or letters["a"]
 
 
 @answer_rule("medevalkit_yes_no", source="MedEvalKit (Lingshu, arXiv 2506.07044), judge_judgement, 2026-02")

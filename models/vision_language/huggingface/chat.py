@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,16 @@ class ChatTemplate:
     Args:
         processor: or tokenizer, of the checkpoint.
         file: with a Jinja template to be used instead of the checkpoint's own.
+        arguments: of the template, such as `enable_thinking`.
 
     Raises:
-        UserError: there is no template, or no such file.
+        UserError: there is no template, or no such file, or the template knows no such argument.
     """
 
-    def __init__(self, name: str, processor: Any, file: str | None = None) -> None:
+    def __init__(
+        self, name: str, processor: Any, file: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        self.arguments = dict(arguments or {})
         self.name, self.processor, self.warned = name, processor, False
         tokenizer = getattr(processor, "tokenizer", processor)
         self.template: Any = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
@@ -49,6 +54,7 @@ class ChatTemplate:
                 raise UserError(f"{path}: is no UTF-8 text; model.chat_template names a Jinja template") from error
         if not self.template:
             raise UserError(f"{name}: has no chat template; name a file with one in model.chat_template")
+        self._check_arguments()
         image_token = getattr(processor, "image_token", None)
         self.image_token = image_token if isinstance(image_token, str) else ""
         self.parts_first = processor is not tokenizer
@@ -88,9 +94,20 @@ class ChatTemplate:
     def _apply_template(self, turns: Turns) -> str:
         template = None if isinstance(self.template, dict) else self.template
         text = self.processor.apply_chat_template(
-            turns, chat_template=template, add_generation_prompt=True, tokenize=False
+            turns, chat_template=template, add_generation_prompt=True, tokenize=False, **self.arguments
         )
         return str(text)
+
+    def _check_arguments(self) -> None:
+        """Refuses arguments that the template would pass over in silence."""
+        written = self.template if isinstance(self.template, str) else " ".join(map(str, dict(self.template).values()))
+        for argument in self.arguments:
+            if not re.search(rf"\b{re.escape(argument)}\b", written):
+                known = sorted(set(re.findall(r"\b\w*(?:think|reason)\w*\b", written)) - {"think", "thinking"})
+                raise UserError(
+                    f"{self.name}: its chat template knows no {argument!r}, which model.chat_template_kwargs sets"
+                    + (f"; it names {', '.join(known[:5])}" if known else "; leave it out")
+                )
 
     def _conversation_forms(self, messages: Sequence[Message]) -> Iterator[tuple[Turns, bool]]:
         conversations = [(messages, False)]

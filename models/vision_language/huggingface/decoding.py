@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from medimg_eval.case import Prompts
+from medimg_eval.metrics.answers import split_thought
 from medimg_eval.models.vision_language.huggingface.chat import Reader
-from medimg_eval.question import Decoding
+from medimg_eval.question import Decoding, Turn, Usage
 
 KEPT_SETTINGS = ("bos_token_id", "eos_token_id", "suppress_tokens", "bad_words_ids")
 """What of a checkpoint's generation settings is no choice of how to decode."""
@@ -112,12 +113,59 @@ class GumbelSampler:
         return likely - noise.log().to(likely.device)
 
 
-def count_completion_tokens(ids: Tensor, settings: Any) -> int:
-    """How many tokens a batch of answers took, (row, token), their ends included and padding left out."""
+def count_completion_tokens(ids: Tensor, settings: Any) -> list[int]:
+    """How many tokens each answer of a batch took, (row, token), its end included and padding left out."""
     ends = torch.as_tensor(settings.eos_token_id, device=ids.device).reshape(-1)
     stopped = torch.isin(ids, ends)
     before = stopped.cumsum(1) - stopped.long() == 0
-    return int((before & (stopped | (ids != settings.pad_token_id))).sum())
+    counts: list[int] = (before & (stopped | (ids != settings.pad_token_id))).sum(1).tolist()
+    return counts
+
+
+def decode_replies(
+    ids: Tensor,
+    rendered: Sequence[str],
+    lengths: Sequence[int],
+    decoding: Decoding,
+    tokenizer: Any,
+    ends: Sequence[int],
+) -> list[Turn]:
+    """Texts of a batch of answers, (row, token), with why each ended and how many tokens it and its thought took.
+
+    Marks of thinking stay, also those that are special tokens of the checkpoint; so does the opening mark that a
+    template has put before the answer, where nothing closes it.
+
+    Args:
+        ids: tokens written.
+        rendered: the prompts as texts.
+        lengths: tokens of each answer.
+        decoding: how it was written.
+        tokenizer: of the checkpoint.
+        ends: tokens that end an answer.
+    """
+    special = [token for token in tokenizer.all_special_tokens if isinstance(token, str)]
+    marks = [token for token in special if split_thought(f"a{token}b").rule != "T6"]
+    others = [token for token in special if token not in marks]
+    plain = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    raw = tokenizer.batch_decode(ids, skip_special_tokens=False) if marks else plain
+    turns = []
+    for place, length in enumerate(lengths):
+        text = plain[place]
+        if any(mark in raw[place] for mark in marks):
+            text = raw[place]
+            for token in others:
+                text = text.replace(token, "")
+        opening = rendered[place][-40:].strip()
+        opened = split_thought(opening)
+        if opened.rule == "T5" and not opened.thought and split_thought(text).rule == "T6":
+            text = opening[len(opened.answer) :] + text
+        cut = truncate_at_stop(text, decoding.stop)
+        full = length >= decoding.max_new_tokens and len(cut) >= len(text.strip())
+        thought = split_thought(cut).thought
+        tokens = len(tokenizer(thought, add_special_tokens=False)["input_ids"]) if thought else 0
+        ended = full and int(ids[place, -1]) not in ends
+        turns.append(Turn(cut, finish="length" if ended else "stop", usage=Usage(output=length, thought=tokens)))
+    return turns
 
 
 def truncate_at_stop(text: str, stop: Sequence[str]) -> str:

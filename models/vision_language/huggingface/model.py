@@ -18,8 +18,8 @@ from medimg_eval.models.vision_language.huggingface.decoding import (
     build_generation_options,
     compute_log_probabilities,
     count_completion_tokens,
+    decode_replies,
     score_options,
-    truncate_at_stop,
 )
 from medimg_eval.models.vision_language.huggingface.loading import (
     CheckpointSource,
@@ -27,7 +27,7 @@ from medimg_eval.models.vision_language.huggingface.loading import (
     load_checkpoint,
     make_quantisation_options,
 )
-from medimg_eval.question import Decoding
+from medimg_eval.question import Decoding, Turn
 
 
 class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
@@ -48,6 +48,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         trust_remote_code: runs code that comes with the checkpoint.
         batch: how many prompts are answered at once, unless the command line says otherwise.
         chat_template: file with a Jinja template, instead of the checkpoint's own.
+        chat_template_kwargs: arguments of the template, such as `enable_thinking`; refused where it knows none such.
         processor: settings of its image processor, such as `max_pixels`.
         likelihood: what `choose` weighs: the option's `letter` or its `text`.
 
@@ -73,6 +74,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         trust_remote_code: bool = False,
         batch: int = 8,
         chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         processor: Mapping[str, Any] | None = None,
         likelihood: Literal["letter", "text"] = "letter",
     ) -> None:
@@ -85,6 +87,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
             raise UsageError(f"model.batch is {batch}; expected at least 1")
         self.checkpoint, self.revision, self.adapter = checkpoint, revision, adapter
         self.trust_remote_code, self.chat_template = trust_remote_code, chat_template
+        self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.processor, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood
         self.device_map = device_map or ("auto" if quantisation else None)
         if self.device_map:
@@ -111,25 +114,29 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         return self.spending | ({"commit": commit} if commit else {})
 
     @torch.inference_mode()
-    def generate(self, prompts: Prompts, decoding: Decoding) -> list[str]:
+    def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Answers a batch of prompts, as `VisionLanguageModel.generate` says.
 
         Raises:
             CaseError: a prompt is longer than the model's context, or its template has no place for a part of it.
         """
-        answers: dict[int, str] = {}
+        answers: dict[int, Turn] = {}
         with self._count_usage(prompts):
             for places, texts in self.reader.group_prompts(prompts):
+                began = time.perf_counter()
                 group = [prompts[place] for place in places]
                 inputs = self._encode(texts, group)
                 steps = build_generation_options(decoding, group, inputs["attention_mask"], self.reader)
                 width = inputs["input_ids"].shape[1]
                 ids = self.model.generate(**inputs, **steps)[:, width:]
-                self.spending["completion_tokens"] += count_completion_tokens(ids, self.model.generation_config)
-                written = self.reader.tokenizer.batch_decode(ids, skip_special_tokens=True)
-                answers |= {
-                    place: truncate_at_stop(text, decoding.stop) for place, text in zip(places, written, strict=True)
-                }
+                lengths = count_completion_tokens(ids, self.model.generation_config)
+                self.spending["completion_tokens"] += sum(lengths)
+                ends = torch.as_tensor(self.model.generation_config.eos_token_id).reshape(-1).tolist()
+                written = decode_replies(ids, texts, lengths, decoding, self.reader.tokenizer, ends)
+                read, seconds = inputs["attention_mask"].sum(1).tolist(), (time.perf_counter() - began) / len(places)
+                for place, turn, tokens in zip(places, written, read, strict=True):
+                    turn.usage = turn.usage._replace(input=tokens, seconds=round(seconds, 4))
+                    answers[place] = turn
         return [answers[place] for place in range(len(prompts))]
 
     @torch.inference_mode()
@@ -164,7 +171,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         source = self.source = self.source or find_checkpoint(self.checkpoint, self.revision)
         adapter = None if self.adapter is None else find_checkpoint(self.adapter, None, "adapter_config.json")
         loaded = load_checkpoint(source, adapter, self.processor, self.trust_remote_code, self.options)
-        template = ChatTemplate(self.checkpoint, loaded.processor, self.chat_template)
+        template = ChatTemplate(self.checkpoint, loaded.processor, self.chat_template, self.chat_template_kwargs)
         self.reader = Reader(self.checkpoint, loaded.processor, template, loaded.reads_images, loaded.context_length)
         self.model = loaded.model
 

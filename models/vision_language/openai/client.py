@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UserError, import_optional
 from medimg_eval.imaging.pictures import as_pictures
-from medimg_eval.question import Decoding, Message
+from medimg_eval.models.vision_language.openai.messages import FIELDS, read_reply, written_tools, written_turns
+from medimg_eval.question import Decoding
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -173,8 +174,10 @@ class Writer(NamedTuple):
     def _body(self, prompt: Prompt, decoding: Decoding, urls: Sequence[str]) -> bytes:
         fields: dict[str, Any] = {
             "model": self.model,
-            "messages": [_turn(message, urls) for message in prompt.messages],
+            "messages": written_turns(prompt.messages, urls),
         }
+        if prompt.tools:
+            fields["tools"] = written_tools(prompt.tools)
         fields |= {self.limit: decoding.max_new_tokens, **_sampling(decoding)}
         if decoding.seed and self.draws(decoding):
             fields["seed"] = decoding.seed
@@ -184,9 +187,6 @@ class Writer(NamedTuple):
 
 CONNECT_S = 10.0
 LONGEST_WORDS = 300
-ANSWERING = ("text", "output_text", None)
-"""Types of the parts of a reply that hold the answer."""
-
 WORTH_REPEATING = frozenset({408, 409, 429})  # and 5xx
 REFUSED_TO_ALL = {
     401: "does not accept the key in {variable}",
@@ -218,6 +218,8 @@ class Server(NamedTuple):
     """Who is asked.
 
     Attributes:
+        url: of chat completions.
+        further: the same of other servers that hold the same model.
         key: sent as a bearer token, and never part of a message; "" sends none.
         variable: the environment variable the key came from.
         proxies: whether the environment's proxies are used.
@@ -228,6 +230,7 @@ class Server(NamedTuple):
     key: str
     variable: str | None
     proxies: bool
+    further: tuple[str, ...] = ()
 
 
 class Patience(NamedTuple):
@@ -276,12 +279,31 @@ class _AgainError(Exception):
         self.wait_s = wait_s
 
 
+@dataclass(eq=False)
+class _Seat:
+    """One server of several: how many requests it has, how often in a row it failed, until when it is left alone."""
+
+    url: str
+    under_way: int = 0
+    failures: int = 0
+    rests_until: float = -math.inf
+
+    def load(self) -> tuple[bool, float, int]:
+        """By which the next request is given to one: those at rest last, the one that rests the shortest first."""
+        rests = self.rests_until > time.monotonic()
+        return rests, self.rests_until if rests else 0.0, self.under_way
+
+
 class Client:
-    """Asks one server; belongs to the thread of `wait_for`."""
+    """Asks one server, or the least busy of several; belongs to the thread of `wait_for`.
+
+    Of several, one that fails is left alone for a while, which doubles, and its requests go to another.
+    """
 
     def __init__(self, server: Server, patience: Patience, pace: Pace, tally: Tally, connections: int) -> None:
         self._server, self._patience, self._pace, self._tally = server, patience, pace, tally
         self._refusal: UserError | None = None
+        self._seats = [_Seat(url) for url in (server.url, *server.further)]
         httpx = http_library()
         self._http = httpx.AsyncClient(
             headers=authorization(server.key),
@@ -308,33 +330,45 @@ class Client:
                 raise self._refusal
             deadline = deadline or time.monotonic() + self._patience.deadline_s
             left = max(0.0, deadline - time.monotonic())
+            seat = min(self._seats, key=_Seat.load)
+            seat.under_way += 1
             try:
-                return await self._once(request, body, min(self._patience.timeout_s, left))
+                reply = await self._once(request, body, min(self._patience.timeout_s, left), seat.url)
             except _AgainError as trouble:
                 failures += trouble.wait_s is None
                 wait = (trouble.wait_s or 0.0) + backoff(max(1, failures), self._patience.backoff_s)
+                if len(self._seats) > 1:
+                    wait = self._rest(seat, trouble.wait_s)
                 late = time.monotonic() + wait > deadline
                 if failures > self._patience.retries or late:
                     spent = f"its {self._patience.deadline_s:g} s are over" if late else f"{failures} tries failed"
-                    raise CaseError(
-                        f"case {case_id!r}: no reply from {place(self._server.url)}: {trouble}; {spent}"
-                    ) from None
+                    raise CaseError(f"case {case_id!r}: no reply from {place(seat.url)}: {trouble}; {spent}") from None
                 log.info("case %s: %s; asking again in %.1f s", case_id, trouble, wait)
+            else:
+                seat.failures = 0
+                return reply
+            finally:
+                seat.under_way -= 1
             self._tally.retries += 1
             await asyncio.sleep(wait)
+
+    def _rest(self, seat: _Seat, asked_s: float | None) -> float:
+        """Leaves a server alone for a while; returns after how many seconds one is there again: mostly at once."""
+        seat.failures += 1
+        wait = (asked_s or 0.0) + backoff(seat.failures, self._patience.backoff_s)
+        seat.rests_until = max(seat.rests_until, time.monotonic() + wait)
+        return max(0.0, min(one.rests_until for one in self._seats) - time.monotonic())
 
     async def close(self) -> None:
         """Closes its connections."""
         await self._http.aclose()
 
-    async def _once(self, request: Request, body: bytes, seconds: float) -> dict[str, Any]:
+    async def _once(self, request: Request, body: bytes, seconds: float, url: str) -> dict[str, Any]:
         httpx = http_library()
         self._tally.requests += 1
         try:
             async with asyncio.timeout(seconds):
-                response = await self._http.post(
-                    self._server.url, content=body, headers={"Content-Type": "application/json"}
-                )
+                response = await self._http.post(url, content=body, headers={"Content-Type": "application/json"})
         except TimeoutError:
             raise _AgainError(f"no whole reply within {seconds:.3g} s") from None
         except httpx.RequestError as error:
@@ -342,15 +376,28 @@ class Client:
         if response.status_code == 200:
             if response.content.startswith((b"data:", b"event:")):
                 self._refusal = UserError(
-                    f"{place(self._server.url)} streams its replies, which nobody asked it to; set "
+                    f"{place(url)} streams its replies, which nobody asked it to; set "
                     "model.extra.stream=false, or look at the server's settings"
                 )
                 raise self._refusal
-            return self._counted(_reply(response.content, self._server.key), request)
+            return self._counted(self._read(response.content), request)
         if 400 <= response.status_code < 500 and _is_filtered(response.content):
             words = _words(response.content, self._server.key)
-            return dict.fromkeys(_FIELDS) | {"text": words, "finish": WITHHELD}
-        raise self._trouble(response)
+            return dict.fromkeys(FIELDS) | {"text": words, "finish": WITHHELD}
+        raise self._trouble(response, url)
+
+    def _read(self, body: bytes) -> dict[str, Any]:
+        try:
+            told = json.loads(body)
+        except (ValueError, RecursionError):
+            raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
+        try:
+            reply = read_reply(told)
+        except ValueError as lack:
+            raise _AgainError(f"{lack} ({_words(body, self._server.key) or 'and no error'})") from None
+        if FILTERED.match(str(reply["finish"] or "")):
+            reply["finish"] = WITHHELD
+        return reply
 
     def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
         read, written = reply["prompt_tokens"], reply["completion_tokens"]
@@ -362,19 +409,19 @@ class Client:
             self._pace.correct(read + written - request.tokens)
         return reply
 
-    def _trouble(self, response: Any) -> Exception:
+    def _trouble(self, response: Any, url: str) -> Exception:
         status, words = response.status_code, _words(response.content, self._server.key)
         said = f"{status}: {words or response.reason_phrase}"
         if (status in WORTH_REPEATING or status >= 500) and "insufficient_quota" not in response.text:
             wait = retry_after(response.headers)
             if (
-                wait is not None and wait <= self._patience.deadline_s
+                wait is not None and wait <= self._patience.deadline_s and len(self._seats) == 1
             ):  # longer ones are failures, of each prompt by itself
                 self._pace.hold(wait)
             return _AgainError(f"it answered {said}", wait)
-        where = place(self._server.url)
+        where = place(url)
         if 300 <= status < 400:
-            self._refusal = moved(self._server.url, response)
+            self._refusal = moved(url, response)
             return self._refusal
         if status in REFUSED_TO_ALL:
             why = REFUSED_TO_ALL[status].format(variable=self._server.variable, model=self._server.model)
@@ -394,33 +441,6 @@ def moved(url: str, response: Any) -> UserError:
     )
 
 
-def _reply(body: bytes, secret: str) -> dict[str, Any]:
-    """What a body holds; raises _AgainError when that is no reply."""
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
-    choices = told.get("choices") if isinstance(told, dict) else None
-    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
-        raise _AgainError(f"its reply holds no choices ({_words(body, secret) or 'and no error'})")
-    message, usage, finish = choices[0].get("message"), told.get("usage"), choices[0].get("finish_reason")
-    if filtered := FILTERED.match(str(finish or "")):
-        message = message or {}  # which some leave out
-    usage = usage if isinstance(usage, dict) else {}
-    if not isinstance(message, dict):
-        raise _AgainError("its reply holds a choice without a message")
-    return {
-        "text": _text(message),
-        "finish": WITHHELD if filtered else finish,
-        "model": told.get("model"),
-        "prompt_tokens": _tokens(usage.get("prompt_tokens")),
-        "completion_tokens": _tokens(usage.get("completion_tokens")),
-    }
-
-
-_FIELDS = ("text", "finish", "model", "prompt_tokens", "completion_tokens")
-
-
 def _is_filtered(body: bytes) -> bool:
     """Whether an error is that of a content filter, by its codes, also those within it, or its message."""
     try:
@@ -435,20 +455,6 @@ def _is_filtered(body: bytes) -> bool:
     if any(isinstance(code, str) and FILTERED.match(code) for code in codes) or "flagged_input" in str(error):
         return True
     return bool(FILTERED_WORDS.search(str(error.get("message"))))
-
-
-def _tokens(said: Any) -> int | None:
-    return said if isinstance(said, int) and said >= 0 else None
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):  # of which parts that hold reasoning are no answer
-        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") in ANSWERING]
-        content = "".join(text for text in texts if isinstance(text, str))
-    text = content if isinstance(content, str) and content else str(message.get("refusal") or "")
-    # A reply that is cut off may end in half of a sign, which cannot be written.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _words(body: bytes, secret: str) -> str:
@@ -526,19 +532,6 @@ def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int 
 def _digest(picture: Picture, image_format: ImageFormat, max_side: int | None) -> str:
     # Of the pixels, since what an encoder makes of them changes from one version of it to the next.
     return f"{image_format} {max_side} {picture.size} {hashlib.sha256(picture.tobytes()).hexdigest()}"
-
-
-def _turn(message: Message, urls: Sequence[str]) -> dict[str, Any]:
-    # Turns without images are plain strings, which every server reads.
-    if all(isinstance(part, str) for part in message.parts):
-        return {"role": message.role, "content": message.text}
-    parts = [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": urls[part]}}
-        for part in message.parts
-    ]
-    return {"role": message.role, "content": parts}
 
 
 def _sampling(decoding: Decoding) -> dict[str, Any]:

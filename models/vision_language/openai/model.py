@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import re
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -36,8 +37,11 @@ from medimg_eval.models.vision_language.openai.client import (
     place,
     wait_for,
 )
-from medimg_eval.question import Decoding
+from medimg_eval.models.vision_language.openai.messages import calls_of
+from medimg_eval.question import Decoding, Turn, Usage
 from medimg_eval.store import Stored, reply_store
+
+log = logging.getLogger(__name__)
 
 READY_S = 5.0
 """Within so many seconds a server must say that it is there."""
@@ -45,11 +49,19 @@ READY_S = 5.0
 PRICED = {"input": "prompt_tokens", "output": "completion_tokens"}
 
 
+FINISHED = {"content_filter": "filter", "tool_calls": "calls", "function_call": "calls", "max_tokens": "length"}
+"""Why replies end, in the words of servers -> in ours; any other is kept as it is."""
+
+
+class _AwayError(UserError):
+    """A server is out of reach."""
+
+
 class Outcome(NamedTuple):
     """What became of a prompt; `key` is its request's."""
 
     key: str
-    reply: str | Exception
+    reply: Turn | Exception
 
 
 class OpenAICompatible(VisionLanguageModel):
@@ -62,8 +74,10 @@ class OpenAICompatible(VisionLanguageModel):
     Args:
         model: the name the server knows it by.
         base_url: of the API, up to and with `/v1`.
+        further_urls: of other servers that hold the same model, such as one for each node. Each request goes to the
+            one with the fewest under way, and to another when that fails; replies are kept as those of `base_url`.
         api_key_env: the environment variable that holds the key; servers on this machine and its network need none.
-        concurrency: requests under way at once.
+        concurrency: requests under way at once, at all servers together.
         timeout_s: for one request, until the last byte of its reply.
         retries: of a prompt, after failures that may pass: 408, 409, 429, 5xx, lost connections, replies cut short.
             Waits that the server asks for (`Retry-After`) are kept, and not counted.
@@ -83,10 +97,11 @@ class OpenAICompatible(VisionLanguageModel):
     """
 
     uses_torch = False
+    calls_tools = True
     file_arguments = ()
     pace_arguments = (
         *("api_key_env", "concurrency", "timeout_s", "retries", "deadline_s", "backoff_s", "requests_per_minute"),
-        *("tokens_per_minute", "price_per_million", "cache", "batch"),
+        *("further_urls", "tokens_per_minute", "price_per_million", "cache", "batch"),
     )
 
     def __init__(
@@ -94,6 +109,7 @@ class OpenAICompatible(VisionLanguageModel):
         model: str | None,
         base_url: str = "https://api.openai.com/v1",
         *,
+        further_urls: Sequence[str] = (),
         api_key_env: str | None = "OPENAI_API_KEY",
         concurrency: int = 8,
         timeout_s: float = 120,
@@ -111,7 +127,9 @@ class OpenAICompatible(VisionLanguageModel):
     ) -> None:
         self.model, self.base_url, self.api_key_env = model, base_url.rstrip("/"), api_key_env
         self.price_per_million = price_per_million
+        self.further_urls = tuple(url.rstrip("/") for url in _urls(further_urls))
         self._host = _host(base_url)
+        self._hosts = [self._host, *map(_host, self.further_urls)]
         _check(concurrency, image_format, price_per_million)
         self.preferred_batch = batch or 4 * concurrency
         self._patience = Patience(timeout_s, retries, deadline_s, backoff_s)
@@ -125,23 +143,16 @@ class OpenAICompatible(VisionLanguageModel):
         url = f"{self.base_url}/chat/completions"
         self._writer = Writer(url, model, limit, image_format, max_side, dict(extra or {}))
         self._same: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._held: dict[str, str | Exception] = {}
+        self._held: dict[str, Turn | Exception] = {}
 
     @property
     def remote(self) -> bool:  # type: ignore[override]
-        """True unless the server's address is this machine's; one here that passes requests on is not seen through."""
-        return not is_here(self._host)
+        """True unless each server's address is this machine's; one here that passes requests on is not seen through."""
+        return not all(map(is_here, self._hosts))
 
     @property
     def _hosted(self) -> bool:
-        """True unless the server is this machine, or in its own network by a private address or a name without dots."""
-        if re.fullmatch(r"[a-z][a-z0-9_-]*|.*\.localhost", self._host):
-            return False
-        try:
-            address = ipaddress.ip_address(self._host)
-        except ValueError:
-            return True
-        return not (address.is_private or address.is_loopback or address.is_link_local)
+        return any(map(_is_hosted, self._hosts))
 
     def check_ready(self) -> None:
         """Raises UserError when the server is out of reach, there is no key for it, or it takes another one."""
@@ -150,27 +161,39 @@ class OpenAICompatible(VisionLanguageModel):
                 f"{place(self.base_url)} needs a key; put it into the environment variable "
                 f"{self.api_key_env or 'that model.api_key_env names'}"
             )
+        away: list[UserError] = []
+        for url in (self.base_url, *self.further_urls):
+            try:
+                self._check_server(url)
+            except _AwayError as error:  # others may do its work
+                away.append(error)
+        if len(away) > len(self.further_urls):
+            raise away[0]
+        for trouble in away:
+            log.warning("%s; the others are asked", trouble)
+
+    def _check_server(self, url: str) -> None:
         httpx = http_library()
         try:
             with httpx.Client(timeout=READY_S, trust_env=self._hosted, headers=authorization(self._key)) as http:
-                answer = http.get(f"{self.base_url}/models")
+                answer = http.get(f"{url}/models")
         except httpx.RequestError as error:
-            raise UserError(
-                f"{place(self.base_url)} is out of reach ({type(error).__name__}: {error}); "
+            raise _AwayError(
+                f"{place(url)} is out of reach ({type(error).__name__}: {error}); "
                 "start the server, or look at model.base_url"
             ) from error
         there = answer.next_request.url if answer.is_redirect else answer.url
         if (there.scheme, there.host) != (answer.url.scheme, answer.url.host):
-            raise moved(self.base_url, answer)
+            raise moved(url, answer)
         if answer.status_code in (401, 403):
             raise UserError(
-                f"{place(self.base_url)} does not accept the key in {self.api_key_env} "
+                f"{place(url)} does not accept the key in {self.api_key_env} "
                 f"({answer.status_code} {answer.reason_phrase})"
             )
         if self.model is None:
-            raise UserError(f"name a model: model.model=NAME; {place(self.base_url)} offers {_offered(answer)}")
+            raise UserError(f"name a model: model.model=NAME; {place(url)} offers {_offered(answer)}")
 
-    def generate(self, prompts: Prompts, decoding: Decoding) -> list[str]:
+    def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Asks all prompts, as many at once as `concurrency` allows.
 
         Where some get no reply, those of the others are not lost: as long as prompts are then given alone, what became
@@ -189,7 +212,7 @@ class OpenAICompatible(VisionLanguageModel):
             self._tally.seconds += time.monotonic() - began
         failed = [outcome.reply for outcome in outcomes if isinstance(outcome.reply, Exception)]
         if not failed:
-            return [str(outcome.reply) for outcome in outcomes]
+            return [outcome.reply for outcome in outcomes if isinstance(outcome.reply, Turn)]
         if not alone:
             self._held = dict(outcomes)
             if isinstance(failed[0], CaseError):
@@ -224,7 +247,7 @@ class OpenAICompatible(VisionLanguageModel):
             except Exception as error:  # noqa: BLE001  (a prompt's failure, which `generate` raises)
                 return Outcome(key, error)
 
-    async def _reply(self, request: Request, case_id: str) -> str:
+    async def _reply(self, request: Request, case_id: str) -> Turn:
         # Of equal requests one is sent, and the others find its reply in the cache.
         async with self._same.setdefault(request.key, asyncio.Lock()):
             kept = await asyncio.to_thread(self._cache.get, [request.key]) if self._cache is not None else {}
@@ -232,14 +255,31 @@ class OpenAICompatible(VisionLanguageModel):
                 reply = kept[request.key].value
                 self._tally.cache_hits += 1
             else:
+                began = time.monotonic()
                 reply = await self._client.ask(request, case_id)
+                reply["seconds"] = round(time.monotonic() - began, 3)
                 if self._cache is not None:
                     await asyncio.to_thread(self._cache.put, {request.key: Stored(reply)})
         self._tally.cut_off += reply["finish"] == "length"
-        if reply["finish"] != WITHHELD:
-            return str(reply["text"])
-        self._tally.content_filtered += 1
-        return withheld(str(reply["text"]))
+        filtered = reply["finish"] == WITHHELD
+        self._tally.content_filtered += filtered
+        text = str(reply["text"])
+        return Turn(
+            withheld(text) if filtered else text,
+            thought=reply.get("thought"),
+            finish=FINISHED.get(str(reply["finish"]), str(reply["finish"] or "")),
+            usage=self._usage(reply),
+            calls=calls_of(reply),
+        )
+
+    def _usage(self, reply: Mapping[str, Any]) -> Usage:
+        """What a reply cost, also where it came from the cache: what asking anew would have."""
+        read, written = reply["prompt_tokens"], reply["completion_tokens"]
+        cost = None
+        if self.price_per_million and read is not None and written is not None:
+            cost = (read * self.price_per_million["input"] + written * self.price_per_million["output"]) / 1e6
+        cached, thought = reply.get("cached_tokens"), reply.get("thought_tokens")
+        return Usage(read, cached, written, thought, reply.get("seconds"), cost)
 
     @property
     def _key(self) -> str:
@@ -250,10 +290,28 @@ class OpenAICompatible(VisionLanguageModel):
 
     @cached_property
     def _client(self) -> Client:
-        server = Server(self._writer.url, self.model, self._key, self.api_key_env, proxies=self._hosted)
+        further = tuple(f"{url}/chat/completions" for url in self.further_urls)
+        server = Server(self._writer.url, self.model, self._key, self.api_key_env, self._hosted, further)
         client = Client(server, self._patience, self._pace, self._tally, self._concurrency)
         weakref.finalize(self, close_soon, client).atexit = False  # the end of the process closes connections itself
         return client
+
+
+def _urls(said: Any) -> list[str]:
+    if isinstance(said, str) or not isinstance(said, Sequence):
+        raise UsageError(f"expected model.further_urls to be a list of addresses, got {said!r}")
+    return [str(url) for url in said]
+
+
+def _is_hosted(host: str) -> bool:
+    """False of this machine, and of its own network by a private address or a name without dots."""
+    if re.fullmatch(r"[a-z][a-z0-9_-]*|.*\.localhost", host):
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return not (address.is_private or address.is_loopback or address.is_link_local)
 
 
 def _host(base_url: str) -> str:

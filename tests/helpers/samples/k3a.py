@@ -486,6 +486,24 @@ CHEST = "What is seen?\nA) Nodule\nB) Effusion\nC) Pneumothorax\nD) Cavity\nE) F
 # 10_1 right, 10_2 wrong, 20_1 refused, 20_2 right. By the authors' rule "The answer is D" is none, and "I" is a wrong
 # answer.
 @sample(
+    "chestagentbench_agent",
+    cases=["10_1", "10_2", "20_1", "20_2"],
+    replies={"10_1": "F", "10_2": "A) Nodule", "20_1": "I cannot answer this.", "20_2": "The answer is D"},
+    scores={"accuracy_of_answered": 2 / 3, "accuracy": 2 / 4, "unanswered": 1 / 4},
+    authors={"accuracy_of_answered": 1 / 3, "accuracy": 1 / 4, "unanswered": 1 / 4},
+    text=(
+        "You are an expert medical AI assistant who can answer any medical questions and analyze medical images "
+        "similar to a doctor.\nSolve using your own vision and reasoning and use tools to complement your reasoning.\n"
+        "Make multiple tool calls in parallel or sequence as needed for comprehensive answers.\nCritically think about "
+        "and criticize the tool outputs.\nIf you need to look up some information before asking a follow up question, "
+        "you are allowed to do that.\nAnswer this question correctly using chain of thought reasoning and carefully "
+        "evaluating choices. Solve using our own vision and reasoning and thenuse tools to complement your reasoning. "
+        f"Trust your own judgement over any tools.\n{CHEST}\n"
+    ),
+    settings={"metrics": ["accuracy_of_answered", "accuracy", "unanswered"]},  # texts alone have no trace
+    images=2,
+)
+@sample(
     "chestagentbench",
     cases=["10_1", "10_2", "20_1", "20_2"],
     replies={"10_1": "F", "10_2": "A) Nodule", "20_1": "I cannot answer this.", "20_2": "The answer is D"},

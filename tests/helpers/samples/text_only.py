@@ -124,3 +124,73 @@ def mmlu_medical(root):
             asked += [{"question": "And now?", "subject": subject, "choices": options, "answer": 3}]
         for split in ("dev", "test"):
             write_parquet(root / subject / f"{split}-00000-of-00001.parquet", asked)
+
+
+# What answers to the four that follow are worth stands in tests/benchmarks/test_question_suites.py.
+@sample(
+    "medbullets_op4",
+    cases=["train-00000-of-00001-1", "train-00000-of-00001-2"],
+    replies={"train-00000-of-00001-1": "C", "train-00000-of-00001-2": "A"},
+    scores={},
+    images=0,
+    text=f"\nQuestion: Which nerve?\nOptions: \nA.Ulnar\nB.Median\nC.Radial\nD.Axillary\n{DIRECTLY}",
+)
+def medbullets_op4(root):
+    """Options as an object, and the right letter."""
+    nerves = {"A": "Ulnar", "B": "Median", "C": "Radial", "D": "Axillary"}
+    drugs = {"A": "Aspirin", "B": "Heparin", "C": "Insulin", "D": "Morphine"}
+    asked = [("Which nerve?", nerves, "C"), ("Which drug?", drugs, "D")]
+    records = [dict(zip(("question", "options", "answer_idx"), row, strict=True)) for row in asked]
+    write_parquet(root / "data" / "train-00000-of-00001.parquet", records)
+
+
+@sample(
+    "medbullets_op5",
+    cases=["train-00000-of-00001-1"],
+    replies={"train-00000-of-00001-1": "E"},
+    scores={},
+    images=0,
+    text=f"\nQuestion: Which vessel?\nOptions: \nA.Aorta\nB.Vena cava\nC.Azygos\nD.Iliac\nE.Renal\n{DIRECTLY}",
+)
+def medbullets_op5(root):
+    """A column for each option, and the right letter."""
+    vessels = {"opa": "Aorta", "opb": "Vena cava", "opc": "Azygos", "opd": "Iliac", "ope": "Renal"}
+    record = {"question": "Which vessel?", **vessels, "answer_idx": "E"}
+    write_parquet(root / "data" / "train-00000-of-00001.parquet", [record])
+
+
+@sample(
+    "supergpqa_medicine",
+    cases=["train-00000-of-00001-1", "train-00000-of-00001-3"],
+    replies={"train-00000-of-00001-1": "B", "train-00000-of-00001-3": "A"},
+    scores={},
+    images=0,
+    text=f"\nQuestion: Which bone?\nOptions: \nA.Femur\nB.Tibia\nC.Fibula\n{DIRECTLY}",
+)
+def supergpqa_medicine(root):
+    """Up to ten options in a list; a question of another discipline, which is left out."""
+    letters = [f"choice {number}" for number in range(10)]
+    asked = [
+        ("Which bone?", ["Femur", "Tibia", "Fibula"], "B", "Medicine", "Basic Medicine", "easy"),
+        ("Which law?", ["One", "Two"], "A", "Law", "Law", "hard"),
+        ("Which of ten?", letters, "J", "Medicine", "Clinical Medicine", "hard"),
+    ]
+    columns = ("question", "options", "answer_letter", "discipline", "field", "difficulty")
+    write_parquet(
+        root / "data" / "train-00000-of-00001.parquet", [dict(zip(columns, row, strict=True)) for row in asked]
+    )
+
+
+@sample(
+    "medqa_mcmle",
+    cases=["train-00000-of-00001-1"],
+    replies={"train-00000-of-00001-1": "C"},
+    scores={},
+    images=0,
+    text="\n问题： 哪根神经？\n选项： \n尺神经\n正中神经\n桡神经\n腋神经\n请直接使用给定选项中的选项字母来回答该问题。",
+)
+def medqa_mcmle(root):
+    """Options as an object, shown without their letters."""
+    nerves = {"A": "尺神经", "B": "正中神经", "C": "桡神经", "D": "腋神经"}
+    record = {"question": "哪根神经？", "options": nerves, "answer_idx": "C"}
+    write_parquet(root / "data" / "train-00000-of-00001.parquet", [record])

@@ -239,3 +239,22 @@ def test_a_folder_or_hub_model_without_weights_is_an_error(tmp_path, monkeypatch
     monkeypatch.setattr("open_clip.factory.download_pretrained_from_hf", offline)
     with pytest.raises(UserError, match="hf-hub:owner/name: cannot be loaded by open_clip .*no connection"):
         OpenClip("hf-hub:owner/name").prepare({}, picture)
+
+
+def test_merged_weights_read_texts_anew(folder, tmp_path):
+    from medimg_eval.models import MergedClassifier
+
+    torch.manual_seed(5)
+    torch.save(library.create_model("tiny-clip").state_dict(), tmp_path / "tuned.bin")
+    files = (folder / "open_clip_pytorch_model.bin", tmp_path / "tuned.bin")
+    models = [OpenClip("tiny-clip", checkpoint=str(path)) for path in files]
+    labels = dict(enumerate(OPTIONS.values(), 1))
+    asked = [Prompt("c", (picture(),), labels, options={str(key): name for key, name in labels.items()})]
+    merged = MergedClassifier(*models, rule="fixed")
+    merged.prepare(labels, picture)
+    alone = [model.classify(asked)[0] for model in models]
+    for share, expected in ((0.5, None), (1, alone[0]), (0, alone[1])):
+        merged.share = share
+        (answer,) = merged.classify(asked)
+        assert expected is None or answer == pytest.approx(expected, abs=1e-5)
+    assert alone[0] != pytest.approx(alone[1], abs=1e-5)

@@ -1,0 +1,111 @@
+"""A run dealt out to processes that know nothing of each other: any launcher starts them, and the last one merges.
+
+shard3of16.json   what shard 3 of 16 noted of its own work; a merge takes it into the manifest and removes it
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from medimg_eval.case import Case, Trial
+from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.manifest import Manifest
+
+NAME = re.compile(r"(?:predictions-|\.)?shard(\d+)of(\d+)\.(?:jsonl?|lock)")
+OWN = ("timing", "usage", "stages", "resumed")
+"""What a shard notes of its own work alone."""
+
+
+class Shard(NamedTuple):
+    """A part of a run's cases: every `of`-th one in the task's order, from the `number`-th on.
+
+    Attributes:
+        number: from 1.
+        of: how many there are.
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        """As the command line names it."""
+        return f"{self.number}/{self.of}"
+
+    @property
+    def name(self) -> str:
+        """What its files are called by."""
+        return f"shard{self.number}of{self.of}"
+
+    def trials(self, every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
+        """Those of its cases, whatever was asked before: all repeats and conditions of a case are of one shard."""
+        own = {case.id for case in every[self.number - 1 :: self.of]}
+        return [trial for trial in trials if trial.case in own]
+
+
+def read_shard(said: Any) -> Shard | None:
+    """Reads a shard as a command line names it, such as 3/16; None where nothing is said.
+
+    Raises:
+        UsageError: it is no shard, or there are fewer.
+    """
+    if said is None:
+        return None
+    match = re.fullmatch(r"(\d+)/(\d+)", str(said))
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"expected shard to be such as 3/16, from 1/16 to 16/16, got {said!r}")
+    return Shard(int(match[1]), int(match[2]))
+
+
+def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> list[Shard]:
+    """Shards whose cases were not all asked about; none where the run's shards were not of one number."""
+    counts = {int(match[2]) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))}
+    if len(counts) != 1:
+        return []
+    (of,) = counts
+    left = {trial.case for trial in unasked}
+    return [Shard(number, of) for number in sorted({1 + i % of for i, case in enumerate(every) if case.id in left})]
+
+
+def left_to(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> str:
+    """Names the shards that are to be asked for yet, such as "shards 3/16 and 7/16"; "" where there are none."""
+    lost = lost_shards(folder, every, unasked)
+    return f"shard{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}" if lost else ""
+
+
+def read_notes(path: Path) -> Manifest:
+    """What a shard has noted of its own work; nothing where it has not."""
+    try:
+        return cast("Manifest", json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def with_notes(manifest: Mapping[str, Any], notes: Mapping[str, Any]) -> Manifest:
+    """The manifest of a run with what one of its shards has noted, whose seconds and uses are added."""
+    found: dict[str, Any] = {**manifest}
+    if timing := notes.get("timing"):
+        seconds, inside = (timing[key] + found.get("timing", {}).get(key, 0.0) for key in ("seconds", "in_model"))
+        overhead = 1 - inside / seconds if seconds else 0.0
+        found["timing"] = {"seconds": seconds, "in_model": inside, "overhead": overhead}
+    if notes.get("usage"):
+        found["usage"] = [*found.get("usage", []), *notes["usage"]]
+    for key in ("resumed", "sent"):
+        if more := [entry for entry in notes.get(key, []) if entry not in found.get(key, [])]:
+            found[key] = [*found.get(key, []), *more]
+    if (asked := notes.get("stages", {}).get("predict")) and asked["ended"]:
+        before = found.get("stages", {}).get("predict") or asked
+        spans = {"started": min(before["started"], asked["started"])}
+        spans["ended"] = max(before["ended"] or "", asked["ended"])
+        found["stages"] = {**found.get("stages", {}), "predict": {**asked, **spans}}
+    if notes.get("conditions"):
+        found["conditions"] = {**notes["conditions"], **found.get("conditions", {})}
+    if notes.get("repeats", 1) > found.get("repeats", 1):
+        found["repeats"] = notes["repeats"]
+    for key in ("model_info", "efficiency", "leaks", "unidentified"):
+        if key in notes:
+            found.setdefault(key, notes[key])
+    return cast("Manifest", found)

@@ -1,0 +1,169 @@
+"""Films: the frames of a case in their order, one after another, decoded ahead of a busy model and never all held."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Prompt
+from medimg_eval.errors import CaseError
+from medimg_eval.image import FEATURES
+from medimg_eval.imaging.video.reading import Video
+
+AHEAD = 8
+"""Frames that are decoded before they are asked for."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FilmFile:
+    """A video file, or a folder of frames, of which only some frames are shown.
+
+    Attributes:
+        path: of the video, or folder.
+        every: frames of the video from one that is shown to the next; of a folder that already holds those, 1.
+    """
+
+    path: Path
+    every: int = 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The video."""
+        return (self.path,)
+
+    def read(self) -> Image:
+        """Returns the first frame, (channel, row, column), as an example; raises CaseError."""
+        with Video(self.path) as video:
+            return Image(video.frame(0), np.eye(4), modality="ES", units="pixel", attributes=video.attributes)
+
+    def geometry(self) -> Geometry:
+        """Rows and columns."""
+        with Video(self.path) as video:
+            return Geometry(video.shape[1:], np.eye(4), "pixel")
+
+    def frames(self, places: Sequence[int]) -> Iterator[Array]:
+        """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
+        with Video(self.path) as video:
+            for place in places:
+                yield video.frame(int(place) * self.every)
+
+
+@dataclass(frozen=True)
+class FrameFeatures:
+    """Features of the frames that are shown, a row each, in an .npy or .h5 file.
+
+    Attributes:
+        path: of an array (frame, feature).
+    """
+
+    path: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The array's file."""
+        return (self.path,)
+
+    def read(self) -> Image:
+        """Returns (1, frame, feature); raises CaseError where it is missing, damaged or not finite."""
+        array = np.asarray(self._array())
+        if not np.isfinite(array).all():
+            raise CaseError(f"{self.path}: holds features that are not finite")
+        return Image(array[None], np.eye(4), units="pixel", attributes=dict(FEATURES))
+
+    def geometry(self) -> Geometry:
+        """Frames, and features."""
+        return Geometry(self._array().shape, np.eye(4), "pixel")
+
+    def frames(self, places: Sequence[int]) -> Iterator[Array]:
+        """Yields vectors, float, (feature,), by their row; raises CaseError where there is no such row."""
+        array = self.read().array[0]
+        last = max(places, default=0)
+        if last >= len(array):
+            raise CaseError(f"{self.path}: has {len(array)} rows, and frame {last} of the grid is asked for")
+        yield from (array[place] for place in places)
+
+    def _array(self) -> Array:
+        if self.path.suffix == ".npy":
+            with CaseError.about(self.path, "cannot be read as .npy", ValueError, OSError, EOFError):
+                array: Array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        else:
+            from medimg_eval.imaging.slides import read_features
+
+            array = read_features(self.path).features
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise CaseError(f"{self.path}: expected numbers (frame, feature), got {array.shape} of {array.dtype}")
+        return array
+
+
+class Film:
+    """Frames in their order, each given out once; a model that is asked online gets no other way to them.
+
+    Attributes:
+        fps: frames per second of what is given out.
+        given_out: how many frames were given out so far.
+    """
+
+    def __init__(self, source: Any, places: Sequence[int], fps: float, *, online: bool = False) -> None:
+        """Takes a reference with `frames`, the places of frames on its grid, ascending, and their rate."""
+        self._source, self._places, self.fps = source, [int(place) for place in places], fps
+        self._online, self._begun, self.given_out = online, False, 0
+
+    def count(self) -> int:
+        """How many frames there are; raises CaseError online, where the end is not known."""
+        if self._online:
+            raise CaseError("online: the length of the film is not known before its end")
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Array]:
+        """Yields the frames; online only once. Raises CaseError for one that cannot be read."""
+        if self._online and self._begun:
+            raise CaseError("online: the film runs once; keep what is needed of former frames")
+        self._begun, self.given_out = True, 0
+        for frame in decoded_ahead(self._source.frames(self._places)):
+            self.given_out += 1
+            yield frame
+
+    @property
+    def times(self) -> Array:
+        """Seconds of each frame after the start, float64, (frame,); raises CaseError online."""
+        return np.array(self._places[: self.count()]) / self.fps
+
+
+@dataclass(frozen=True)
+class FilmPrompt(Prompt):
+    """What a model is asked about one film.
+
+    Attributes:
+        film: its frames.
+        phases: classes of which each frame has one.
+        presence: classes of which each frame has any number.
+        online: whether each frame must be answered before later ones are seen.
+        delay: so many later frames may be seen.
+    """
+
+    film: Film = field(default_factory=lambda: Film(None, (), 1.0))
+    phases: tuple[str, ...] = ()
+    presence: tuple[str, ...] = ()
+    online: bool = False
+    delay: int = 0
+
+
+def decoded_ahead(items: Iterable[T], ahead: int = AHEAD) -> Iterator[T]:
+    """Yields items that a thread makes ahead of who takes them; what it raises is raised here."""
+    iterator, end = iter(items), object()
+    pool = ThreadPoolExecutor(1)
+    try:
+        waiting = deque(pool.submit(next, iterator, end) for _ in range(ahead))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(pool.submit(next, iterator, end))
+            yield item  # type: ignore[misc]
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,5 @@
+from .tools import (
+    lcs_length as lcs_length,
+    same_arguments as same_arguments,
+    shared_calls as shared_calls,
+)

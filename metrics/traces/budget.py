@@ -1,0 +1,169 @@
+"""Tokens, seconds and money that answers cost, and how many are right within a budget.
+
+What a server or wrapper did not report is NaN, never 0. Of a model that calls tools all its steps count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.vqa import accuracy_or_exact_match
+
+Floats = npt.NDArray[np.float64]
+
+REPORTED = "as the server or wrapper reported it"
+
+_spent = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
+_ended = partial(_spent, worst=1.0, value_kind="proportion", source="finish reason `length`, as servers report it")
+_within = partial(
+    metric,
+    kind="answer",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    value_kind="proportion",
+    source="share right among all within a budget, as in budget curves of s1 (arXiv 2501.19393)",
+)
+
+
+def turns_of(pair: AnsweredQuestion) -> Sequence[Mapping[str, Any]]:
+    """Returns what is known of each reply of the model: of one that calls tools its steps."""
+    return [step for step in pair.trace if step.get("kind") == "model"] if pair.trace else pair.turns
+
+
+def spent(pair: AnsweredQuestion, name: str) -> float:
+    """Returns how much of one thing all replies took, such as `output`; NaN where one did not report it."""
+    values = [turn.get("usage", {}).get(name) for turn in turns_of(pair)]
+    return float(sum(values)) if values and None not in values else math.nan
+
+
+@_spent(title="Tokens written", source=REPORTED, value_kind="count")
+def output_tokens(pair: AnsweredQuestion) -> float:
+    """The number of tokens that the model wrote, thinking included.
+
+    Not comparable between tokenizers.
+    """
+    return spent(pair, "output")
+
+
+@_spent(title="Tokens read", source=REPORTED, value_kind="count")
+def input_tokens(pair: AnsweredQuestion) -> float:
+    """The number of tokens of all prompts, those from a prompt cache included."""
+    return spent(pair, "input")
+
+
+@_spent(title="Tokens of thought", source="as the server reported it; of local models counted by their tokenizer")
+def thought_tokens(pair: AnsweredQuestion) -> float:
+    """The number of tokens that the model spent on thinking, a part of `output_tokens`."""
+    return spent(pair, "thought")
+
+
+@_spent(title="Seconds", unit="s", source="wall clock from a request to its last token; of a batch its share")
+def answer_seconds(pair: AnsweredQuestion) -> float:
+    """The seconds that the model took, without those of tools."""
+    return spent(pair, "seconds")
+
+
+@_spent(title="Cost", source="tokens times `price_per_million`")
+def answer_cost(pair: AnsweredQuestion) -> float:
+    """The cost of all replies, in the currency of the prices."""
+    return spent(pair, "cost")
+
+
+@_ended(title="Truncated")
+def truncated(pair: AnsweredQuestion) -> float:
+    """Whether the last reply ended because it was too long; its answer is scored as it stands.
+
+    NaN where it is not known why replies ended.
+    """
+    turns = turns_of(pair)
+    reason = turns[-1].get("finish") if turns else None
+    return math.nan if not reason else float(reason == "length")
+
+
+@_ended(title="Truncated in thought")
+def thought_truncated(pair: AnsweredQuestion) -> float:
+    """Whether the last reply ended because it was too long, before an answer began.
+
+    A part of `truncated`: the rest was cut within the answer.
+    """
+    whole = truncated(pair)
+    if whole != 1.0:
+        return whole
+    last = turns_of(pair)[-1]
+    parted = split_thought(pair.output, last.get("thought"))
+    return float(parted.cut or (parted.thought is not None and not parted.answer.strip()))
+
+
+def _right_within(pair: AnsweredQuestion, name: str, most: float) -> float:
+    cost, right = spent(pair, name), accuracy_or_exact_match(pair)
+    return math.nan if math.isnan(cost) else right * (cost <= most)
+
+
+@_within(title="Right within tokens", parameter="most tokens written")
+def right_within_tokens(pair: AnsweredQuestion, most: float) -> float:
+    """Whether the answer is right and took no more than so many tokens; a point of the budget curve.
+
+    The mean is over all answers, also those that took more.
+    """
+    return _right_within(pair, "output", most)
+
+
+@_within(title="Right within seconds", parameter="most seconds")
+def right_within_seconds(pair: AnsweredQuestion, most: float) -> float:
+    """Whether the answer is right and took no more than so many seconds of the model; a point of the budget curve."""
+    return _right_within(pair, "seconds", most)
+
+
+@_within(title="Right within cost", parameter="highest cost")
+def right_within_cost(pair: AnsweredQuestion, most: float) -> float:
+    """Whether the answer is right and cost no more than so much; a point of the budget curve."""
+    return _right_within(pair, "cost", most)
+
+
+def _sums(name: str) -> Callable[..., Floats]:
+    def pieces(rows: ScoreTable) -> Floats:
+        right = rows.metric == "accuracy_or_exact_match"
+        known = ~np.isnan(rows.value)
+        return np.stack([rows.value * (known & (rows.metric == name)), rows.value * (known & right)], axis=1)
+
+    return lambda rows: np.nan_to_num(pieces(rows))
+
+
+def _per_right(sums: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: Floats = np.where(sums[..., 0] > 0, sums[..., 0] / sums[..., 1], math.nan)
+    return ratios
+
+
+_ratio = partial(summary, higher_is_better=False, best=0.0, source="ratio of sums over all cases")
+
+
+@_ratio(
+    title="Tokens per right answer",
+    needs=("output_tokens", "accuracy_or_exact_match"),
+    pieces=_sums("output_tokens"),
+)
+def tokens_per_right(sums: Floats) -> Floats:
+    """All tokens written over the number of right answers.
+
+    Infinite where none is right; NaN where no tokens were reported.
+    """
+    return _per_right(sums)
+
+
+@_ratio(title="Cost per right answer", needs=("answer_cost", "accuracy_or_exact_match"), pieces=_sums("answer_cost"))
+def cost_per_right(sums: Floats) -> Floats:
+    """The cost of all cases over the number of right answers.
+
+    Infinite where none is right; NaN where no cost is known.
+    """
+    return _per_right(sums)

@@ -1,0 +1,234 @@
+"""Calls of tools beside those of a reference: which, with what, in what order, and what became of them.
+
+The reference stands in the answer key as `tools`: names, or `{name, arguments}`, in order, each as often as it is
+called; or as `tool_set`, where how often and in what order says nothing. Without a trace every metric is NaN, and
+without a reference those that compare with it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.traces.budget import turns_of
+from medimg_eval.metrics.vqa import accuracy_or_exact_match
+
+Call = Mapping[str, Any]
+
+UNREADABLE = frozenset({"parsing", "unknown_tool", "arguments", "withdrawn"})
+"""Types of errors of calls that no tool was given: unreadable, of no offered tool, against its schema, or too late."""
+
+STOPPED_WELL = frozenset({"answer"})
+
+_OURS = "own definition; multiset of calls, as in docs/evaluate/agents.md"
+_better = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, optional=True)
+_worse = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=1.0, optional=True)
+_number = partial(metric, kind="answer", higher_is_better=None, best=math.nan, worst=math.nan, optional=True)
+
+
+def shared_calls(predicted: Sequence[str], reference: Sequence[str]) -> int:
+    """Returns how many calls two sequences of names share, each counted as often as both have it.
+
+    >>> shared_calls(["segment", "segment", "measure"], ["segment", "measure", "lookup"])
+    2
+    """
+    return (Counter(predicted) & Counter(reference)).total()
+
+
+def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """Returns the length of the longest common subsequence.
+
+    >>> lcs_length("abcb", "bcab")
+    3
+    """
+    row = [0] * (len(second) + 1)
+    for one in first:
+        before = 0
+        for place, other in enumerate(second, 1):
+            before, row[place] = row[place], before + 1 if one == other else max(row[place], row[place - 1])
+    return row[-1]
+
+
+def same_arguments(predicted: Any, reference: Any) -> bool:
+    """Returns whether two arguments are the same: numbers within 1e-6 of each other, texts in any case, files by name.
+
+    >>> same_arguments({"image": "/data/x.png", "t": 1.0}, {"image": "x.png", "t": 1})
+    True
+    """
+    if isinstance(predicted, Mapping) and isinstance(reference, Mapping):
+        return predicted.keys() == reference.keys() and all(
+            same_arguments(predicted[name], value) for name, value in reference.items()
+        )
+    if isinstance(predicted, list | tuple) and isinstance(reference, list | tuple):
+        return len(predicted) == len(reference) and all(map(same_arguments, predicted, reference))
+    if isinstance(predicted, bool) or isinstance(reference, bool):
+        return predicted is reference
+    if isinstance(predicted, int | float) and isinstance(reference, int | float):
+        return math.isclose(predicted, reference, rel_tol=1e-6)
+    if isinstance(predicted, str) and isinstance(reference, str):
+        one, other = predicted.strip().casefold(), reference.strip().casefold()
+        files = PurePath(one).suffix and PurePath(one).suffix == PurePath(other).suffix and " " not in one + other
+        return one == other or bool(files and PurePath(one).name == PurePath(other).name)
+    return bool(predicted == reference)
+
+
+def calls_in(pair: AnsweredQuestion) -> list[Call]:
+    """Returns the calls of a trace in order, also those that could not be carried out."""
+    return [step for step in pair.trace if step.get("kind") == "tool"]
+
+
+def _reference(pair: AnsweredQuestion) -> list[Call] | None:
+    told = pair.more.get("tools", pair.more.get("tool_set"))
+    if told is None or not pair.trace:
+        return None
+    told = told.split(",") if isinstance(told, str) else told
+    return [{"name": one.strip()} if isinstance(one, str) else one for one in told if one]
+
+
+def _names(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
+    """Returns the names of predicted and reference calls; of a set each once."""
+    reference = _reference(pair)
+    if reference is None:
+        return None
+    predicted, due = [call["name"] for call in calls_in(pair)], [call["name"] for call in reference]
+    if "tools" not in pair.more:
+        return list(dict.fromkeys(predicted)), list(dict.fromkeys(due))
+    return predicted, due
+
+
+def _share(pair: AnsweredQuestion, counts: Callable[[list[str], list[str]], tuple[float, float]]) -> float:
+    """Returns a ratio of counts; where it is over nothing, 1 where the reference has no calls either, else 0."""
+    names = _names(pair)
+    if names is None:
+        return math.nan
+    top, bottom = counts(*names)
+    return top / bottom if bottom else float(not names[1])
+
+
+@_better(title="Tool precision", source=_OURS)
+def tool_precision(pair: AnsweredQuestion) -> float:
+    """The share of calls that the reference also has, each counted as often as both have it.
+
+    Without calls 1 where the reference has none either, else 0.
+    """
+    return _share(pair, lambda predicted, due: (shared_calls(predicted, due), len(predicted)))
+
+
+@_better(title="Tool recall", source=_OURS)
+def tool_recall(pair: AnsweredQuestion) -> float:
+    """The share of the reference's calls that were made, each counted as often as both have it.
+
+    1 where the reference has none.
+    """
+    return _share(pair, lambda predicted, due: (shared_calls(predicted, due), len(due)))
+
+
+@_better(title="Tool F1", source=_OURS)
+def tool_f1(pair: AnsweredQuestion) -> float:
+    """The F1 of calls, 2 shared / (made + due); 1 where there are none on both sides."""
+    return _share(pair, lambda predicted, due: (2 * shared_calls(predicted, due), len(predicted) + len(due)))
+
+
+@_better(title="Tool order", source="longest common subsequence over the reference's length")
+def tool_order(pair: AnsweredQuestion) -> float:
+    """The longest subsequence of names that calls and reference have in the same order, over the reference's length.
+
+    NaN where the reference says nothing about the order.
+    """
+    if "tools" not in pair.more:
+        return math.nan
+    return _share(pair, lambda predicted, due: (lcs_length(predicted, due), len(due)))
+
+
+@_better(title="Argument accuracy", source="GTA (Wang et al. 2024), ArgAcc; here typed, and over the reference's calls")
+def argument_accuracy(pair: AnsweredQuestion) -> float:
+    """The share of the reference's calls that were made with the same arguments.
+
+    Numbers within a relative 1e-6, texts in any case, files by their name. NaN where the reference holds no arguments.
+    """
+    due = [call for call in _reference(pair) or () if "arguments" in call]
+    if not due:
+        return math.nan
+    left, hits = list(calls_in(pair)), 0
+    for call in due:
+        fits = (
+            place
+            for place, made in enumerate(left)
+            if made["name"] == call["name"] and same_arguments(made.get("arguments", {}), call["arguments"])
+        )
+        place = next(fits, None)
+        if place is not None:
+            hits += 1
+            del left[place]
+    return hits / len(due)
+
+
+@_better(title="Valid calls", source=_OURS)
+def valid_call_rate(pair: AnsweredQuestion) -> float:
+    """The share of calls that could be read, name an offered tool and fit its schema; NaN without calls."""
+    calls = calls_in(pair)
+    bad = sum((call.get("error") or {}).get("type") in UNREADABLE for call in calls)
+    return 1 - bad / len(calls) if calls else math.nan
+
+
+@_worse(title="Tool errors", source=_OURS)
+def tool_error_rate(pair: AnsweredQuestion) -> float:
+    """The share of calls that were carried out and failed, of those carried out; NaN without any."""
+    done = [call for call in calls_in(pair) if (call.get("error") or {}).get("type") not in UNREADABLE]
+    return sum(bool(call.get("error")) for call in done) / len(done) if done else math.nan
+
+
+@_worse(title="Redundant calls", source=_OURS)
+def redundant_call_rate(pair: AnsweredQuestion) -> float:
+    """The share of calls that repeat an earlier one of the session, name and arguments; NaN without calls."""
+    calls = [json.dumps([call["name"], call.get("arguments")], sort_keys=True) for call in calls_in(pair)]
+    return 1 - len(set(calls)) / len(calls) if calls else math.nan
+
+
+@_worse(title="Too few calls", source="MedCTA (github.com/IVUL-KAUST/MedCTA), under-call", value_kind="proportion")
+def under_call(pair: AnsweredQuestion) -> float:
+    """Whether there are fewer calls than in the reference."""
+    names = _names(pair)
+    return math.nan if names is None else float(len(names[0]) < len(names[1]))
+
+
+@_worse(title="Too many calls", source=_OURS, value_kind="proportion")
+def over_call(pair: AnsweredQuestion) -> float:
+    """Whether there are more calls than in the reference."""
+    names = _names(pair)
+    return math.nan if names is None else float(len(names[0]) > len(names[1]))
+
+
+@_worse(title="Protocol failure", source=_OURS, value_kind="proportion")
+def protocol_failure(pair: AnsweredQuestion) -> float:
+    """Whether the session ended otherwise than by an answer: at a limit, with an empty turn, or with a call.
+
+    Whatever the model had said last is scored as its answer all the same.
+    """
+    reasons = [step["reason"] for step in pair.trace if step.get("kind") == "stop"]
+    return float(reasons[-1] not in STOPPED_WELL) if reasons else math.nan
+
+
+@_better(title="Recovery", source=_OURS, value_kind="proportion")
+def recovery(pair: AnsweredQuestion) -> float:
+    """Whether the answer is right although a call failed; NaN where none did."""
+    return accuracy_or_exact_match(pair) if any(call.get("error") for call in calls_in(pair)) else math.nan
+
+
+@_number(title="Tool calls", source=_OURS, value_kind="count")
+def tool_calls(pair: AnsweredQuestion) -> float:
+    """The number of calls, also those that could not be carried out; NaN without a trace."""
+    return float(len(calls_in(pair))) if pair.trace else math.nan
+
+
+@_number(title="Model steps", source=_OURS, value_kind="count")
+def model_steps(pair: AnsweredQuestion) -> float:
+    """The number of replies that the model gave until the session ended; NaN without a trace."""
+    return float(len(turns_of(pair))) if pair.trace else math.nan

@@ -1,0 +1,83 @@
+"""Scores of single challenges: PitVis, SAR-RARP50, and the skill of JIGSAWS and HeiChole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.workflow.segments import edit_score, segments_of
+
+PITVIS_LEFT_OUT = (-1, 11, 13)
+"""Steps whose frames PitVis does not judge."""
+
+PITVIS_INSTRUMENTS = 19
+
+
+def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
+    """PitVis' score of steps of one video, 0 to 1: mean of macro-F1 and edit score; NaN of no judged frame.
+
+    Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
+    prediction in what stays.
+    """
+    true, said = np.asarray(truth), np.asarray(prediction)
+    kept = ~np.isin(true, PITVIS_LEFT_OUT)
+    true, said = true[kept], said[kept]
+    if not true.size:
+        return math.nan
+    scores = []
+    for label in np.union1d(true, said):
+        both = ((true == label) & (said == label)).sum()
+        scores.append(2 * both / ((true == label).sum() + (said == label).sum()))
+    return float((np.mean(scores) + edit_score(segments_of(true), segments_of(said))) / 2)
+
+
+def pitvis_instruments(
+    truth: Sequence[Sequence[int]], prediction: Sequence[Sequence[int]], *, published: bool = False
+) -> float:
+    """PitVis' weighted F1 of instruments of one video, 0 to 1; NaN where none is true.
+
+    Args:
+        truth: of each frame the classes that are present, 0 to 18; below 0 for none.
+        prediction: as truth.
+        published: as the script has it: classes of truth and of prediction are numbered each by themselves, so that
+            columns only line up where both hold the same classes.
+    """
+    true, said = _encoded(truth, own=published), _encoded(prediction, own=published)
+    both, support = (true & said).sum(0), true.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        f1 = np.where(support + said.sum(0) > 0, 2 * both / (support + said.sum(0)), 1.0)
+    return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
+
+
+def _encoded(frames: Sequence[Sequence[int]], *, own: bool) -> npt.NDArray[np.bool_]:
+    held = sorted({label for frame in frames for label in frame if label >= 0})
+    order = [*held, *(label for label in range(PITVIS_INSTRUMENTS) if label not in held)]
+    columns = order if own else range(PITVIS_INSTRUMENTS)
+    return np.array([[label in frame for label in columns] for frame in frames], bool)
+
+
+def sar_rarp_score(first: float, second: float) -> float:
+    """SAR-RARP50's score of a task: the root of the product of two means, such as accuracy and F1@10."""
+    return math.sqrt(first * second)
+
+
+def skill_correlation(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
+    """Spearman's rho of one fold, -1 to 1; 0 where either side is constant, NaN below two."""
+    from scipy.stats import rankdata
+
+    true, said = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
+    if len(true) < 2:
+        return math.nan
+    ranks = rankdata(true), rankdata(said)
+    if any(np.ptp(rank) == 0 for rank in ranks):
+        return 0.0
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def fisher_mean(correlations: Sequence[float]) -> float:
+    """The mean of correlations over tasks by Fisher's z; one of exactly 1 or -1 makes it so."""
+    with np.errstate(divide="ignore"):
+        return float(np.tanh(np.mean(np.arctanh(np.asarray(correlations, np.float64)))))

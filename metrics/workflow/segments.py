@@ -1,0 +1,133 @@
+"""Segments of a video: edit score and segmental F1, in time that flicker does not stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+class Segments(NamedTuple):
+    """Maximal runs of one class, in order.
+
+    Attributes:
+        labels: int64, (segment,).
+        starts: int64, (segment,): first frame.
+        ends: int64, (segment,): frame after the last.
+    """
+
+    labels: Ints
+    starts: Ints
+    ends: Ints
+
+
+def segments_of(labels: npt.ArrayLike, background: Collection[int] = ()) -> Segments:
+    """The runs of integer labels, (frame,); those of background classes are left out, their time stays."""
+    array = np.asarray(labels)
+    starts = np.flatnonzero(np.r_[True, array[1:] != array[:-1]]) if array.size else np.zeros(0, np.int64)
+    ends = np.r_[starts[1:], array.size][: len(starts)]
+    kept = ~np.isin(array[starts], list(background))
+    return Segments(array[starts][kept].astype(np.int64), starts[kept], ends[kept])
+
+
+def edit_distance(first: Sequence[int] | Ints, second: Sequence[int] | Ints) -> int:
+    """Levenshtein distance of two sequences of integers, by Myers' bit vectors on Python's integers."""
+    pattern, text = np.asarray(first), np.asarray(second)
+    if len(pattern) < len(text):
+        pattern, text = text, pattern  # a turn for each of the shorter, a bit for each of the longer
+    size = len(pattern)
+    if not len(text):
+        return size
+    places = {
+        int(label): int.from_bytes(np.packbits(pattern == label, bitorder="little").tobytes(), "little")
+        for label in np.unique(pattern)
+    }
+    full, last = (1 << size) - 1, 1 << (size - 1)
+    more, less, distance = full, 0, size
+    for label in text.tolist():
+        equal = places.get(label, 0)
+        vertical = equal | less
+        horizontal = (((equal & more) + more) ^ more) | equal
+        up = less | ((horizontal | more) & full) ^ full
+        down = more & horizontal
+        distance += bool(up & last) - bool(down & last)
+        up = (up << 1) | 1
+        more = (down << 1 | ((vertical | up) & full) ^ full) & full
+        less = up & vertical & full
+    return distance
+
+
+def edit_score(truth: Segments, prediction: Segments) -> float:
+    """1 - edit distance of the labels of segments / the longer count, 0 to 1; 1 where both are empty.
+
+    Source: eval.py of MS-TCN, which gives 0 / 0 where both are empty, and percent.
+    """
+    longer = max(len(truth.labels), len(prediction.labels))
+    return 1.0 - edit_distance(truth.labels, prediction.labels) / longer if longer else 1.0
+
+
+class SegmentHits(NamedTuple):
+    """Predicted segments that hit (tp) and do not (fp), and true ones that nothing hits (fn)."""
+
+    tp: int
+    fp: int
+    fn: int
+
+    @property
+    def f1(self) -> float:
+        """2 tp / (2 tp + fp + fn); NaN where there is no segment on either side."""
+        total = 2 * self.tp + self.fp + self.fn
+        return 2 * self.tp / total if total else float("nan")
+
+
+def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """The true segment of its class of the largest IoU, and that IoU, of each predicted one that meets any.
+
+    Returns:
+        Places of true segments, int64, and IoUs, float64, (predicted segment that meets one of its class,), in order;
+        of equal IoUs the first true segment.
+    """
+    low = np.searchsorted(truth.ends, prediction.starts, "right")
+    many = np.searchsorted(truth.starts, prediction.ends, "left") - low
+    said = np.repeat(np.arange(len(low)), many)
+    true = np.arange(len(said)) - np.repeat(np.cumsum(many) - many - low, many)
+    same = truth.labels[true] == prediction.labels[said]
+    true, said = true[same], said[same]
+    if not true.size:
+        return true, np.zeros(0)
+    start, end = truth.starts[true], truth.ends[true]
+    begun, ended = prediction.starts[said], prediction.ends[said]
+    shared = np.minimum(end, ended) - np.maximum(start, begun)
+    overlap = shared / (np.maximum(end, ended) - np.minimum(start, begun))
+    first = np.flatnonzero(np.r_[True, said[1:] != said[:-1]])
+    best = np.maximum.reduceat(overlap, first)
+    is_best = np.flatnonzero(overlap == np.repeat(best, np.diff(np.r_[first, len(said)])))
+    of_each = is_best[np.searchsorted(is_best, first)]
+    return true[of_each], best
+
+
+def segment_hits(truth: Segments, prediction: Segments, threshold: float) -> SegmentHits:
+    """Matches each predicted segment, in order, with the true one of its class of the largest IoU.
+
+    It hits where the IoU reaches the threshold and no earlier one hit the same.
+
+    Raises:
+        ValueError: the threshold is not above 0 and at most 1: at 0 segments that do not meet would hit.
+
+    Source: eval.py of MS-TCN.
+    """
+    return hits_at(best_overlaps(truth, prediction), threshold, len(truth.labels), len(prediction.labels))
+
+
+def hits_at(
+    best: tuple[Ints, npt.NDArray[np.float64]], threshold: float, n_truth: int, n_prediction: int
+) -> SegmentHits:
+    """The hits of `best_overlaps` at one threshold; raises ValueError as `segment_hits` does."""
+    if not 0 < threshold <= 1:
+        raise ValueError(f"Expected a threshold above 0 and at most 1, got {threshold}")
+    hits = int(np.count_nonzero(np.bincount(best[0][best[1] >= threshold], minlength=1)))
+    return SegmentHits(hits, n_prediction - hits, n_truth - hits)

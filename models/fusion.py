@@ -1,0 +1,120 @@
+"""Fusion: one model on several unlike images of a case and the values of a table, of which some may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Image, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.image import PART
+from medimg_eval.models.base import shown_images
+from medimg_eval.models.heads import Head
+from medimg_eval.models.probe import Probe, is_features
+
+FUSIONS = {"early": "early_fusion", "late": "late_fusion"}
+
+
+class FusionProbe(Probe):
+    """A probe on the parts of a case: images that a layout tells apart, and values of a table.
+
+    Each part becomes the mean of its features; a part that a case lacks is missing, and is no failure. A case is told
+    apart by the attribute `part` of its images, else by their modality.
+
+    Args:
+        fusion: `early`, one head on all features side by side; or `late`, a head for each part, averaged.
+        encoder: of pictures; or part -> encoder.
+        head: the head that is fused: its name, or `name` and its settings.
+        parts: those that are used, in their order; all that cases to fit on have when empty. One alone is what fusing
+            has to beat.
+        others: see `Probe`; the grid's settings are those of `fusion`'s head, such as `of`.
+
+    Raises:
+        UsageError: there is no such fusion, head or setting.
+    """
+
+    def __init__(
+        self,
+        fusion: str = "early",
+        encoder: Any = None,
+        head: str | Mapping[str, Any] = "logistic",
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        criterion: str = "loss",
+        folds: int = 5,
+        *,
+        checkpoint: str | None = None,
+        batch: int = 32,
+        parts: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        UsageError.refuse_unknown("model.fusion is", FUSIONS, fusion)
+        if isinstance(head, Head):
+            raise UsageError("model.head of a fusion is the name of a head, or `name` and its settings")
+        fused = {"name": FUSIONS[fusion], "of": head if isinstance(head, str) else dict(head)}
+        super().__init__(encoder, fused, grid, criterion, folds, checkpoint, batch, **options)
+        self.fusion, self.parts = fusion, [str(part) for part in parts]
+
+    def _bags(self, prompts: Prompts) -> Sequence[Any]:
+        """Part -> its vector, of each prompt."""
+        return [self._of_case(prompt) for prompt in prompts]
+
+    def _of_case(self, prompt: Prompt) -> dict[str, Array]:
+        held: dict[str, list[Image]] = {}
+        for image in shown_images(prompt):
+            part = image.attributes.get(PART) or image.modality or "image"
+            if not self.parts or part in self.parts:
+                held.setdefault(part, []).append(image)
+        if not held:
+            wanted = f" of {', '.join(self.parts)}" if self.parts else ""
+            raise CaseError(f"case {prompt.case_id!r} has no image{wanted}")
+        return {part: self._vector(part, images) for part, images in held.items()}
+
+    def _vector(self, part: str, images: Sequence[Image]) -> Array:
+        if is_features(images[0]):
+            rows = np.concatenate([np.asarray(image.array[0], np.float64) for image in images])
+        else:
+            rows = np.stack([np.asarray(one, np.float64) for one in self._embedded_of(part, images)])
+        mean: Array = rows[0] if len(rows) == 1 else rows.mean(0)
+        return mean
+
+    def _embedded_of(self, part: str, images: Sequence[Image]) -> list[Array]:
+        """Vectors of pictures, by the encoder of their part."""
+        whole = self.encoder
+        if isinstance(whole, Mapping):
+            if part not in whole:
+                raise UserError(f"model.encoder names no encoder of {part!r}, it has {', '.join(map(str, whole))}")
+            self.encoder = whole[part]
+        try:
+            if self.encoder is None:
+                raise UserError(f"{part} shows pictures, and the probe has no encoder; set model.encoder")
+            return list(self._embedded(images))
+        finally:
+            self.encoder = whole
+
+    def _vectors(self, bags: Sequence[Any]) -> Array:
+        """Parts side by side, (case, feature), NaN where one is missing; raises UserError where lengths differ."""
+        blocks: dict[str, int] = getattr(self.head, "blocks", {})
+        if not blocks:
+            found: dict[str, int] = {}
+            for bag in bags:
+                for part, vector in bag.items():
+                    if found.setdefault(part, len(vector)) != len(vector):
+                        raise UserError(f"features of {part} have lengths {found[part]} and {len(vector)}")
+            wanted = self.parts or sorted(found)
+            lost = [part for part in wanted if part not in found]
+            if lost:
+                raise UserError(f"no case to fit on has {', '.join(lost)}; they have {', '.join(sorted(found))}")
+            blocks = {part: found[part] for part in wanted}
+            self.head = self.head.changed({"blocks": blocks})
+        rows = np.full((len(bags), sum(blocks.values())), np.nan)
+        for row, bag in zip(rows, bags, strict=True):
+            begin = 0
+            for part, width in blocks.items():
+                if part in bag:
+                    if len(bag[part]) != width:
+                        raise UserError(f"features of {part} have length {len(bag[part])}, expected {width}")
+                    row[begin : begin + width] = bag[part]
+                begin += width
+        return rows

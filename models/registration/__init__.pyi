@@ -1,0 +1,1 @@
+from .simple_itk import displacement_in_voxels as displacement_in_voxels

@@ -1,0 +1,2 @@
+from .smoothed import SmoothedFrames as SmoothedFrames
+from .temporal import TemporalModel as TemporalModel

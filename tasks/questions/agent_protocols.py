@@ -1,0 +1,127 @@
+"""Text protocols by which models that only write are told of tools and call them."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from medimg_eval.question import ToolCall, ToolSpec
+
+
+class TextProtocol(ABC):
+    """Puts tools into words and reads calls from what a model writes."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """What the model is told before the first question."""
+
+    @abstractmethod
+    def read(self, text: str) -> tuple[str, list[ToolCall]]:
+        """The answer in a reply without thinking, and its calls; one that cannot be read says why."""
+
+    @abstractmethod
+    def result(self, name: str, text: str) -> str:
+        """How the result of a call is told."""
+
+
+class Hermes(TextProtocol):
+    """Calls as JSON between `<tool_call>` marks, which many open models are trained on."""
+
+    name = "hermes"
+    _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """What the model is told before the first question."""
+        listed = "\n".join(json.dumps(_as_function(tool), ensure_ascii=False) for tool in tools)
+        return (
+            "You may call one or more tools. They are described within <tools></tools> as JSON:\n"
+            f"<tools>\n{listed}\n</tools>\n"
+            "For each call write a JSON object with its name and arguments within <tool_call></tool_call>:\n"
+            '<tool_call>\n{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}\n</tool_call>\n'
+            "Results come back within <tool_response></tool_response>. When you know the answer, write it alone."
+        )
+
+    def read(self, text: str) -> tuple[str, list[ToolCall]]:
+        """The answer in a reply, and its calls."""
+        text = text.partition("<tool_response>")[0]  # results that the model made up, and what follows from them
+        calls = [_call_in(found[1].strip()) for found in self._CALL.finditer(text)]
+        return self._CALL.sub("", text).strip(), calls
+
+    def result(self, name: str, text: str) -> str:
+        """How the result of a call is told."""
+        return f"<tool_response>\n{text}\n</tool_response>"
+
+
+class React(TextProtocol):
+    """Lines `Action:` and `Action Input:`, and `Final Answer:` in the end (Yao et al. 2023, ReAct)."""
+
+    name = "react"
+    _ACTION = re.compile(r"^[ \t*]*Action[ \t*]*:[ \t*]*(.*?)[ \t*]*$", re.MULTILINE | re.IGNORECASE)
+    _INPUT = re.compile(r"^[ \t*]*Action[ _]Input[ \t*]*:(.*?)(?=^[ \t*]*Observation[ \t*]*:|\Z)", re.S | re.M | re.I)
+    _FINAL = re.compile(r"^[ \t*]*Final[ _]Answer[ \t*]*:[ \t*]*", re.MULTILINE | re.IGNORECASE)
+    _MADE_UP = re.compile(r"^[ \t*]*Observation[ \t*]*:", re.MULTILINE | re.IGNORECASE)
+
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """What the model is told before the first question."""
+        listed = "\n".join(
+            f"{tool.name}: {tool.description} Arguments: {json.dumps(dict(tool.parameters))}" for tool in tools
+        )
+        return (
+            f"You may use these tools:\n{listed}\n\nUse this form:\nThought: what to do next\n"
+            f"Action: one of {', '.join(tool.name for tool in tools)}\nAction Input: its arguments as a JSON object\n"
+            "Observation: the result, which you are told; it may be followed by further thoughts and actions\n"
+            "Final Answer: the answer to the question"
+        )
+
+    def read(self, text: str) -> tuple[str, list[ToolCall]]:
+        """The answer in a reply, and its call; what follows an observation that the model made up is left out."""
+        if made_up := self._MADE_UP.search(text):
+            text = text[: made_up.start()]
+        final, action = self._FINAL.search(text), self._ACTION.search(text)
+        if action is None or (final is not None and final.start() < action.start()):
+            return text[final.end() :].strip() if final else text.strip(), []
+        written = self._INPUT.search(text, action.end())
+        raw = (written[1] if written else "").strip().removeprefix("```json").strip("` \n")
+        name = action[1].strip("`\"' ")
+        try:
+            arguments = json.loads(raw or "{}")
+        except (ValueError, RecursionError) as error:
+            return "", [ToolCall(name, {}, raw=raw, error=f"its Action Input is no JSON ({error})")]
+        if not isinstance(arguments, dict):
+            return "", [ToolCall(name, {}, raw=raw, error="its Action Input is no JSON object")]
+        return "", [ToolCall(name, arguments, raw=raw)]
+
+    def result(self, name: str, text: str) -> str:
+        """How the result of a call is told."""
+        return f"Observation: {text}"
+
+
+PROTOCOLS: Mapping[str, TextProtocol] = {one.name: one for one in (Hermes(), React())}
+
+
+def _as_function(tool: ToolSpec) -> dict[str, Any]:
+    about = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": about}
+
+
+def _call_in(raw: str) -> ToolCall:
+    """A call written as JSON; some write the arguments as a text of JSON, or call them `parameters`."""
+    written = raw.removeprefix("```json").strip("` \n")
+    try:
+        told, _ = json.JSONDecoder().raw_decode(written)
+        if isinstance(told, dict) and isinstance(told.get("function"), dict):
+            told = told["function"]
+        name = str(told["name"])
+        arguments = told.get("arguments", told.get("parameters", {}))
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        found = re.search(r'"name"\s*:\s*"([\w-]+)"', written)
+        return ToolCall(found[1] if found else "", {}, raw=raw, error=f"the call is no JSON with a name ({error})")
+    if not isinstance(arguments, dict):
+        return ToolCall(name, {}, raw=raw, error="its arguments are no JSON object")
+    return ToolCall(name, arguments, raw=raw)

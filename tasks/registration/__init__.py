@@ -1,0 +1,5 @@
+"""Registration: a moving image is brought onto a fixed one."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .film_labels import WorkflowTask as WorkflowTask

@@ -1,0 +1,405 @@
+"""Workflow: what each frame of a video shows, such as phases, instruments and onsets of a surgery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, FrameLabels, Image, Prompt, Prompts
+from medimg_eval.codecs import Codec, Frames
+from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging.video import Film, FilmPrompt
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.workflow import (
+    BACKGROUND,
+    CLASSES,
+    KIND,
+    PRESENCE,
+    FramePair,
+    FrameRule,
+    PresencePair,
+)
+from medimg_eval.panels import Panel
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
+from medimg_eval.tasks.checks import Checked
+
+FAILED = "failed"
+
+RIBBON = 24
+"""Rows of pixels of a ribbon, and between two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowTask(Task):
+    """Films of which every frame on a grid is labelled.
+
+    A case's target is `FrameLabels`, whose `frames` are places on the grid that is asked for. A model answers by
+    `label_frames`: for each film one answer per frame, best from a generator.
+
+    Attributes:
+        phases: classes of which each frame has one, in order; or value of the truth -> name.
+        phase: the truth's column of these.
+        presence: columns of the truth with 0 or 1, for classes of which a frame has any number; or column -> name.
+        background: phases that are no segments.
+        unjudged: values of the column of phases whose frames are not judged.
+        online: whether frames are given out one after another, each to be answered before later ones are seen.
+        delay: online, so many later frames may be seen before a frame is answered.
+        fps: frames per second of the grid.
+    """
+
+    phases: Sequence[str] | Mapping[Any, str] = ()
+    phase: str = "phase"
+    presence: Sequence[str] | Mapping[str, str] = ()
+    background: Sequence[str] = field(default=(), metadata=SCORES)
+    unjudged: Sequence[Any] = field(default=(), metadata=SCORES)
+    online: bool = False
+    delay: int = 0
+    fps: float = 1.0
+
+    capability: ClassVar[str] = "label_frames"
+    output: ClassVar[str] = "labels of each frame"
+    codec: ClassVar[Codec] = Frames()
+    judges: ClassVar[frozenset[str]] = frozenset({KIND, PRESENCE})
+    noun: ClassVar[str] = "videos"
+
+    def __post_init__(self) -> None:
+        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        names = [*self.phase_names, *self.presence_names]
+        if not names:
+            raise UsageError(f"task {self.name!r}: expected `phases`, `presence`, or both")
+        if len(set(names)) < len(names) or any(" -> " in name or not name for name in names):
+            raise UsageError(f"task {self.name!r}: expected names that differ, without ' -> ', got {names}")
+        if self.delay < 0 or (self.delay and not self.online) or not 0 < self.fps < math.inf:
+            raise UsageError(
+                f"task {self.name!r}: expected `delay` of 0 or more, with `online`, and `fps` above 0, got "
+                f"{self.delay} and {self.fps}"
+            )
+        facts = {CLASSES: list(self.phase_names), BACKGROUND: list(self.background)}
+        self.complete(facts={**self.facts, **facts})
+        check_metrics(self, "frames of videos")
+        for name in self.metrics:
+            self._check_metric(name)
+
+    def _check_metric(self, name: str) -> None:
+        found, parameter = parse(name)
+        kinds = {found.kind, *(parse(need)[0].kind for need in found.needs)}
+        if KIND in kinds and not self.phase_names:
+            raise UsageError(f"task {self.name!r}: {name!r} judges phases, and `phases` is empty")
+        if PRESENCE in kinds and not self.presence_names:
+            raise UsageError(f"task {self.name!r}: {name!r} judges presence, and `presence` is empty")
+        if KIND in kinds and isinstance(parameter, str) and "relaxed" in parameter:
+            rule = FrameRule.of(parameter.partition("+")[2] if found.name == "frame_spread" else parameter)
+            if rule.boundary != "strict" and len(self.phase_names) != 7:
+                raise UsageError(
+                    f"task {self.name!r}: {name!r} follows the order of Cholec80's 7 phases, and serves no other "
+                    f"vocabulary; this one has {len(self.phase_names)}"
+                )
+
+    @property
+    def phase_names(self) -> tuple[str, ...]:
+        """The classes of which each frame has one."""
+        return tuple(self.phases.values() if isinstance(self.phases, Mapping) else self.phases)
+
+    @property
+    def presence_names(self) -> tuple[str, ...]:
+        """The classes of which each frame has any number."""
+        return tuple(self.presence.values() if isinstance(self.presence, Mapping) else self.presence)
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """All classes, from 1 on: phases, then those of presence."""
+        return dict(enumerate([*self.phase_names, *self.presence_names], 1))
+
+    def conditions(self) -> frozenset[str]:
+        """None: frames are read by the film."""
+        return frozenset()
+
+    def read_images(self, case: Case) -> tuple[Image, ...]:
+        """Nothing: a film is read by its frames."""
+        return ()
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """The film, and the classes that are asked for."""
+        source: Any = case.images[0] if case.images else None
+        film = Film(source, self._truth(case).frames.tolist(), self.fps, online=self.online)
+        return FilmPrompt(
+            case.id,
+            (),
+            self.labels,
+            film=film,
+            online=self.online,
+            delay=self.delay,
+            phases=self.phase_names,
+            presence=self.presence_names,
+        )
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Takes each film's answers one by one; online, none that comes after too many frames were given out.
+
+        Raises:
+            CaseError: an answer that must be online is no generator, or looked ahead.
+        """
+        answers = super().ask(model, prompts)
+        free = not self.online or not getattr(model, "reads_images", True)
+        return [
+            answer if free or not isinstance(prompt, FilmPrompt) else list(_without_looking_ahead(prompt, answer))
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+
+    def training_images(self, case: Case) -> Mapping[str, Any]:
+        """Nothing is cached: models learn from the film's features."""
+        return {}
+
+    def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The film, which may be run through again and again, and its labels: `FrameLabels` as `accept` gives them."""
+        return replace(self, online=False, delay=0).prompt(case, ()), self.accept(case, None, what="reference")
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> FrameLabels:
+        """Takes one answer per frame: a phase, or class -> score; or a `FrameLabels`, or column -> values.
+
+        Of scores of phases the largest decides. A frame that `FrameLabels` leave out has no label.
+
+        Returns:
+            Columns: that of phases, with names ("" for none), and a float64 column for each class of presence.
+
+        Raises:
+            CaseError: it is something else, a class is unknown, a score is not finite, or frames are missing or too
+                many.
+        """
+        where = f"case {case.id!r}: the {what}"
+        truth = self._truth(case)
+        if what == "reference":
+            return truth
+        if isinstance(answer, FrameLabels):
+            found = self._on_grid(answer, truth.frames, where)
+        elif isinstance(answer, Mapping):
+            arrays = {str(name): np.asarray(values) for name, values in answer.items()}
+            wrong = next((name for name, values in arrays.items() if values.shape != truth.frames.shape), None)
+            if wrong is not None:
+                raise CaseError(f"{where} has {len(arrays[wrong])} values of {wrong!r} for {len(truth.frames)} frames")
+            found = arrays
+        elif isinstance(answer, Iterable) and not isinstance(answer, str | bytes):
+            rows = list(answer)
+            if len(rows) != len(truth.frames):
+                raise CaseError(f"{where} answers {len(rows)} of {len(truth.frames)} frames")
+            found = self._of_rows(rows, where)
+        else:
+            raise CaseError(f"{where} is {type(answer).__name__}, expected an answer for each frame")
+        return FrameLabels(truth.frames, self._checked(found, len(truth.frames), where))
+
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
+        """Puts labels of frames beside the truth.
+
+        Args:
+            case: the case.
+            prediction: a model's answer, or the file of one.
+            metrics: by default those of the task.
+            context: nothing of it matters here.
+        """
+        given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+        return self._rows(case, self.accept(case, given), self.case_metrics if metrics is None else metrics)
+
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
+        """The video without any label; nothing where the truth itself cannot be read."""
+        try:
+            truth = self._truth(case)
+        except CaseError:
+            return [LabelScore("all", name, math.nan, FAILED) for name in self.case_metrics]
+        rows = self._rows(case, FrameLabels(truth.frames, {}), self.case_metrics)
+        worst = {"presence_ap": 0.0, "component_ap": 0.0, "presence_score": math.nan}
+        return [
+            row._replace(
+                value=row.value if math.isnan(row.value) else worst.get(row.metric, row.value),
+                status=row.status if row.metric == "presence_score" else FAILED,
+            )
+            for row in rows
+        ]
+
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
+        """What decides the numbers beside the labels."""
+        look = f"online, {self.delay} later frames seen" if self.delay else "online, no look-ahead"
+        left = f"; without {', '.join(self.background)} as segments" if self.background else ""
+        return f"frames at {self.fps:g} per second; {look if self.online else 'offline: the whole film is seen'}{left}"
+
+    def check_case(self, case: Case) -> Checked:
+        """Whether film and labels can be read, and fit together."""
+        try:
+            truth = self._truth(case)
+            source: Any = case.images[0]
+            if not all(path.exists() for path in source.files):
+                return Checked([], f"{len(truth.frames)} frames", frozenset(["the video is not there"]))
+            next(iter(source.frames([int(truth.frames[-1])])))
+        except UserError as error:
+            return Checked([str(error)])
+        return Checked([], f"{len(truth.frames)} frames")
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The ribbon of phases."""
+        return [Panel("alone", "Truth", lambda: self._ribbon(case, self._truth(case)))]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The ribbon of what was said."""
+
+        def read() -> Image:
+            given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+            return self._ribbon(case, self.accept(case, given))
+
+        return [Panel("alone", "", read)]
+
+    def _ribbon(self, case: Case, labels: FrameLabels) -> Image:
+        """A picture of bands: phases in colours, then each class of presence, and below what differs from the truth."""
+        truth = self._truth(case)
+        colours = _palette(len(self.phase_names))
+        bands: list[Array] = []
+        if self.phase_names:
+            said, true = self._phase_places(labels), self._phase_places(truth)
+            bands += [colours[said], np.where((said == true)[:, None], 255, np.array([[200, 30, 30]]))]
+        for name in self.presence_names:
+            shown = np.asarray(labels.columns.get(name, np.zeros(len(truth.frames)))) >= 0.5
+            bands.append(np.where(shown[:, None], np.array([[40, 40, 40]]), 235))
+        width = max(1, min(1200, len(truth.frames)))
+        columns = np.linspace(0, len(truth.frames) - 1, width).round().astype(int)
+        gap = np.full((4, width, 3), 255)
+        rows = [part for band in bands for part in (np.repeat(band[columns][None], RIBBON, 0), gap)]
+        return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
+
+    def _rows(self, case: Case, given: FrameLabels, metrics: Sequence[str]) -> list[LabelScore]:
+        truth = self._truth(case)
+        pairs: dict[str, Any] = {}
+        if self.phase_names:
+            true = self._phase_places(truth)
+            judged = true >= 0
+            classes = (self.phase_names, true[judged], self._phase_places(given)[judged])
+            pairs[KIND] = FramePair(*classes, frozenset(self.background), self.fps)
+        if self.presence_names:
+            present = np.stack([np.asarray(truth.columns[name]) for name in self.presence_names], 1) >= 0.5
+            none = np.full(len(truth.frames), -math.inf)
+            said = np.stack([np.asarray(given.columns.get(name, none), float) for name in self.presence_names], 1)
+            pairs[PRESENCE] = PresencePair(self.presence_names, present, np.where(np.isnan(said), -math.inf, said))
+        rows = []
+        for name in metrics:
+            found, parameter = parse(name)
+            arguments = () if parameter is None else (parameter,)
+            values: Any = found.function(pairs[found.kind], *arguments)
+            for label, value in values.items():
+                several = value if isinstance(value, list) else [(value, "present")]
+                rows += [LabelScore(label, name, float(number), status) for number, status in several]
+        return rows
+
+    def _phase_places(self, labels: FrameLabels) -> Array:
+        """Place of each frame's phase, int64, (frame,); -1 for none."""
+        known = {name: place for place, name in enumerate(self.phase_names)}
+        column = labels.columns.get(self.phase)
+        if column is None:
+            return np.full(len(labels.frames), -1)
+        names, at = np.unique(np.asarray(column, str), return_inverse=True)
+        return np.array([known.get(name, -1) for name in names.tolist()], np.int64)[at]
+
+    def _truth(self, case: Case) -> FrameLabels:
+        """The truth with names of phases; raises CaseError where it does not say."""
+        held = case.target.read()
+        if not isinstance(held, FrameLabels):
+            raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected FrameLabels")
+        columns: dict[str, Array] = {}
+        where = f"case {case.id!r}: the reference"
+        if self.phase_names:
+            CaseError.refuse_unknown(f"{where}: its columns are", list(held.columns), self.phase)
+            values = np.asarray(held.columns[self.phase], str)
+            names = {str(v): n for v, n in self.phases.items()} if isinstance(self.phases, Mapping) else {}
+            names |= {name: name for name in self.phase_names} | {str(value): "" for value in self.unjudged}
+            odd = next((value for value in np.unique(values).tolist() if value not in names), None)
+            if odd is not None:
+                raise CaseError(f"{where} has the phase {odd!r}; expected one of {', '.join(names)}")
+            columns[self.phase] = np.array([names[value] for value in values.tolist()], object)
+        chosen = self.presence.items() if isinstance(self.presence, Mapping) else [(n, n) for n in self.presence]
+        for column, name in chosen:
+            CaseError.refuse_unknown(f"{where}: its columns are", list(held.columns), column)
+            columns[name] = np.asarray(held.columns[column], np.float64)
+        return FrameLabels(held.frames, columns)
+
+    def _on_grid(self, given: FrameLabels, frames: Array, where: str) -> dict[str, Array]:
+        """The columns of labels, on the truth's frames: "" or NaN for those that are missing; others are left out."""
+        if np.any(np.diff(given.frames) <= 0):
+            raise CaseError(f"{where}: expected ascending frames")
+        at = np.minimum(np.searchsorted(given.frames, frames), max(len(given.frames) - 1, 0))
+        there = given.frames[at] == frames if len(given.frames) else np.zeros(len(frames), bool)
+        found = {}
+        for name, values in given.columns.items():
+            column = np.asarray(values)[at] if len(given.frames) else np.zeros(len(frames))
+            empty: Any = "" if name == self.phase else math.nan
+            found[name] = np.where(there, column.astype(object), empty)
+        return found
+
+    def _of_rows(self, rows: Sequence[Any], where: str) -> dict[str, Array]:
+        """The columns of one answer per frame."""
+        found: dict[str, Array] = {}
+        if self.phase_names:
+            found[self.phase] = np.array([self._phase_of(row) for row in rows], object)
+        for name in self.presence_names:
+            lost = next((n for n, row in enumerate(rows) if not isinstance(row, Mapping) or name not in row), None)
+            if lost is not None:
+                raise CaseError(f"{where} has no score of {name!r} for frame {lost}")
+            found[name] = np.array([row[name] for row in rows])
+        return found
+
+    def _phase_of(self, row: Any) -> Any:
+        if not isinstance(row, Mapping):
+            return row
+        if self.phase in row:
+            return row[self.phase]
+        scores = [(float(row[name]), name) for name in self.phase_names if name in row]
+        return max(scores, key=lambda pair: pair[0])[1] if scores else ""
+
+    def _checked(self, found: Mapping[str, Array], size: int, where: str) -> dict[str, Array]:
+        columns: dict[str, Array] = {}
+        wanted = [*([self.phase] if self.phase_names else []), *self.presence_names]
+        CaseError.refuse_unknown(f"{where} holds", wanted, *found)
+        codes = {str(v): n for v, n in self.phases.items()} if isinstance(self.phases, Mapping) else {}
+        for name in wanted:
+            if name not in found:
+                continue
+            if name == self.phase:
+                texts = [codes.get(str(value), str(value)) for value in found[name].tolist()]
+                CaseError.refuse_unknown(f"{where} holds", [*self.phase_names, ""], *dict.fromkeys(texts))
+                columns[name] = np.array(texts, object)
+                continue
+            with CaseError.about(where, f"holds a score of {name!r} that is no number", TypeError, ValueError):
+                columns[name] = np.asarray(found[name], np.float64)
+            if np.isinf(columns[name]).any():
+                raise CaseError(f"{where} holds a score of {name!r} that is not finite")
+        return columns
+
+
+def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
+    where = f"case {prompt.case_id!r}: the task is online"
+    if not isinstance(answer, Iterator):
+        raise CaseError(
+            f"{where}, and the model answered with a {type(answer).__name__}; expected a generator that yields the "
+            "label of each frame before it takes the next"
+        )
+    for number, said in enumerate(answer):
+        seen = prompt.film.given_out
+        if seen > number + 1 + prompt.delay:
+            raise CaseError(
+                f"{where}, and the model took {seen} frames before it answered frame {number}; at most "
+                f"{number + 1 + prompt.delay} are allowed (task.delay={prompt.delay})"
+            )
+        yield said
+
+
+def _palette(count: int) -> Array:
+    """Colours of classes, uint8, (class + 1, 3): hues about the circle; the last, for none, is white."""
+    import colorsys
+
+    made = [
+        colorsys.hsv_to_rgb(k / max(count, 1), 0.55 + 0.25 * (k % 2), 0.9 - 0.2 * (k % 3 == 1)) for k in range(count)
+    ]
+    return np.array([*[[round(255 * part) for part in colour] for colour in made], [255, 255, 255]], np.uint8)
