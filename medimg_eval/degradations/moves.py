@@ -20,6 +20,9 @@ EDGE_POINTS = 9
 
 _ROUNDS = 30
 
+_CLOSE = 0.1
+"""Voxels by which the last round may still move a point."""
+
 
 @dataclass(frozen=True, eq=False)
 class Move:
@@ -98,7 +101,11 @@ class Move:
             return found
         for _ in range(_ROUNDS):  # the field says whence each voxel comes; whither a point goes is looked for
             shift = [map_coordinates(part, found.T, order=1, mode="nearest") for part in self.field]
-            found = (positions - offset - np.stack(shift, axis=1)) @ back.T
+            before, found = found, (positions - offset - np.stack(shift, axis=1)) @ back.T
+        if np.abs(found - before).max() > _CLOSE:
+            raise CaseError(
+                "a point lies where the move folds the image, and has no single place there; ask for a lower severity"
+            )
         return found
 
     def _points_inside(self, points: Points, shape: tuple[int, ...]) -> Points:
