@@ -29,6 +29,7 @@ FORMER = {
     "strata": Renamed("stratify_by", ("table", "figure", "fairness")),
     "smallest": Renamed("min_group_size", ("fairness",)),
     "bounds": Renamed("ci", ("table",), {"beside": "inline"}),
+    "severity": Renamed("severities", ("test",)),
     "blind": Renamed("conditions", ("test",), {"remove": "no_image"}),
     "image_ablation": Renamed("conditions", ("test",), {"none": "no_image"}),
 }

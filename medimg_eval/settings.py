@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import as_list
+from medimg_eval.case import Condition
 from medimg_eval.data.cache import VolumeCache
+from medimg_eval.degradations import read_severities, sweep
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
@@ -87,12 +89,23 @@ def build_settings(
         limit=config.get("limit"),
         only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
         repeats=config.get("repeats", 1),
-        conditions=read_conditions(as_list(config.get("conditions") or [])),
+        conditions=_asked_conditions(config),
         judge=judge or (build_candidate(config["judge"]) if config.get("judge") else None),
         annotators=Annotators(config["annotators"]),
         extractors=Extractors(config["extractors"]),
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
+
+
+def _asked_conditions(config: Mapping[str, Any]) -> list[Condition]:
+    """The conditions of `conditions`, and those of the sweep that `degrade` and `severities` name."""
+    found = read_conditions(as_list(config.get("conditions") or []))
+    named = [str(one) for one in as_list(config.get("degrade") or [])]
+    swept = sweep(named, read_severities(config.get("severities", [1, 2, 3, 4, 5]))) if named else []
+    twice = {one.key for one in found} & {one.key for one in swept}
+    if twice:
+        raise UsageError(f"conditions and degrade both name {min(twice)!r}; leave one out")
+    return [*found, *swept]
 
 
 def _refuse_other_card(overrides: Iterable[str]) -> None:

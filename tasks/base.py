@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
+from medimg_eval.degradations import DrawKey, conditions_on, degrade_case, part_conditions
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
@@ -26,7 +27,6 @@ from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
-from medimg_eval.tasks.degradations import DEGRADATIONS, PARTED, degraded, part_conditions, without_parts
 from medimg_eval.tasks.subsets import NUMBER, checked, numbers, subset
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
@@ -311,18 +311,19 @@ class Task(ABC):
 
     def conditions(self) -> frozenset[str]:
         """What can be done to its cases before they are shown, by name."""
-        parts: Sequence[str] = getattr(self.layout, "image_parts", tuple)()
-        return frozenset(DEGRADATIONS) | part_conditions(parts)
+        return conditions_on("pixels", "moves") | part_conditions(getattr(self.layout, "image_parts", tuple)())
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
         """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
         return self
 
-    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
-        """The images of a case as they are shown under a condition."""
-        if condition.name.partition("_")[0] in PARTED:
-            return without_parts(images, condition)
-        return tuple(degraded(image, condition) for image in images)
+    def under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
+        """A case as it is shown under a condition; the key decides what is drawn."""
+        return degrade_case(case, condition, key)
+
+    def judged_under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
+        """A case as it is judged under a condition: as published, unless what it shows is moved."""
+        return self.under(case, condition, key) if condition.name in conditions_on("moves") else case
 
     @cached_property
     def case_metrics(self) -> list[str]:
@@ -576,8 +577,8 @@ def check_metrics(task: Task, what: str = "") -> None:
     metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
     for name in (*map(str, metrics), task.monitor):
         import_own(name)
-    monitor = canonical(task.monitor, task.judges) if task.monitor else ""
-    task.complete(metrics=[canonical(str(name), task.judges) for name in metrics], monitor=monitor)
+    held = [canonical(str(name), task.judges) for name in metrics]
+    task.complete(metrics=held, monitor=canonical(task.monitor, task.judges) if task.monitor else "")
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     if not what:
@@ -595,6 +596,5 @@ def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:
     """Raises CaseError when `geometry` is not the expected grid, naming both sides."""
-    difference = expected.difference(geometry)
-    if difference:
+    if difference := expected.difference(geometry):
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")

@@ -14,6 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Mask, Prompt
 from medimg_eval.codecs import Arrays, Codec
+from medimg_eval.degradations import conditions_on
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, NAMED, Context, Evidence, MissingEvidenceError, Subject
 from medimg_eval.metrics import LabelScore, parse
@@ -340,8 +341,8 @@ class ReconstructionTask(Task):
         return scores + perceived
 
     def conditions(self) -> frozenset[str]:
-        """None: it shows samples of k-space."""
-        return frozenset()
+        """Those of samples of k-space."""
+        return conditions_on("samples")
 
     @property
     def perceptual_metrics(self) -> list[str]:

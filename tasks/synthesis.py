@@ -109,8 +109,8 @@ class SynthesisTask(Task):
         return True
 
     def conditions(self) -> frozenset[str]:
-        """None: its prompts are texts."""
-        return frozenset()
+        """Those of the images that are shown; where prompts are texts, none."""
+        return super().conditions() if self.shown else frozenset()
 
     def variant(self, repeat: int, condition: Condition | None) -> SynthesisTask:
         """With a seed of its own for each repeat."""

@@ -16,7 +16,7 @@ from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
-from medimg_eval.case import Case, Condition, Failure, Image, Mask
+from medimg_eval.case import Case, Failure, Image, Mask
 from medimg_eval.data.cache import Entry, Made, VolumeCache
 from medimg_eval.data.prompts import PreparedCase, PromptBatches, PromptDataset, share
 from medimg_eval.errors import CaseError
@@ -125,8 +125,6 @@ class CaseDataModule(pl.LightningDataModule):
         self._read_images = read_images
         self._cases = cases
         self._skip = skip
-        self.condition: Condition | None = None
-        """What `test` does to images before they are shown."""
         self._sample = sample
         self._cache = cache
 
@@ -174,7 +172,6 @@ class CaseDataModule(pl.LightningDataModule):
             num_workers=self._num_workers,
             read_images=self._read_images,
             skip=self._skip,
-            condition=self.condition,
             place=self._place(),
         )
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from medimg_eval.case import Case, Condition, Failure, Prompt
+from medimg_eval.case import Case, Failure, Prompt
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers, started_ahead
@@ -78,7 +78,7 @@ class PromptDataset:
     """Cases, which become prompts where they are read; without `read_images`, for models that need no pixels."""
 
     def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
-        self._cases, self._state = cases, (task, read_images, None)
+        self._cases, self._state = cases, (task, read_images)
 
     def __len__(self) -> int:
         """How many cases there are."""
@@ -90,13 +90,10 @@ class PromptDataset:
         return PreparedCase(case, _read(self._state, case))
 
 
-def _read(state: tuple[Task, bool, Condition | None], case: Case) -> Prompt | Failure:
-    task, read_images, condition = state
+def _read(state: tuple[Task, bool], case: Case) -> Prompt | Failure:
+    task, read_images = state
     try:
-        images = task.read_images(case) if read_images else ()
-        if condition is None:
-            return task.prompt(case, images)
-        return task.prompt(case, task.show(images, condition))
+        return task.prompt(case, task.read_images(case) if read_images else ())
     except UserError as error:
         return Failure(case.id, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
@@ -127,8 +124,7 @@ class PromptBatches:
     """Batches of prompts in their order, read ahead by processes that are replaced when they die.
 
     A case whose process died is read again by itself; one that dies then too is a failure of stage `read`. Without
-    workers this process reads, without `read_images` no pixels; `skip` and `place` are those of `share`, and the
-    condition is what is done to the images before they are shown.
+    workers this process reads, without `read_images` no pixels; `skip` and `place` are those of `share`.
     """
 
     def __init__(
@@ -141,9 +137,8 @@ class PromptBatches:
         read_images: bool = True,
         skip: frozenset[str] = frozenset(),
         place: tuple[int, int] = (0, 1),
-        condition: Condition | None = None,
     ) -> None:
-        self._task, self._size, self._read_images, self._condition = task, batch_size, read_images, condition
+        self._task, self._size, self._read_images = task, batch_size, read_images
         self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
         self._count = _processes(self._cases, num_workers)
 
@@ -156,7 +151,7 @@ class PromptBatches:
         small = not self._task.codec.heavy and self._count
         step = self._size * (max(1, TOGETHER // self._size) if small else 1)
         parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
-        state = (self._task, self._read_images, self._condition)
+        state = (self._task, self._read_images)
         workers = Workers(_read, state, self._count, name="reading", setting="num_workers")
         for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
             prepared = [

@@ -13,9 +13,10 @@ from typing import Any
 
 from medimg_eval.arguments import grouped
 from medimg_eval.arguments import settled as without_defaults_within
-from medimg_eval.case import Case, Condition, Image, Trial
+from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
+from medimg_eval.degradations import DrawKey, find_degradation, is_part_condition, refuse_unsuitable
 from medimg_eval.errors import UsageError, UserError, shortened
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
 from medimg_eval.evaluation.leaving import (
@@ -90,7 +91,19 @@ class Plan:
     def judged_as(self, trial: Trial) -> Case:
         """The case of a trial, under the trial's id where it is a repeat or under a condition."""
         case = self.case_of[trial.case]
+        if (condition := self.conditions.get(trial.condition)) is not None:
+            case = self.task.judged_under(case, condition, self._key(case, trial.repeat))
         return case if trial.id == case.id else replace(case, id=trial.id)
+
+    def shown_under(self, task: Task, condition: str, repeat: int) -> Sequence[Case]:
+        """The cases as a task shows them under the condition of a key, in one of the repeats."""
+        found = self.conditions.get(condition)
+        if found is None:
+            return self.cases
+        return [task.under(case, found, self._key(case, repeat)) for case in self.cases]
+
+    def _key(self, case: Case, repeat: int) -> DrawKey:
+        return DrawKey(int(self.run.manifest.get("seed", 0)), case.id, repeat)
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
         """The cases that are left, by repeat and condition: those of one round are asked about together."""
@@ -210,6 +223,7 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
             raise UserError(f"{folder}: {len(trials) - len(unasked)} of {len(trials)} cases were asked; {mend}")
         refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
+        plan.conditions = _conditions(task, [], run.manifest)
         note_sent(run, sent, len(plan.cases))
         yield plan
 
@@ -335,6 +349,7 @@ def _check_model(plan: Plan) -> list[Sent]:
     cases = _cases_of(plan.cases, plan.left)
     task.check_data(cases)
     sent = permit_model(task, plan.settings.may_leave, spec.name, spec.model, cases)
+    _refuse_conditions(plan, cases)
     for model in (*task.partners.values(), *(() if plan.folds else (spec.model,))):
         getattr(model, "check_ready", lambda: None)()
     if not plan.folds:  # those of folds are prepared one after the other, as they are asked
@@ -347,6 +362,24 @@ def _check_model(plan: Plan) -> list[Sent]:
         told = "%s: %d predictions belong to no case of task %s: %s"
         log.warning(told, spec.name, len(strays), task.name, shortened(strays))
     return sent
+
+
+def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
+    """Raises UsageError where the images of the first case that can be read are of no kind that is degraded so."""
+    asked = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
+    names = {condition.name for condition in asked if not is_part_condition(condition)} - {NO_IMAGE}
+    if not names or not cases:
+        return
+    try:
+        images = plan.task.read_images(cases[0])
+    except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
+        log.debug("case %s says nothing of conditions: %s", cases[0].id, error)
+        return
+    for name in sorted(names):
+        found = find_degradation(name)
+        if found.domain in ("pixels", "moves"):
+            for image in images:
+                refuse_unsuitable(found, image)
 
 
 def refuse_incapable(task: Task, model: ModelSpec) -> None:

@@ -78,10 +78,10 @@ def _ask(plan: Plan) -> tuple[float, float]:
                 "num_workers": min(settings.num_workers, len(left)) if reads_images else 0,
                 "read_images": reads_images,
                 "skip": frozenset(case.id for case in plan.cases) - left,
-                "condition": plan.conditions.get(condition),
             }
             # What is done to images before they are shown cannot be done to their features.
-            cases = plan.cases if condition else features_for(task, plan.cases, spec, settings)
+            shown = plan.shown_under(task, condition, repeat)
+            cases = shown if condition else features_for(task, shown, spec, settings)
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
             if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
                 ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
@@ -113,8 +113,7 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
 
         options_of_trainer["plugins"] = [LightningEnvironment()]  # it would take a job of SLURM for its own group
     trainer = settings.trainer(**options_of_trainer)
-    data = CaseDataModule(asker.task, cases=cases, **{key: options[key] for key in options if key != "condition"})
-    data.condition = options["condition"]
+    data = CaseDataModule(asker.task, cases=cases, **options)
     try:
         trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C

@@ -12,12 +12,12 @@ import yaml
 
 from medimg_eval.case import Boxes, Case, Condition, Image, Points
 from medimg_eval.configs.names import file_of
+from medimg_eval.degradations import DrawKey, degrade_image
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
 from medimg_eval.question import Message, Question
 from medimg_eval.tasks.base import Layout
-from medimg_eval.tasks.degradations import degraded
 from medimg_eval.tasks.questions.templates import Template, moved
 
 
@@ -92,7 +92,11 @@ def as_shown(images: tuple[Image, ...], blind: str) -> tuple[Image, ...]:
     """The images that a model is shown: of a blind one none, or grey ones of the same shapes."""
     if blind == "remove":
         return ()
-    return tuple(degraded(image, Condition("grey")) for image in images) if blind == "grey" else images
+    return (
+        tuple(degrade_image(image, Condition("grey"), DrawKey(0, "")) for image in images)
+        if blind == "grey"
+        else images
+    )
 
 
 def is_judging(name: str) -> bool:

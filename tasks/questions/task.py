@@ -16,6 +16,7 @@ import numpy as np
 
 from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
+from medimg_eval.degradations import DrawKey, conditions_on
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
 from medimg_eval.metrics import LabelScore, parse
@@ -130,8 +131,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return self._decoding.temperature > 0
 
     def conditions(self) -> frozenset[str]:
-        """Pixel conditions, and images that are not shown at all; of a blind task the first alone."""
-        return super().conditions() | (frozenset() if self.blind else {NO_IMAGE})
+        """Those of images and of words, and images that are not shown at all, which a blind task is without."""
+        return super().conditions() | conditions_on("words") | (frozenset() if self.blind else {NO_IMAGE})
 
     def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
         """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
@@ -142,9 +143,9 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             changes["blind"] = BLIND[condition.name]
         return replace(self, **changes) if changes else self
 
-    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
-        """The images under a condition; the variant of one without content reads none, or grey ones."""
-        return images if condition.name in BLIND else super().show(images, condition)
+    def under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
+        """A case under a condition; the variant of one without content reads no images, or grey ones."""
+        return case if condition.name in BLIND else super().under(case, condition, key)
 
     @cached_property
     def judge_questions(self) -> Mapping[str, JudgeQuestion]:

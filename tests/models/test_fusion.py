@@ -14,6 +14,7 @@ import medimg_eval as me
 from medimg_eval.case import Condition, Prompt
 from medimg_eval.data.layouts import Table
 from medimg_eval.data.targets import ClassName
+from medimg_eval.degradations import DrawKey
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.image import PART
 from medimg_eval.models import FusionProbe
@@ -90,13 +91,16 @@ def test_parts_of_a_case_are_told_apart_and_may_be_missing(eyes):
 
 def test_conditions_take_parts_away(eyes):
     task = task_of()
-    held = {case.id: tuple(shown(case)) for case in task.cases("test")}
+    held = {case.id: case for case in task.cases("test")}
     assert {"without_oct", "only_fundus", "missing_values", "blur"} <= task.conditions()
 
     def left(name, severity=0):
+        condition = Condition(name, severity)
         return {
-            case: [image.attributes[PART] for image in task.show(images, Condition(name, severity))]
-            for case, images in held.items()
+            name_of_case: [
+                image.attributes[PART] for image in shown(task.under(case, condition, DrawKey(0, name_of_case)))
+            ]
+            for name_of_case, case in held.items()
         }
 
     assert left("without_oct")["e1"] == ["fundus", "values"]

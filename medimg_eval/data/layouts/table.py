@@ -194,6 +194,7 @@ class RowValues:
 
     row: Row
     columns: tuple[str, ...]
+    part: str = VALUES
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -1,0 +1,406 @@
+"""Degradations of pictures with MedMNIST-C's parameters, and the grey, blurred and noisy images of earlier versions."""
+
+from __future__ import annotations
+
+import zlib
+from functools import partial
+from io import BytesIO
+
+import numpy as np
+
+from medimg_eval.case import Array, Image
+from medimg_eval.degradations.declaration import degradation
+from medimg_eval.degradations.drawing import standard_normal, uniform, whole
+from medimg_eval.degradations.scaling import as_unit, by_picture, extent, from_unit, stored_as
+
+_MEDMNISTC = "MedMNIST-C, Di Salvo et al. 2024, arXiv 2406.17536; levels of "
+_picture = partial(degradation, axes=2)
+
+NOISE = 0.04
+"""Standard deviation of `noise` at severity 1, as a fraction of the image's range."""
+
+
+@degradation("grey")
+def grey(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
+    """Grey pixels of the same size: 128 of 8-bit pictures, 0 of others."""
+    return np.full_like(image.array, 128 if image.array.dtype == np.uint8 else 0)
+
+
+@degradation("blur", unit="standard deviation in pixels")
+def blur(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
+    """Gaussian blur; its standard deviation is the severity, in pixels along every spatial axis."""
+    from scipy.ndimage import gaussian_filter
+
+    width = (0, *[severity] * (image.array.ndim - 1))
+    return _within(image.array, gaussian_filter(image.array.astype(np.float32), width))
+
+
+@degradation("noise", unit="4 % of the range for each degree")
+def noise(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
+    """Gaussian noise, the same for the same image; its standard deviation is `NOISE` of the range for each degree."""
+    array = image.array
+    # Its draws rest on the pixels, as they did before draws had keys: stored runs go on.
+    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(array).tobytes()))
+    width = float(array.max()) - float(array.min())
+    return _within(array, array + rng.normal(0, NOISE * severity * width, array.shape))
+
+
+def _within(array: Array, pixels: Array) -> Array:
+    if np.issubdtype(array.dtype, np.integer):
+        pixels = np.clip(np.rint(pixels), array.min(), array.max())
+    return pixels.astype(array.dtype)
+
+
+@degradation(
+    "gaussian_noise",
+    levels={"sd": (0.04, 0.08, 0.12, 0.18, 0.26)},
+    unit="standard deviation, share of the range",
+    source=_MEDMNISTC + "derma and chest",
+)
+def gaussian_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array:
+    """Additive Gaussian noise."""
+    return from_unit(image, as_unit(image) + sd * standard_normal(draw, image))
+
+
+@degradation(
+    "speckle_noise",
+    levels={"sd": (0.05, 0.15, 0.2, 0.35, 0.45)},
+    unit="standard deviation of the factor",
+    source=_MEDMNISTC + "derma and chest",
+)
+def speckle_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array:
+    """Multiplicative Gaussian noise: x + x n."""
+    pixels = as_unit(image)
+    return from_unit(image, pixels + pixels * (sd * standard_normal(draw, image)))
+
+
+@degradation(
+    "impulse_noise",
+    levels={"amount": (0.01, 0.03, 0.06, 0.09, 0.17)},
+    unit="share of pixels",
+    source=_MEDMNISTC + "derma and chest",
+)
+def impulse_noise(image: Image, draw: np.random.Generator, *, amount: float) -> Array:
+    """Salt and pepper, as often one as the other; those of a lower severity are among those of a higher."""
+    hit = uniform(draw, image) <= amount
+    salt = uniform(draw, image) <= 0.5
+    return from_unit(image, np.where(hit, salt, as_unit(image)))
+
+
+@degradation(
+    "shot_noise",
+    levels={"photons": (60, 25, 18, 10, 5)},
+    unit="photons at the largest value",
+    source=_MEDMNISTC + "derma and chest",
+)
+def shot_noise(image: Image, draw: np.random.Generator, *, photons: float) -> Array:
+    """Poisson noise of so many photons."""
+    pixels = np.moveaxis(as_unit(image), 0, -1)
+    return from_unit(image, np.moveaxis(draw.poisson(pixels * photons) / photons, -1, 0))
+
+
+@degradation(
+    "pixelate",
+    levels={"factor": (0.8, 0.6, 0.4, 0.3, 0.25)},
+    unit="factor of the size",
+    source=_MEDMNISTC + "path",
+)
+def pixelate(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
+    """Fewer, larger pixels: means of boxes, in the size of before."""
+    from PIL import Image as Pillow
+
+    def change(picture: Array) -> Array:
+        pillow = Pillow.fromarray(picture)
+        width, height = pillow.size
+        small = pillow.resize((max(int(width * factor), 1), max(int(height * factor), 1)), Pillow.Resampling.BOX)
+        return np.array(small.resize((width, height), Pillow.Resampling.BOX))
+
+    return by_picture(image, change)
+
+
+@degradation(
+    "jpeg",
+    levels={"quality": (50, 30, 15, 10, 7)},
+    unit="quality of Pillow's encoder",
+    source=_MEDMNISTC + "path",
+)
+def jpeg(image: Image, draw: np.random.Generator, *, quality: int) -> Array:
+    """JPEG compression."""
+    from PIL import Image as Pillow
+
+    def change(picture: Array) -> Array:
+        stream = BytesIO()
+        Pillow.fromarray(picture).save(stream, "JPEG", quality=quality)
+        return np.array(Pillow.open(stream))
+
+    return by_picture(image, change)
+
+
+def _enhance(image: Image, kind: str, factor: float) -> Array:
+    from PIL import Image as Pillow
+    from PIL import ImageEnhance
+
+    def change(picture: Array) -> Array:
+        return np.array(getattr(ImageEnhance, kind)(Pillow.fromarray(picture)).enhance(factor))
+
+    return by_picture(image, change)
+
+
+_FACTOR = "factor; 1 changes nothing"
+
+
+@degradation(
+    "brightness_up", levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.5)}, unit=_FACTOR, source=_MEDMNISTC + "derma and chest"
+)
+@degradation(
+    "brightness_down", levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.5)}, unit=_FACTOR, source=_MEDMNISTC + "derma and chest"
+)
+def brightness(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
+    """Brightness times a factor."""
+    return _enhance(image, "Brightness", factor)
+
+
+@degradation(
+    "contrast_up", levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.6)}, unit=_FACTOR, source=_MEDMNISTC + "path and chest"
+)
+@degradation("contrast_down", levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.4)}, unit=_FACTOR, source=_MEDMNISTC + "chest")
+def contrast(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
+    """Contrast about the picture's mean grey times a factor."""
+    return _enhance(image, "Contrast", factor)
+
+
+@degradation("gamma_up", levels={"exponent": (1.1, 1.2, 1.3, 1.4, 1.6)}, unit="exponent", source=_MEDMNISTC + "chest")
+@degradation("gamma_down", levels={"exponent": (0.9, 0.8, 0.7, 0.6, 0.4)}, unit="exponent", source=_MEDMNISTC + "chest")
+def gamma(image: Image, draw: np.random.Generator, *, exponent: float) -> Array:
+    """Values on a scale from 0 to 1 to the power of an exponent."""
+    if image.array.dtype != np.uint8:
+        return from_unit(image, as_unit(image) ** np.float32(exponent))
+    # torchvision's table, whose factor just below 256 decides how values are cut off.
+    table = np.array([int((256 - 1e-3) * (value / 255.0) ** exponent) for value in range(256)], dtype=np.uint8)
+    return table[image.array]
+
+
+@_picture(
+    "saturate",
+    levels={"added": (0.05, 0.1, 0.15, 0.2, 0.25)},
+    unit="added to the saturation of HSV",
+    source=_MEDMNISTC + "path",
+)
+def saturate(image: Image, draw: np.random.Generator, *, added: float) -> Array:
+    """More saturated colours; a picture without colours stays as it is."""
+    from skimage.color import hsv2rgb, rgb2hsv
+
+    if image.array.shape[0] != 3:
+        return image.array
+    colours = rgb2hsv(np.moveaxis(as_unit(image), 0, -1))
+    colours[..., 1] = np.clip(colours[..., 1] + added, 0, 1)
+    return from_unit(image, np.moveaxis(hsv2rgb(colours), -1, 0))
+
+
+@degradation(
+    "gaussian_blur",
+    levels={"kernel": (3, 5, 7, 9, 11)},
+    unit="edge of the kernel in pixels; standard deviation 0.15 (kernel - 1) + 0.35",
+    source=_MEDMNISTC + "chest",
+)
+def gaussian_blur(image: Image, draw: np.random.Generator, *, kernel: int) -> Array:
+    """Gaussian blur in the plane, by torchvision's kernel of so many pixels with reflected borders."""
+    from scipy.ndimage import correlate1d
+
+    sd = 0.3 * ((kernel - 1) * 0.5 - 1) + 0.8
+    line = np.exp(-0.5 * (np.linspace(-(kernel - 1) / 2, (kernel - 1) / 2, kernel) / sd) ** 2)
+    pixels = image.array.astype(np.float32)
+    for axis in (1, 2):
+        pixels = correlate1d(pixels, line / line.sum(), axis=axis, mode="mirror")
+    return stored_as(image, pixels)
+
+
+def _disk(radius: float, alias: float) -> Array:
+    from scipy.ndimage import correlate1d
+
+    reach, size = (8, 3) if radius <= 8 else (int(radius), 5)
+    steps = np.arange(-reach, reach + 1)
+    disk: Array = (steps[:, None] ** 2 + steps**2 <= radius**2).astype(np.float32)
+    line = np.exp(-0.5 * ((np.arange(size) - size // 2) / alias) ** 2)
+    disk = disk / disk.sum()
+    for axis in (0, 1):
+        disk = correlate1d(disk, line / line.sum(), axis=axis, mode="mirror")
+    return disk
+
+
+@_picture(
+    "defocus_blur",
+    levels={"radius": (3, 4, 5, 6, 7), "alias": (0.1, 0.1, 0.2, 0.2, 0.3)},
+    unit="radius of the disk in pixels; standard deviation of what smooths its edge",
+    source=_MEDMNISTC + "path",
+)
+def defocus_blur(image: Image, draw: np.random.Generator, *, radius: float, alias: float) -> Array:
+    """Blur by a disk."""
+    return from_unit(image, _filtered(as_unit(image), _disk(radius, alias)))
+
+
+def _filtered(pixels: Array, kernel: Array) -> Array:
+    """Correlates each channel of a picture with a kernel, borders reflected without their last pixel."""
+    import cv2
+
+    return np.stack([cv2.filter2D(np.ascontiguousarray(channel), -1, kernel) for channel in pixels])
+
+
+@_picture(
+    "motion_blur",
+    levels={"radius": (5, 10, 15, 15, 15), "sigma": (5, 5, 5, 8, 12)},
+    unit="reach and standard deviation in pixels",
+    source=_MEDMNISTC + "path",
+)
+def motion_blur(image: Image, draw: np.random.Generator, *, radius: float, sigma: float) -> Array:
+    """Blur to one side along a line at an angle of up to 45 degrees, as ImageMagick has it."""
+    return stored_as(image, _moved_blur(image.array.astype(np.float32), radius, sigma, draw.uniform(-45, 45)))
+
+
+def _moved_blur(pixels: Array, radius: float, sigma: float, degrees: float) -> Array:
+    width = 2 * int(np.ceil(radius)) + 1
+    steps = np.arange(width)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    angle = np.radians(degrees)
+    right = np.ceil(steps * np.cos(angle) - 0.5).astype(int)
+    down = np.ceil(steps * np.sin(angle) - 0.5).astype(int)
+    _, height, breadth = pixels.shape
+    found = np.zeros_like(pixels)
+    for weight, across, along in zip(weights, right, down, strict=True):
+        rows = np.clip(np.arange(height) + along, 0, height - 1)
+        columns = np.clip(np.arange(breadth) + across, 0, breadth - 1)
+        found += np.float32(weight) * pixels[:, rows[:, None], columns]
+    return found
+
+
+@_picture(
+    "zoom_blur",
+    levels={"largest": (1.11, 1.16, 1.21, 1.26, 1.31), "step": (0.01, 0.01, 0.02, 0.02, 0.03)},
+    unit="end and step of the zoom factors, from 1",
+    source=_MEDMNISTC + "derma",
+)
+def zoom_blur(image: Image, draw: np.random.Generator, *, largest: float, step: float) -> Array:
+    """The mean of the picture and of itself at growing zoom."""
+    pixels = np.moveaxis(as_unit(image), 0, -1).astype(np.float32)
+    factors = np.arange(1, largest, step)
+    total = np.zeros_like(pixels)
+    for factor in factors:
+        total += _zoomed(pixels, float(factor))
+    return from_unit(image, np.moveaxis((pixels + total) / (len(factors) + 1), -1, 0))
+
+
+def _zoomed(pixels: Array, factor: float) -> Array:
+    from scipy.ndimage import zoom
+
+    height, width = pixels.shape[:2]
+    inner = [int(np.ceil(size / factor)) for size in (height, width)]
+    top, left = (height - inner[0]) // 2, (width - inner[1]) // 2
+    large = zoom(pixels[top : top + inner[0], left : left + inner[1]], (factor, factor, 1), order=1)
+    first, second = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2
+    return np.asarray(large[first : first + height, second : second + width])
+
+
+@_picture(
+    "black_corner",
+    levels={"radius": (1.1, 1.05, 1.0, 0.9, 0.95)},
+    unit="radius over half the shorter side; the authors' last level is milder than the one before",
+    source=_MEDMNISTC + "derma",
+)
+def black_corner(image: Image, draw: np.random.Generator, *, radius: float) -> Array:
+    """Black around a circle, as a dermatoscope shows it."""
+    import cv2
+
+    height, width = image.array.shape[1:]
+    middle = (width // 2, height // 2)
+    least = min(*middle, width - middle[0], height - middle[1])
+    circle = np.zeros((height, width), np.uint8)
+    cv2.circle(circle, middle, int(least * radius), 255, thickness=-1)
+    return np.where(circle == 255, image.array, np.asarray(extent(image)[0], image.array.dtype))
+
+
+MOST_BUBBLES = 64
+
+
+@_picture(
+    "bubble",
+    levels={"radius": (7, 10, 12, 15, 17), "number": (15, 15, 15, 20, 25)},
+    unit="largest radius in pixels, largest number",
+    source=_MEDMNISTC + "path",
+)
+def bubble(image: Image, draw: np.random.Generator, *, radius: int, number: int) -> Array:
+    """Bright discs with a brighter rim, 7 or more; those of a lower severity are among those of a higher."""
+    from PIL import Image as Pillow
+    from PIL import ImageDraw
+
+    units, share = draw.random((MOST_BUBBLES, 3)), draw.random()
+
+    def change(picture: Array) -> Array:
+        pillow = Pillow.fromarray(picture)
+        width, height = pillow.size
+        sheet = Pillow.new("RGBA", pillow.size, (255, 255, 255, 0))
+        pen = ImageDraw.Draw(sheet)
+        for size, across, down in units[: whole(share, min(7, number), min(number, MOST_BUBBLES))]:
+            reach = whole(size, min(3, radius), radius)
+            x, y = whole(across, reach, width - reach), whole(down, reach, height - reach)
+            for border, alpha in ((2, 130), (0, 100)):
+                far = reach + border
+                pen.ellipse((x - far, y - far, x + far, y + far), fill=(255, 255, 255, alpha))
+        pillow.paste(sheet if pillow.mode == "RGB" else sheet.convert("L"), (0, 0), sheet)
+        return np.array(pillow)
+
+    return by_picture(image, change)
+
+
+@_picture(
+    "stain_deposit",
+    levels={"number": (1, 2, 3, 4, 5)},
+    unit="largest number of marks",
+    source=_MEDMNISTC + "path; their shapes of ink are files of the authors, ours are drawn",
+)
+def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Array:
+    """Dark marks of irregular shape; those of a lower severity are among those of a higher."""
+    height, width = image.array.shape[1:]
+    share, units = draw.random(), draw.random((8, 3))
+    waves = draw.normal(size=(8, 2, 4)) * 0.12
+    rows, columns = np.mgrid[:height, :width]
+    pixels, low = as_unit(image), np.zeros((height, width), bool)
+    for (x, y, size), wave in zip(units[: whole(share, 1, number)], waves, strict=False):
+        angle = np.arctan2(rows - y * height, columns - x * width)
+        turns = np.arange(2, 6)[:, None, None] * angle
+        edge = 1 + np.tensordot(wave[0], np.cos(turns), 1) + np.tensordot(wave[1], np.sin(turns), 1)
+        low |= np.hypot(rows - y * height, columns - x * width) < edge * (0.03 + 0.05 * size) * min(height, width)
+    return from_unit(image, np.where(low, 0, pixels))
+
+
+@_picture(
+    "characters",
+    levels={
+        "words": (1, 2, 3, 4, 6),
+        "letters": (6, 7, 8, 9, 10),
+        "scale": (0.14, 0.15, 0.16, 0.17, 0.18),
+    },
+    unit="largest number of words and of letters, largest scale of OpenCV's font",
+    source=_MEDMNISTC + "derma",
+)
+def characters(image: Image, draw: np.random.Generator, *, words: int, letters: int, scale: float) -> Array:
+    """Small coloured words of random letters; those of a lower severity are among those of a higher."""
+    import cv2
+
+    share, units, colours = draw.random(), draw.random((16, 4)), draw.integers(0, 256, (16, 3))
+    text = "".join(chr(97 + code) for code in draw.integers(0, 26, 16 * 16))
+
+    def change(picture: Array) -> Array:
+        height, width = picture.shape[:2]
+        picture = picture.copy()
+        for place in range(whole(share, 1, min(words, 16))):
+            count, size, across, down = units[place]
+            length = whole(count, 3, letters)
+            font = whole(size, 14, max(int(scale * 100), 14)) / 100.0
+            start = (whole(across, 10, width - 8 * length), whole(down, 10, height - 10))
+            colour = tuple(map(int, colours[place]))
+            word = text[16 * place : 16 * place + length]
+            cv2.putText(picture, word, start, cv2.FONT_HERSHEY_DUPLEX, font, colour, 1, cv2.LINE_AA)
+        return picture
+
+    return by_picture(image, change)

@@ -1,0 +1,72 @@
+"""Sweeps: conditions of one run, of which the truth moves where the image does."""
+
+from __future__ import annotations
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import medimg_eval as me
+from medimg_eval.commands.cli import start
+from medimg_eval.data.layouts import Volumes
+from medimg_eval.models import Segmenter
+from medimg_eval.tasks import SegmentationTask
+from tests.helpers.printed import said
+
+
+class Threshold(Segmenter):
+    """Label 1 where values lie above 200."""
+
+    uses_torch = False
+
+    def segment(self, prompts):
+        """Returns a label map for each prompt."""
+        return [(prompt.images[0].array[0] > 200).astype(np.uint8) for prompt in prompts]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def scans(folder):
+    for number in range(3):
+        pixels = np.full((24, 24, 24), 10, np.int16)
+        pixels[9:15, 8 + number : 15 + number, 9:15] = 400
+        for kind, array in (("image", pixels), ("mask", (pixels > 200).astype(np.uint8))):
+            (folder / "scans" / kind).mkdir(parents=True, exist_ok=True)
+            nib.save(nib.Nifti1Image(array, np.eye(4)), folder / "scans" / kind / f"c{number}.nii.gz")
+    return folder
+
+
+def test_the_truth_moves_with_the_image_and_blur_leaves_it(scans):
+    layout = Volumes(root="scans", image="image/{case}.nii.gz", mask="mask/{case}.nii.gz")
+    task = SegmentationTask(name="blocks", labels={1: "block"}, layout=layout, metrics=["dice"])
+    run = me.test(task, Threshold(), run="run", conditions=["mri_affine-1", "mri_elastic-1", "mri_smoothing-5"])
+    mean = run.scores.groupby("condition").value.mean()
+    assert mean[""] == 1
+    # Borders of a block of 6 voxels are interpolated; a truth that had stayed would leave a Dice below 0.5.
+    assert mean["mri_affine-1"] > 0.8
+    assert mean["mri_elastic-1"] > 0.8
+    assert mean["mri_smoothing-5"] < 1
+    again = me.test(task, Threshold(), run="run", conditions=["mri_affine-1", "mri_elastic-1", "mri_smoothing-5"])
+    assert again.scores.value.tolist() == run.scores.value.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("degrade=mri_gosting", "mri_ghosting"),
+        ("degrade=suite/mrii", "there is no suite 'mrii'"),
+        ("degrade=mri_affine severities=9", "expected severities from 0 to 5"),
+        (
+            "degrade=mri_affine severities=1 conditions=[mri_affine-1]",
+            "conditions and degrade both name 'mri_affine-1'",
+        ),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_said_before_anything_is_asked(words, told, folder, capsys):
+    assert start(["test", "task=brain_tissue", "model=gaussian_mixture", *words.split()]) != 0
+    assert told in said(capsys)[1]
