@@ -12,6 +12,7 @@ from medimg_eval.case import Array, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.drawing import standard_normal, uniform, whole
 from medimg_eval.degradations.scaling import as_unit, by_picture, extent, from_unit, stored_as
+from medimg_eval.errors import import_optional
 
 _MEDMNISTC = "MedMNIST-C, Di Salvo et al. 2024, arXiv 2406.17536; levels of "
 _picture = partial(degradation, axes=2)
@@ -241,8 +242,7 @@ def defocus_blur(image: Image, draw: np.random.Generator, *, radius: float, alia
 
 def _filtered(pixels: Array, kernel: Array) -> Array:
     """Correlates each channel of a picture with a kernel, borders reflected without their last pixel."""
-    import cv2
-
+    cv2 = import_optional("cv2")
     return np.stack([cv2.filter2D(np.ascontiguousarray(channel), -1, kernel) for channel in pixels])
 
 
@@ -309,8 +309,7 @@ def _zoomed(pixels: Array, factor: float) -> Array:
 )
 def black_corner(image: Image, draw: np.random.Generator, *, radius: float) -> Array:
     """Black around a circle, as a dermatoscope shows it."""
-    import cv2
-
+    cv2 = import_optional("cv2")
     height, width = image.array.shape[1:]
     middle = (width // 2, height // 2)
     least = min(*middle, width - middle[0], height - middle[1])
@@ -385,8 +384,7 @@ def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Ar
 )
 def characters(image: Image, draw: np.random.Generator, *, words: int, letters: int, scale: float) -> Array:
     """Small coloured words of random letters; those of a lower severity are among those of a higher."""
-    import cv2
-
+    cv2 = import_optional("cv2")
     share, units, colours = draw.random(), draw.random((16, 4)), draw.integers(0, 256, (16, 3))
     text = "".join(chr(97 + code) for code in draw.integers(0, 26, 16 * 16))
 
