@@ -12,8 +12,8 @@ from medimg_eval.degradations.scaling import by_picture
 
 @degradation(
     "kvasir_x1_weak",
-    levels={"share": (1.0, 1.0, 1.0, 1.0, 1.0)},
-    unit="share of the published ranges; there is one level",
+    levels={"share": (0.2, 0.4, 0.6, 0.8, 1.0)},
+    unit="share of the published ranges; severity 5 has them whole",
     source="Kvasir-VQA-x1, Gautam et al. 2025, arXiv 2506.09958: its augmentations, with our draws; the released "
     "pictures cannot be drawn again",
     domain="moves",

@@ -43,10 +43,15 @@ class Move:
         from scipy.ndimage import affine_transform, map_coordinates
 
         axes = array.ndim
+        # A voxel is as wide as its step: beyond the centres of the outermost ones there is something still.
+        wider = np.pad(array, 1, mode="edge")
         if self.field is None:
-            matrix, offset = self.matrix[:, :axes], self.matrix[:, axes]
-            return np.asarray(affine_transform(array, matrix, offset, order=order, cval=fill, prefilter=False))
-        return np.asarray(map_coordinates(array, self._sources(array.shape), order=order, cval=fill, prefilter=False))
+            matrix, offset = self.matrix[:, :axes], self.matrix[:, axes] + 1
+            moved = affine_transform(wider, matrix, offset, array.shape, order=order, cval=fill, prefilter=False)
+        else:
+            sources = self._sources(array.shape) + np.float32(1)
+            moved = map_coordinates(wider, sources, order=order, cval=fill, prefilter=False)
+        return np.asarray(moved)
 
     def _sources(self, shape: tuple[int, ...]) -> Array:
         axes, linear = len(shape), self.matrix.astype(np.float32)
@@ -205,10 +210,11 @@ def about_middle(linear: Array, shift: Array, shape: tuple[int, ...]) -> Array:
 
 
 def rotation(degrees: Array) -> Array:
-    """Returns the matrix of turns about the three axes, the first of them first, (3, 3)."""
+    """Returns the matrix of turns about the second, then the first, then the third axis, as ITK has them: (3, 3)."""
     found = np.eye(3)
-    for axis, angle in enumerate(np.radians(degrees)):
+    for axis in (1, 0, 2):
         one, two = [(1, 2), (2, 0), (0, 1)][axis]
+        angle = np.radians(degrees[axis])
         turn = np.eye(3)
         turn[one, one] = turn[two, two] = np.cos(angle)
         turn[one, two], turn[two, one] = -np.sin(angle), np.sin(angle)

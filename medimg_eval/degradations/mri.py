@@ -76,7 +76,7 @@ def spline_field(points: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _spline_weights(size: int, count: int) -> Array:
-    place = np.arange(size) / max(size - 1, 1) * (count - 3)
+    place = (np.arange(size) + 0.5) / size * (count - 3)  # as ITK lays the mesh: over whole voxels
     first = np.minimum(place.astype(int), count - 4)
     t = place - first
     basis = [(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3]
@@ -160,7 +160,10 @@ def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity:
     source=_TORCHIO + "RandomMotion, Shaw et al. 2019; values below 0 become 0",
 )
 def motion(image: Image, draw: np.random.Generator, *, degrees: float, millimetres: float, movements: int) -> Array:
-    """Movements during the acquisition: parts of k-space, along the last axis, are of the volume as it lay then."""
+    """Movements during the acquisition: parts of k-space, along the last axis, are of the volume as it lay then.
+
+    Turns are about the middle of the volume; TorchIO 1.2 turns about the origin of the scanner's coordinates.
+    """
     turns, shifts = draw.uniform(-1, 1, (2, 16, 3))
     jitter = draw.uniform(-0.3, 0.3, 16)[:movements]
     step = 1 / (movements + 1)
@@ -169,7 +172,7 @@ def motion(image: Image, draw: np.random.Generator, *, degrees: float, millimetr
     moves = [
         Move(
             about_middle(
-                rotation(degrees * turn).T * spacing / spacing[:, None],
+                rotation(degrees * turn) * spacing / spacing[:, None],
                 millimetres * shift / spacing,
                 image.array.shape[1:],
             )
