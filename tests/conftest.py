@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the whole suite's slow tests every second is run, of the long ones every third.
+    """Of the whole suite's slow tests every fourth is run, of the long ones every sixth.
 
     Which, follows from the change log, hence from what is landed.
     """
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     state = (HELPERS.parents[1] / "CHANGELOG.md").read_bytes()
     long = [item for item in items if item.get_closest_marker("long")]
     slow = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("long")]
-    for found, parts in ((long, 3), (slow, 2)):
+    for found, parts in ((long, 6), (slow, 4)):
         found.sort(key=lambda item: hashlib.sha256(state + item.nodeid.encode()).digest())
         for item in found[math.ceil(len(found) / parts) :]:
             item.add_marker(pytest.mark.skip(reason="slow, and not its turn: pytest --long runs all"))
