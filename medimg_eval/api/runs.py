@@ -148,6 +148,7 @@ def run_predictions(
     """Asks the model of a resolved config of `predict`, and writes what comes of it."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
+    from medimg_eval.evaluation.shards import tells
     from medimg_eval.products import Products, refuse_without_highdicom, write_products
     from medimg_eval.settings import build_settings, undisturbed
 
@@ -163,7 +164,7 @@ def run_predictions(
         settings = build_settings({**wanted, "run": out}, overrides)
         run = pipeline.test(task, spec, settings)
     found = RunResults(run.folder, task=task)
-    if settings.rank != 0 or (settings.shard and found.manifest["status"] != "finished"):
+    if not tells(found.manifest, settings.shard, settings.rank):
         return found, Products({}, {})
     return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
 

@@ -14,6 +14,7 @@ from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import by_cause, printer, say
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UserError
+from medimg_eval.evaluation.shards import tells
 from medimg_eval.system import rank
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     wanted["images"] = as_list(wanted["images"])
     found, products = run_predictions(wanted, HydraConfig.get().overrides.task)
-    if found.manifest["status"] == "finished" if wanted["shard"] else rank() == 0:
+    if tells(found.manifest, wanted["shard"], rank()):
         _summarise(found, products)
 
 

@@ -15,6 +15,7 @@ from medimg_eval.commands.console import say, say_written, show
 from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.shards import tells
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.system import rank
 
@@ -38,9 +39,7 @@ def run(config: DictConfig) -> None:
         raise UsageError("watch=true looks for new checkpoints; name their folder by checkpoints=FOLDER")
     wanted = plain(config)
     done = run_tests(wanted, HydraConfig.get().overrides.task)
-    if wanted["shard"]:
-        done = [one for one in done if one.manifest["status"] == "finished"]
-    if done and (wanted["shard"] or rank() == 0):
+    if done := [one for one in done if tells(one.manifest, wanted["shard"], rank())]:
         folders = [one.folder for one in done]
         show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
         finish_runs(folders, wanted)

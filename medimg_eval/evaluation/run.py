@@ -446,24 +446,15 @@ class Run:
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now(), "merges": self._beside_shards}
         write_json(own.with_suffix(".json"), owner)
         for other in self._others(own):
-            try:
-                with FileLock(other).acquire(timeout=0 if self._is_rank else PASSING_S):
-                    pass
-            except Timeout:
+            if _is_held(other, 0 if self._is_rank else PASSING_S):
                 if not self._is_rank and read_notes(other.with_suffix(".json")).get("merges"):
                     continue
                 self._unlock()
-                raise UserError(self._taken(other)) from None
+                raise UserError(self._taken(other))
 
     def has_shards_at_work(self) -> bool:
         """Whether a shard is answering; of several that end at once, the last to ask hears no."""
-        for path in self.folder.glob(".shard*.lock"):
-            try:
-                with FileLock(path).acquire(timeout=0):
-                    pass
-            except Timeout:
-                return True
-        return False
+        return any(_is_held(path) for path in self.folder.glob(".shard*.lock"))
 
     @property
     def _is_rank(self) -> bool:
@@ -548,6 +539,15 @@ def _place(trial: Trial) -> dict[str, Any]:
 def answered(record: Stored | Failure | None) -> TypeGuard[Stored]:
     """Whether there is a prediction."""
     return record is not None and not isinstance(record, Failure)
+
+
+def _is_held(lock: Path, patience_s: float = 0) -> bool:
+    """Whether another process holds a lock, still after so many seconds."""
+    try:
+        with FileLock(lock).acquire(timeout=patience_s):
+            return False
+    except Timeout:
+        return True
 
 
 def now() -> str:

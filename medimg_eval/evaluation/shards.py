@@ -76,6 +76,11 @@ def left_to(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> 
     return f"shard{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}" if lost else ""
 
 
+def tells(manifest: Mapping[str, Any], shard: Any, rank: int) -> bool:
+    """Whether this process tells what a run is worth: of shards the one that merged it, of ranks the first."""
+    return bool(manifest["status"] == "finished") if shard else rank == 0
+
+
 def read_notes(path: Path) -> Manifest:
     """What a shard has noted of its own work; nothing where it has not."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.image import Image
+from medimg_eval.system import whole
 
 Step = Mapping[str, Any]
 Entry = tuple[str, Step]
@@ -61,9 +61,8 @@ class StepJournal:
         path = self._folder / name
         if not path.is_file():
             self._folder.mkdir(parents=True, exist_ok=True)
-            partial = self._folder / f".{name}.{os.getpid()}.npz"
-            np.savez(partial, array=array, affine=image.affine, units=np.array(image.units))
-            partial.replace(path)
+            with whole(path) as partial:
+                np.savez(partial, array=array, affine=image.affine, units=np.array(image.units))
         return name
 
     def image(self, name: str) -> Image:

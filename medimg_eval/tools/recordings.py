@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.errors import UserError
+from medimg_eval.system import whole
 from medimg_eval.tools.journal import StepJournal
 from medimg_eval.tools.tool import ToolResult
 
@@ -42,9 +42,8 @@ class Recordings:
         told = {"tool": tool, "arguments": arguments, "text": result.text, "seconds": round(result.seconds, 4)}
         told |= {"error": dict(result.error)} if result.error else {}
         told |= {"images": [self._images.keep_image(image) for image in result.images]} if result.images else {}
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(told, ensure_ascii=False, default=str), encoding="utf-8")
-        partial.replace(path)
+        with whole(path) as partial:
+            partial.write_text(json.dumps(told, ensure_ascii=False, default=str), encoding="utf-8")
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"

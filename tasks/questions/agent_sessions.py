@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from medimg_eval.case import Prompt, Prompts
@@ -183,7 +185,7 @@ class Session:
     def next_prompt(self) -> Prompt:
         """The conversation so far, as the model is asked to go on with it."""
         images, messages = list(self.prompt.images), list(self._opening())
-        for kind, group in _grouped(self.steps):
+        for kind, group in groupby(self.steps, key=itemgetter("kind")):
             if kind == "model":
                 messages += [self._as_assistant(step) for step in group]
             elif kind == "user":
@@ -210,7 +212,7 @@ class Session:
         calls = () if self.rules.protocol else tuple(ToolCall(**call) for call in step["calls"])
         return Message("assistant", (text,), calls)
 
-    def _as_results(self, steps: Sequence[Mapping[str, Any]], images: list[Any]) -> list[Message]:
+    def _as_results(self, steps: Iterable[Mapping[str, Any]], images: list[Any]) -> list[Message]:
         told = []
         for step in steps:
             places = tuple(range(len(images), len(images) + len(step.get("images", ()))))
@@ -375,8 +377,9 @@ class Session:
             "name": call.name,
             "arguments": dict(call.arguments),
             "call_id": call.id,
+            "result": result.text,
+            "seconds": round(result.seconds, 6),
         }
-        step |= {"arguments": dict(call.arguments), "result": result.text, "seconds": round(result.seconds, 6)}
         step |= {"version": tool.version} if tool is not None and tool.version else {}
         step |= {"images": [self.journal.keep_image(image) for image in result.images]} if result.images else {}
         step |= {"error": dict(result.error)} if result.error else {}
@@ -411,15 +414,3 @@ def _timed(reply: str, seconds: float) -> Turn:
 
 def _same(name: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps([name, arguments], sort_keys=True, default=str)
-
-
-def _grouped(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """Yields runs of steps of one kind."""
-    group: list[Mapping[str, Any]] = []
-    for step in steps:
-        if group and group[-1]["kind"] != step["kind"]:
-            yield group[-1]["kind"], group
-            group = []
-        group.append(step)
-    if group:
-        yield group[-1]["kind"], group
