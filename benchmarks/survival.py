@@ -15,17 +15,15 @@ import argparse
 import importlib.metadata
 import json
 import platform
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from clocking import clocked
 
 from medimg_eval.metrics.survival.concordance import Pairs, harrell, uno, uno_weights
 
-SLOW = 3.0
 RESAMPLED, RESAMPLES, TRIED = 5_000, 1_000, 20
 
 
@@ -37,18 +35,6 @@ def cohort(number: int, *, ties: bool) -> tuple[Any, Any, Any]:
     risks = -np.log(times) + random.normal(0, 1.5, number)
     times = np.minimum(times, censored * 1.5)
     return (np.ceil(times), events, risks.round(1)) if ties else (times, events, risks)
-
-
-def clocked(call: Callable[[], Any], turns: int) -> tuple[float, Any]:
-    """The fewest CPU seconds of some calls, and what the last returned."""
-    best, value = np.inf, None
-    for _ in range(turns):
-        begun = time.process_time()
-        value = call()
-        best = min(best, time.process_time() - begun)
-        if best > SLOW:
-            break
-    return float(best), value
 
 
 def peers() -> dict[str, Any]:

@@ -14,13 +14,13 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 import argparse
 import json
 import platform
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from clocking import clocked
 
 from medimg_eval.metrics import ScoreTable, parse
 from medimg_eval.metrics.workflow import (
@@ -35,25 +35,13 @@ from medimg_eval.metrics.workflow import (
     segments_of,
 )
 
-SLOW, CLASSES, SEGMENTS, RESAMPLES = 3.0, 15, 34, 10_000
+CLASSES, SEGMENTS, RESAMPLES = 15, 34, 10_000
 
 
 def film(random: np.random.Generator, frames: int, noise: float) -> tuple[Any, Any]:
     """Truth in 34 segments, and a prediction of which a share of the frames flickers."""
     truth = np.repeat(random.integers(0, CLASSES, SEGMENTS), frames // SEGMENTS + 1)[:frames]
     return truth, np.where(random.random(frames) < noise, random.integers(0, CLASSES, frames), truth)
-
-
-def clocked(call: Callable[[], Any], turns: int) -> tuple[float, Any]:
-    """The fewest CPU seconds of some calls, and what the last returned."""
-    best, value = np.inf, None
-    for _ in range(turns):
-        begun = time.process_time()
-        value = call()
-        best = min(best, time.process_time() - begun)
-        if best > SLOW:
-            break
-    return float(best), value
 
 
 def loop_edit(first: Any, second: Any) -> float:

@@ -316,6 +316,23 @@ class Phantom:
         return [case for row in rows for case in _MAKERS[self.kind](folder, row)]
 
 
+def cohort_folder(
+    kind: str, root: str | None, count: int, seed: int, fill: Callable[[Path, Mapping[str, Any]], None]
+) -> Path:
+    """Where phantoms of a kind lie, which `fill` writes into a folder, with their stamp, where they are not there.
+
+    Raises:
+        UsageError: count is below 1, or the seed below 0.
+        UserError: the folder holds something else, or cannot be written.
+    """
+    if count < 1 or seed < 0:
+        raise UsageError(f"phantoms: expected count from 1 and seed from 0 on, got {count} and {seed}")
+    folder = folder_of(kind, root, count, seed)
+    stamp = {"kind": kind, "version": VERSION, "cases": count, "seed": seed}
+    write_once(folder, stamp, lambda partial: fill(partial, stamp))
+    return folder
+
+
 def folder_of(kind: str, root: str | None, count: int, seed: int) -> Path:
     """Where the phantoms of one kind lie: below the root, or in the cache."""
     if root is not None:

@@ -12,9 +12,9 @@ import numpy as np
 from medimg_eval.case import Array, Case
 from medimg_eval.data.layouts import FrameRows, Workflow
 from medimg_eval.data.splits import SplitTable
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UserError
 from medimg_eval.imaging.video import write_video
-from medimg_eval.phantoms.cohort import SPLITS, VERSION, Member, cohort, folder_of, write_once, write_rows
+from medimg_eval.phantoms.cohort import SPLITS, Member, cohort, cohort_folder, write_rows
 from medimg_eval.phantoms.endoscopy import SHAPE, draw_frame, draw_lens, draw_polyp, draw_wall
 
 KIND = "surgery_films"
@@ -68,11 +68,7 @@ class SurgeryFilms:
         Raises UserError where there is no such split, or the films cannot be written.
         """
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
-        if self.count < 1 or self.seed < 0:
-            raise UsageError(f"phantoms: expected count from 1 and seed from 0 on, got {self.count} and {self.seed}")
-        folder = folder_of(KIND, self.root, self.count, self.seed)
-        stamp = {"kind": KIND, "version": VERSION, "cases": self.count, "seed": self.seed}
-        write_once(folder, stamp, lambda partial: _fill(partial, stamp))
+        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill)
         features = str(Path(self.features).absolute() / "{video}.npy") if self.features else ""
         layout = Workflow(
             root=str(folder),

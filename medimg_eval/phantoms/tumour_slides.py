@@ -9,19 +9,17 @@ from typing import Any
 
 from medimg_eval.case import Case, LocatedFindings, Outline
 from medimg_eval.data.records import Given
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UserError
 from medimg_eval.imaging import ImageFile, MaskFile
 from medimg_eval.phantoms.cohort import (
     ATTRIBUTES,
     PATTERN,
     SLIDE_UM,
     SPLITS,
-    VERSION,
     Member,
     cohort,
-    folder_of,
+    cohort_folder,
     read_rows,
-    write_once,
     write_tables,
 )
 from medimg_eval.phantoms.pathology import COARSE, TEXT, write_case
@@ -66,11 +64,7 @@ class TumourSlides:
         Raises UserError where there is no such split, or the phantoms cannot be written.
         """
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
-        if self.count < 1 or self.seed < 0:
-            raise UsageError(f"phantoms: expected count from 1 and seed from 0 on, got {self.count} and {self.seed}")
-        folder = folder_of(KIND, self.root, self.count, self.seed)
-        stamp = {"kind": KIND, "version": VERSION, "cases": self.count, "seed": self.seed}
-        write_once(folder, stamp, lambda partial: _fill(partial, stamp))
+        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill)
         found = {row["case"]: row["tumour"] == "1" for row in read_rows(folder / "findings.csv")}
         rows = [row for row in read_rows(folder / "cases.csv") if row["split"] == split]
         return [_case(folder, row, tumour=found[row["case"]]) for row in rows]
