@@ -31,7 +31,7 @@ def test_groups_keep_the_order_of_their_pairs():
 
 def lost_reader():
     try:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt  # noqa: TRY301
     except KeyboardInterrupt:
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")  # noqa: B904 - as torch does
 
