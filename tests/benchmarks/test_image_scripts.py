@@ -4,6 +4,7 @@ Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repos
 """
 
 import json
+import math
 import statistics
 import warnings
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from scipy import ndimage
 
 from medimg_eval.metrics import get
-from medimg_eval.metrics.measurement import landmark_scores
+from medimg_eval.metrics.measurement import DessScan, dess_t2, landmark_scores
 from medimg_eval.metrics.reconstruction import image_scores
 from medimg_eval.metrics.registry import ScoreTable
 from tests.benchmarks.test_fairseg import write
@@ -182,3 +183,45 @@ def test_mrsegmentators_scores_and_classes_are_its_scripts(tmp_path):
             assert score.value == pytest.approx(right, rel=1e-6, nan_ok=True), (case.id, score)
             judged += not np.isnan(right)
     assert judged > 20
+
+
+class Plain:
+    """What stands for DOSMA's scans, volumes and maps: the numbers alone."""
+
+    ref_dicom = None
+    device = SimpleNamespace(xp=np)
+
+    def __init__(self, volume):
+        self.volumes = self.volume = volume
+
+    def get_metadata(self, key, default):
+        return default
+
+    def _partial_clone(self, volume, headers):
+        return Plain(volume)
+
+
+def test_skm_teas_t2_is_that_of_dosma_which_its_evaluation_calls():
+    clone = require_clone("ad12/DOSMA")
+    pydicom = pytest.importorskip("pydicom")
+    given = {"math": math, "np": np, "pydicom": pydicom, "warnings": warnings, "Tag": pydicom.tag.Tag}
+    given |= {"ScanSequence": Plain, "MedicalVolume": Plain, "T2": lambda made: made.volume}
+    given |= dict.fromkeys(("Tissue", "SegModel", "ActionWrapper", "deepcopy"))
+    theirs = load_functions(clone / "dosma/scan_sequences/mri/qdess.py", "QDess", **given)["QDess"]
+    rng = np.random.default_rng(5)
+    first = ndimage.gaussian_filter(rng.uniform(0, 3000, (24, 20, 6)), 1)
+    second = first * rng.uniform(0.05, 0.9, first.shape)
+    scan = DessScan(repetition_time=20.4, echo_time=6.4, flip_angle=20.0, spoiler_time=1800.0, spoiler_area=3132.0)
+    right = theirs([Plain(first), Plain(second)]).generate_t2_map(
+        suppress_fat=True,
+        suppress_fluid=True,
+        gl_area=scan.spoiler_area,
+        tg=scan.spoiler_time,
+        tr=scan.repetition_time,
+        te=scan.echo_time,
+        alpha=scan.flip_angle,
+        t1=1200.0,
+    )
+    ours = dess_t2(first, second, scan, t1=1200.0)
+    assert 100 < np.count_nonzero(right) < right.size
+    np.testing.assert_allclose(np.nan_to_num(ours), right, atol=1e-9)
