@@ -102,7 +102,7 @@ class Metric:
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
         weighed: Of a summary that is told how often each row counts: see `summary`.
-        check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
+        check: Of one whose parameter is a text: raises UsageError for an invalid text.
         remark: Of a summary: takes a `ScoreTable` and the parameter and tells what to know of this run; "" for nothing.
         aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
         over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each

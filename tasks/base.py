@@ -393,7 +393,7 @@ class Task(ABC):
         """The task that is fitted on subsets of its cases; `drawn` is its `fraction` or `shots`, and `draws`.
 
         Raises:
-            UsageError: they cannot be meant, or its folds are repeats already.
+            UsageError: they are invalid, or its folds are repeats already.
         """
         if self.folds():
             raise UsageError(f"task {self.name!r}: folds=all and sizes of what is fitted on are two runs; name one")

@@ -69,7 +69,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({KIND, localisation.KIND})
 
     def __post_init__(self) -> None:
-        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid classes and metrics, before anything is loaded."""
         self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
         if self.half and not self.all_classes:
             self._take_half()

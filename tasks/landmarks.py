@@ -49,7 +49,7 @@ class LandmarkTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
 
     def __post_init__(self) -> None:
-        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={str(label): str(name) for label, name in self.labels.items()})
         if len(set(self.labels.values())) < len(self.labels):
             raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")

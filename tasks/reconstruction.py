@@ -144,7 +144,7 @@ class DessT2:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> DessT2:
-        """Makes it of settings; raises UsageError for those that cannot be meant."""
+        """Makes it of settings; raises UsageError for invalid ones."""
         unknown = [name for name in said if name not in ("regions", "t1")]
         regions, t1 = said.get("regions", {}), said.get("t1", {})
         if unknown or not isinstance(regions, Mapping) or not regions or not isinstance(t1, Mapping):
@@ -243,7 +243,7 @@ class ReconstructionTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
 
     def __post_init__(self) -> None:
-        """Refuses metrics and sampling that cannot be meant, before anything is loaded."""
+        """Refuses invalid metrics and sampling, before anything is loaded."""
         check_metrics(self)
         if not self.metrics:
             raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")

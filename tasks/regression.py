@@ -65,7 +65,7 @@ class RegressionTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
 
     def __post_init__(self) -> None:
-        """Refuses outputs and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid outputs and metrics, before anything is loaded."""
         if not isinstance(self.outputs, str):
             self.complete(outputs=_checked([str(name) for name in self.outputs], f"task {self.name!r}"))
         self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})

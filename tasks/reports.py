@@ -52,7 +52,7 @@ class ReportTask(QuestionTask):
     output: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if self.clean:
             cleaner(self.clean)
         super().__post_init__()

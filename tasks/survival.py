@@ -55,7 +55,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({KIND})
 
     def __post_init__(self) -> None:
-        """Refuses horizons and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid horizons and metrics, before anything is loaded."""
         try:
             times = [float(time) for time in self.horizons]
         except (TypeError, ValueError) as error:
@@ -105,7 +105,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
             `Risk`; of a reference, `Survival`.
 
         Raises:
-            CaseError: it is something else, a name is unknown, a number is not finite, or survival cannot be meant.
+            CaseError: it is something else, a name is unknown, a number is not finite, or survival is invalid.
         """
         if what == "reference":
             return self._truth(case)

@@ -80,7 +80,7 @@ class SynthesisTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if self.protocol == "published":
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")

@@ -47,7 +47,7 @@ def run(config: DictConfig) -> None:
     """Writes a form, or scores filled sheets.
 
     Raises:
-        UsageError: what is asked for cannot be meant.
+        UsageError: what is asked for is invalid.
         UserError: there are no images, or a sheet cannot be understood.
     """
     wanted = plain(config)

@@ -51,7 +51,7 @@ class EmptyPolicy:
     spacing: Literal["refuse", "skip"] = "refuse"
 
     def check(self) -> EmptyPolicy:
-        """Returns the policy itself; raises UsageError for rules that cannot be meant."""
+        """Returns the policy itself; raises UsageError for invalid rules."""
         for status in ("absent", "missed", "hallucinated"):
             for name, rule in getattr(self, status).items():
                 if name not in (_DISTANCES, _EVERY) and name not in available("mask"):

@@ -62,7 +62,7 @@ class BertScore(PairAnnotator):
         collapse_blanks: takes several blanks for one first, as CXR-Report-Metric does.
 
     Raises:
-        UsageError: a baseline or a layer that cannot be meant.
+        UsageError: an invalid baseline or layer.
     """
 
     preferred_batch = 16

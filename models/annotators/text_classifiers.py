@@ -64,7 +64,7 @@ class ReportClassifier(TextAnnotator):
         threshold: in [0, 1].
 
     Raises:
-        UsageError: the unit or the threshold cannot be meant.
+        UsageError: the unit or the threshold is invalid.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER,)

@@ -34,7 +34,7 @@ class LogisticRegression(PathHead):
         max_iter: iterations at most.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     C: float | Literal["adaptive"] = 1.0

@@ -41,7 +41,7 @@ class Ridge(PathHead):
     solver: Literal["exact", "lsqr"] = "exact"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if (isinstance(self.alpha, str) and self.alpha != "hest") or (
             not isinstance(self.alpha, str) and not 0 <= self.alpha < float("inf")
         ):

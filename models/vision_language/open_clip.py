@@ -51,7 +51,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         batch: images, or texts, computed at once.
 
     Raises:
-        UsageError: a template without an option, or other settings that cannot be meant; `prepare` raises UserError
+        UsageError: a template without an option, or other invalid settings; `prepare` raises UserError
             where the open_clip library is missing or the model cannot be loaded.
     """
 

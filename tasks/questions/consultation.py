@@ -47,7 +47,7 @@ class ConsultationQuestionTask(QuestionTask):
     synonyms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         if isinstance(self.patient, Mapping):  # the place for one, in which none is named
             self.complete(patient=None)

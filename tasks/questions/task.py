@@ -105,7 +105,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({"answer"})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         check_metrics(self, "answers")
         self.check_languages()
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():

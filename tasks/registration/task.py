@@ -59,7 +59,7 @@ class RegistrationTask(Task):
     output: ClassVar[str] = "transforms"
 
     def __post_init__(self) -> None:
-        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={int(label): str(name) for label, name in self.labels.items()})
         check_metrics(self, "transforms")
         UsageError.refuse_unknown(f"task {self.name!r}: there is no surface", get_args(Surface), self.surface)

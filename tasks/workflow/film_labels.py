@@ -69,7 +69,7 @@ class WorkflowTask(Task):
     noun: ClassVar[str] = "videos"
 
     def __post_init__(self) -> None:
-        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid classes and metrics, before anything is loaded."""
         names = [*self.phase_names, *self.presence_names]
         if not names:
             raise UsageError(f"task {self.name!r}: expected `phases`, `presence`, or both")

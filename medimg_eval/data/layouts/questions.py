@@ -118,7 +118,7 @@ class Questions(Layout):
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be meant, before any file is read."""
+        """Refuses invalid settings, before any file is read."""
         self._left_out: dict[str, str] = {}
         check_options(self.options)
         check_answer(self.answer)

@@ -82,7 +82,7 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
     """Returns every combination, seed by seed, so that a study that is stopped early can be compared with what it has.
 
     Raises:
-        UsageError: one cannot be meant, or is named twice, or there is none.
+        UsageError: one is invalid, or is named twice, or there is none.
     """
     for name, values in (("settings", settings), ("fractions", fractions), ("seeds", seeds)):
         if not values or len(set(map(str, values))) < len(values):

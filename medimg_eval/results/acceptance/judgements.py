@@ -78,7 +78,7 @@ def judge_runs(
 
     Raises:
         DeviationError: the plan was changed, or a signature does not fit.
-        UsageError: an endpoint cannot be meant.
+        UsageError: an endpoint is invalid.
     """
     stated = read_endpoints(accept) if accept else []
     if plan is None:

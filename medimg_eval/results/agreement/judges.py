@@ -65,7 +65,7 @@ def judge_agreement(
         seed: Seed of the bootstrap.
 
     Raises:
-        UsageError: If a number of the bootstrap cannot be meant.
+        UsageError: If a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
     measured = [_measured(one, resamples=resamples, level=level, seed=seed) for one in verdicts]
