@@ -41,6 +41,13 @@ class Model:
     uses_torch: bool = True
     """False when nothing of it is computed by torch, which is then not imported for it."""
 
+    takes: ClassVar[tuple[str, ...]] = ("pictures",)
+    """Forms in which it is shown volumes and videos, the one it gets unless `task.view` names another first.
+
+    `pictures` are slices and frames that the harness chose; `volume` a `VolumePrompt`, `video` a `VideoPrompt` of
+    `medimg_eval.imaging`.
+    """
+
     remote: bool = False
     """Whether it is asked on another machine: a wrapper of a server elsewhere says so, and may tell its `base_url`."""
 

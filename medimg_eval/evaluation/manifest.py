@@ -84,6 +84,8 @@ class Manifest(TypedDict, total=False):
     """Of each repeat that was fitted on a subset: its kind, size and draw, and how many patients and cases it holds."""
     conditions: Mapping[str, Mapping[str, Any]]
     """By the key that rows name: what was done to cases before they were shown once more."""
+    view: str
+    """Of questions about volumes or videos: `volume` or `video` where they were shown whole, `pictures` if set."""
     partial: str
     """Which of the task's cases are judged, such as "the first 5 of 20 cases"; "" for all."""
     resampled: str

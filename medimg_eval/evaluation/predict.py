@@ -24,6 +24,7 @@ from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.imaging import SHOWN
 from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import PrecomputedReports
@@ -191,6 +192,7 @@ class Predictor:
             self._trial(prepared.case): prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
         }
         notes: dict[Trial, list[str]] = {}
+        shown: dict[Trial, list[str]] = {}
         for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
             trial = self._trial(case)
             results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
@@ -198,7 +200,9 @@ class Predictor:
             said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
             if said:
                 notes[trial] = list(said)
-        self.run.append_predictions(results, notes, self.task.codec.form)
+            if seen := [image.attributes[SHOWN] for image in prompt.images if SHOWN in image.attributes]:
+                shown[trial] = list(dict.fromkeys(seen))
+        self.run.append_predictions(results, notes, self.task.codec.form, shown)
         for trial, result in results.items():
             if isinstance(result, Failure):
                 level = self._causes.level(result.message, trial.case)  # of many alike, the end says how many

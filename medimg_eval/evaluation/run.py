@@ -234,6 +234,7 @@ class Run:
         records: Mapping[Trial, Stored | Failure],
         read_with: Mapping[Trial, Sequence[str]] | None = None,
         form: str = "",
+        shown: Mapping[Trial, Sequence[str]] | None = None,
     ) -> None:
         """Adds one line per trial; a kill loses none of them once this returns.
 
@@ -241,9 +242,14 @@ class Run:
             records: by trial, its prediction, or how it failed.
             read_with: by trial, what its readers mended or doubted.
             form: that the codec stores predictions in.
+            shown: by trial, which slices, frames, volumes or videos the model was shown, in words.
         """
-        notes = read_with or {}
-        lines = (self._prediction(trial, record, notes.get(trial), form) for trial, record in records.items())
+        notes, seen = read_with or {}, shown or {}
+        lines = (
+            self._prediction(trial, record, notes.get(trial), form)
+            | ({"shown": list(seen[trial])} if trial in seen else {})
+            for trial, record in records.items()
+        )
         self._append("predictions", lines)
 
     def _prediction(
@@ -301,6 +307,14 @@ class Run:
     def read_with(self) -> dict[str, list[str]]:
         """By trial id, what its readers mended or doubted; trials without any are absent."""
         return self._predictions().read_with
+
+    def shown(self) -> dict[str, list[str]]:
+        """By trial id, which slices, frames, volumes or videos were shown; of trials without any nothing."""
+        return {
+            Trial(line["case"], line.get("repeat", 0), line.get("condition", "")).id: line["shown"]
+            for line in self._lines("predictions")
+            if "shown" in line
+        }
 
     def _predictions(self) -> _Predictions:
         """What the lines of predictions say; they are read again only when there are more."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Points
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import reorient, resample
+from medimg_eval.imaging import WINDOWS, reorient, resample
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.system import whole
 
@@ -33,11 +33,6 @@ FRAMES = 8
 
 LEVELS = 65_535
 """Steps that values are stored in which are no integers of 16 bits."""
-
-PRESETS = {
-    "CT": {"soft tissue": (40, 400), "lung": (-600, 1500), "bone": (400, 1800), "brain": (40, 80)},
-}
-"""By modality: name -> middle and width of a window, in the units of the image."""
 
 
 @dataclass(frozen=True)
@@ -271,9 +266,9 @@ def marks(found: Points | Boxes, grid: Grid | None) -> list[dict[str, Any]]:
 
 
 def _windows(values: Array, slope: float, intercept: float, modality: str) -> dict[str, Any]:
-    presets: Mapping[str, tuple[int, int]] = PRESETS.get(modality, {})
+    presets: Mapping[str, tuple[float, float]] = WINDOWS.get(modality, {})
     low, high = window_of(values)
-    if modality in PRESETS:  # so that air outside does not set the window
+    if modality in WINDOWS:  # so that air outside does not set the window
         middle, width = next(iter(presets.values()))
         low, high = middle - width / 2, middle + width / 2
     return {

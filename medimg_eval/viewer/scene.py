@@ -56,12 +56,18 @@ class CaseView:
                 "images and texts of them: keep it where they may be."
             )
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
+        self._shown: dict[str, Mapping[str, list[str]]] = {}
+        views: set[str] = set()
         self._conditions = {name: run.run.partition("~")[2] for name, run in runs.items()}
         self._verdicts: dict[str, dict[str, dict[str, Any]]] = {}
         for name, run in runs.items():
-            self._stored[name] = Run(run.folder, run.run.partition("~")[0]).predictions()
+            stored = Run(run.folder, run.run.partition("~")[0])
+            self._stored[name], self._shown[name] = stored.predictions(), stored.shown()
             manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
             self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
+            views.add(manifest.get("view", ""))
+        if len(views) == 1:  # of several, slices are shown, and the words beside each answer say what it was given
+            self.task = getattr(task, "with_view", lambda view: task)(views.pop())
         self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
 
     def case(self, case_id: str) -> Case | None:
@@ -155,6 +161,8 @@ class CaseView:
         if stored is None:
             return {"failure": "no answer was recorded"}
         found = {} if isinstance(stored, Path) else _reply(stored)
+        if shown := self._shown[name].get(self._trial(case, name)):
+            found["shown"] = [cut(text) for text in shown]
         if judged := self._verdicts[name].get(self._trial(case, name)):
             found["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
         problem = attempt(lambda: found.update(self._extracted(case, name)))

@@ -46,6 +46,7 @@ from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes,
 from medimg_eval.tasks.questions.languages import InLanguage
 from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, write_verdicts
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
+from medimg_eval.tasks.questions.views import VIEWS, ShowsWhole
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ IMAGE_LENGTH = 1000  # characters that an image counts as, where questions of li
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionTask(InLanguage, TrainsOnPrompts, Task):
+class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
     """Questions with an answer key.
 
     Attributes:
@@ -108,7 +109,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         """Refuses invalid settings."""
         check_metrics(self, "answers")
         self.check_languages()
-        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():
+        allowed = {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values()), "view": VIEWS}
+        for key, options in allowed.items():
             UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
             raise UsageError(
@@ -278,7 +280,9 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads what the model is shown: of a blind one nothing, or grey."""
-        return () if self.blind == "remove" else as_shown(super().read_images(case), self.blind)
+        if self.blind == "remove":
+            return ()
+        return as_shown(tuple(reference.read() for reference in self.shown_references(case)), self.blind)
 
     @property
     def shows_images(self) -> bool:
@@ -450,6 +454,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             parts.append("greedy decoding")
         if self.blind:
             parts.append({"remove": "without images", "grey": "grey images"}[self.blind])
+        if self.view not in ("", "pictures"):
+            parts.append(f"{self.view} shown whole")
         if self.shots:
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if provenance.get(JUDGE):
@@ -475,6 +481,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         """The prompt, the images, and what is right; of a question about a place, on the image."""
         # Templates ask for the number of images alone.
         blank = Image(np.zeros((1, 1, 1), np.uint8), np.eye(4), units="pixel")
+        case = replace(case, images=self.shown_references(case))
         shown = () if self.blind == "remove" else (blank,) * len(case.images)
         placed = case.question is not None and case.question.kind in PLACED
         panels = [

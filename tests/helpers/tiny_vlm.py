@@ -29,7 +29,7 @@ FAMILIES = tuple(SHOWN)
 
 TEMPLATE = """\
 {% for message in messages %}<|im_start|>{{ message.role }}
-{% for part in message.content %}{% if part.type == 'image' %}SHOWN{% else %}{{ part.text }}{% endif %}{% endfor %}\
+{% for part in message.content %}{% if part.type == 'image' %}SHOWN{% elif part.type == 'video' %}VIDEO{% else %}{{ part.text }}{% endif %}{% endfor %}\
 <|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
@@ -126,6 +126,7 @@ def processor(family: str, tokens: Any) -> Any:
     import transformers as library
 
     template = TEMPLATE.replace("SHOWN", SHOWN[family])
+    template = template.replace("VIDEO", SHOWN[family].replace("image_pad", "video_pad") if "qwen" in family else "")
     square = {"height": 28, "width": 28}
     if family in ("qwen2_vl", "qwen2_5_vl"):
         pixels = {"min_pixels": 28 * 28, "max_pixels": 112 * 112}

@@ -27,7 +27,7 @@ FORMS = {
     "base64": {"pointer"},
     "bytes": set(),
     "volume": {"slices", "window", "clip", "plane", "strip"},
-    "video": {"frames", "strip"},
+    "video": {"frames", "seconds", "strip"},
 }
 """The ways to say where pictures lie: the key that tells them apart -> the keys that go with it."""
 
@@ -86,7 +86,7 @@ class Pictures:
                 cell = TextCell(record.path, pattern_of(spec), record.place, item)
                 yield CellPicture(cell, self.modality, self.reading)
             elif form in ("volume", "video"):
-                stack = stack_of(self._file(spec, item), spec)
+                stack = stack_of(self._file(spec, item), spec, self.modality)
                 yield from (StackPicture(stack, place) for place in range(stack.count))
             elif form == "zip" and (
                 (archive := self.root / self._archive(spec, record)).is_file() or not self._file(spec, item).is_file()

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging import SHOWN, WINDOWS, VideoPrompt, VolumePrompt
+
+if TYPE_CHECKING:
+    from medimg_eval.imaging.video import Video
 
 SIDES = {"axial": "LPS", "coronal": "LIP", "sagittal": "PIL"}
 """Where a picture's columns, its rows and the slices go in the patient.
@@ -30,6 +34,8 @@ class Stack:
         between: the first and the last of evenly spaced slices; None for the first and last there are.
         plane: `axial`, `coronal` or `sagittal`; `frames` of a video.
         low: the value that becomes black, as `high` white; None for the least, or largest, in the volume.
+        seconds: of a video, when the frames are shown that are wanted; empty for `count` of them, evenly spaced.
+        modality: DICOM code, where the file says none.
     """
 
     path: Path
@@ -39,6 +45,8 @@ class Stack:
     plane: str = "axial"
     low: float | None = None
     high: float | None = None
+    seconds: tuple[float, ...] = ()
+    modality: str = ""
 
     def numbers(self, there: int) -> list[int]:
         """Which slices or frames, of those that are there.
@@ -77,14 +85,120 @@ class StackPicture:
         """The volume or video."""
         return (self.stack.path,)
 
+    @property
+    def whole(self) -> WholeStack:
+        """The volume or video that it is one of the pictures of, for a model that takes it whole."""
+        return WholeStack(self.stack)
+
     def read(self) -> Image:
         """Reads it; raises CaseError naming the file."""
-        arrays, note = _pictures(self.stack, _changed(self.stack.path))
-        return Image(arrays[self.place], np.eye(4), units="pixel", notes=(note,) if note else ())
+        arrays, note, shown = _pictures(self.stack, _changed(self.stack.path))
+        notes = (note,) if note else ()
+        return Image(arrays[self.place], np.eye(4), units="pixel", notes=notes, attributes={SHOWN: shown})
 
     def geometry(self) -> Geometry:
         """Rows and columns."""
         return self.read().geometry
+
+
+@dataclass(frozen=True)
+class WholeStack:
+    """A volume or video whole, with the rule by which pictures would be made of it."""
+
+    stack: Stack
+
+    @property
+    def view(self) -> Literal["volume", "video"]:
+        """Which of the two it is."""
+        return "video" if self.stack.plane == "frames" else "volume"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The volume or video."""
+        return (self.stack.path,)
+
+    def read(self) -> Image:
+        """Reads a `VideoPrompt` or a `VolumePrompt`; raises CaseError naming the file."""
+        _changed(self.stack.path)
+        return _whole_video(self.stack) if self.view == "video" else _whole_volume(self.stack)
+
+    def geometry(self) -> Geometry:
+        """The grid of what is read."""
+        return self.read().geometry
+
+
+def _whole_video(stack: Stack) -> VideoPrompt:
+    from medimg_eval.imaging.video import Video
+
+    with Video(stack.path) as video:
+        numbers = _frame_numbers(stack, video)
+        times = _times(video, numbers)
+        return VideoPrompt(
+            video.frames(numbers),
+            np.eye(4),
+            units="pixel",
+            notes=video.notes,
+            attributes={**video.attributes, SHOWN: _frames_in_words(numbers, len(video), times)},
+            path=stack.path,
+            indices=tuple(numbers),
+            times=times,
+            fps=video.fps,
+            frames_total=len(video),
+        )
+
+
+def _whole_volume(stack: Stack) -> VolumePrompt:
+    from medimg_eval.imaging import orientation, reorient
+
+    image, note = _volume(stack)
+    upright = reorient(image, "RAS")
+    low, high = _span(stack, image)
+    count = reorient(image, SIDES[stack.plane]).array.shape[3]
+    modality = image.modality or stack.modality
+    size = " x ".join(map(str, upright.array.shape[1:]))
+    return VolumePrompt(
+        np.ascontiguousarray(upright.array),
+        upright.affine,
+        modality,
+        image.units,
+        (*image.notes, *((note,) if note else ())),
+        {**image.attributes, SHOWN: f"the volume whole, {size} voxels, RAS+"},
+        intensity="HU" if modality == "CT" else "arbitrary",
+        orientation_before="" if note else orientation(image.affine),
+        windows=WINDOWS.get(modality, {}),
+        plane=stack.plane,
+        slices=tuple(stack.numbers(count)),
+        window=(low, high),
+    )
+
+
+def _volume(stack: Stack) -> tuple[Image, str]:
+    from medimg_eval.imaging import read
+
+    image = read(stack.path, nan=0)
+    if image.array.ndim != 4 or len(image.array) != 1:
+        raise CaseError(f"{stack.path}: expected a volume of one channel, found the shape {image.array.shape}")
+    return image, "" if image.units == "mm" else "states no orientation: its axes were taken as they are stored"
+
+
+def _span(stack: Stack, image: Image) -> tuple[float, float]:
+    """The values that become black and white."""
+    low = float(image.array.min()) if stack.low is None else stack.low
+    return low, float(image.array.max()) if stack.high is None else stack.high
+
+
+def _frame_numbers(stack: Stack, video: Video) -> list[int]:
+    return [video.index_at(second) for second in stack.seconds] or stack.numbers(len(video))
+
+
+def _times(video: Video, numbers: Sequence[int]) -> tuple[float, ...]:
+    """When frames are shown; nothing of a folder, which does not say."""
+    return () if video.fps is None else tuple(float(video.times[number]) for number in numbers)
+
+
+def _frames_in_words(numbers: Sequence[int], there: int, times: Sequence[float]) -> str:
+    seconds = f", at {' '.join(f'{time:g}' for time in times)} s" if times else ""
+    return f"frames {' '.join(map(str, numbers))} of {there}{seconds}"
 
 
 def _changed(path: Path) -> int:
@@ -95,25 +209,25 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache(maxsize=2)  # the pictures of one case are asked for one after the other
-def _pictures(stack: Stack, _changed: int) -> tuple[list[Array], str]:
+def _pictures(stack: Stack, _changed: int) -> tuple[list[Array], str, str]:
+    """The pictures, what is doubted of them, and which they are in words."""
     if stack.plane == "frames":
         from medimg_eval.imaging.video import Video
 
         with Video(stack.path) as video:
-            clip = video.frames(stack.numbers(len(video)))
-        return [np.ascontiguousarray(clip[:, place]) for place in range(clip.shape[1])], ""
-    from medimg_eval.imaging import read
-    from medimg_eval.imaging.geometry import reorient
+            numbers = _frame_numbers(stack, video)
+            clip = video.frames(numbers)
+            shown = _frames_in_words(numbers, len(video), _times(video, numbers))
+        return [np.ascontiguousarray(clip[:, place]) for place in range(clip.shape[1])], "", shown
+    from medimg_eval.imaging import reorient
 
-    image = read(stack.path, nan=0)
-    if image.array.ndim != 4 or len(image.array) != 1:
-        raise CaseError(f"{stack.path}: expected a volume of one channel, found the shape {image.array.shape}")
+    image, note = _volume(stack)
+    low, high = _span(stack, image)
     volume = reorient(image, SIDES[stack.plane]).array[0]
-    low = float(volume.min()) if stack.low is None else stack.low
-    high = float(volume.max()) if stack.high is None else stack.high
-    chosen = [volume[..., number].T for number in stack.numbers(volume.shape[2])]
-    note = "" if image.units == "mm" else "states no orientation: its axes were taken as they are stored"
-    return [_grey(one, low, high)[None] for one in chosen], note
+    numbers = stack.numbers(volume.shape[2])
+    slices = f"{stack.plane} slices {' '.join(map(str, numbers))} of {volume.shape[2]}"
+    shown = f"{slices}, {low:g} as black and {high:g} as white"
+    return [_grey(volume[..., number].T, low, high)[None] for number in numbers], note, shown
 
 
 def _grey(array: Array, low: float, high: float) -> Array:
@@ -122,19 +236,29 @@ def _grey(array: Array, low: float, high: float) -> Array:
     return grey
 
 
-def stack_of(path: Path, config: Mapping[str, Any]) -> Stack:
+def stack_of(path: Path, config: Mapping[str, Any], modality: str = "") -> Stack:
     """The stack that `{volume: ..., slices: ..., window: ...}` or `{video: ..., frames: ...}` describes.
 
-    Raises UsageError where `slices`, `window` or `frames` is none of what is known.
+    `modality` is a DICOM code. Raises UsageError where `slices`, `window` or `frames` is none of what is known.
     """
     if "video" in config:
-        return Stack(path, _whole(config.get("frames", 8), "frames"), plane="frames")
+        seconds = _seconds(config)
+        return Stack(path, len(seconds) or _whole(config.get("frames", 8), "frames"), plane="frames", seconds=seconds)
     low, high = _values(config)
     plane = config.get("plane", "axial")
     if plane not in SIDES:
         raise UsageError(f"task.layout.images.plane is {plane!r}, expected one of {', '.join(SIDES)}")
     count, wanted, between = _slices(config.get("slices", "middle"))
-    return Stack(path, count, wanted, between, plane, low, high)
+    return Stack(path, count, wanted, between, plane, low, high, modality=modality)
+
+
+def _seconds(config: Mapping[str, Any]) -> tuple[float, ...]:
+    given = config.get("seconds", ())
+    if "frames" in config and "seconds" in config:
+        raise UsageError("task.layout.images is invalid: expected frames or seconds of a video, got both")
+    if not isinstance(given, list | tuple) or not all(isinstance(one, int | float) and one >= 0 for one in given):
+        raise UsageError(f"task.layout.images.seconds is {given!r}, expected a list of seconds such as [0, 2.5]")
+    return tuple(map(float, given))
 
 
 def _slices(slices: Any) -> tuple[int, tuple[int, ...], tuple[int, int] | None]:
@@ -158,6 +282,12 @@ def _slices(slices: Any) -> tuple[int, tuple[int, ...], tuple[int, int] | None]:
 
 def _values(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
     if "window" in config:
+        named = config["window"]
+        if isinstance(named, str):
+            presets = {name: window for windows in WINDOWS.values() for name, window in windows.items()}
+            if named not in presets:
+                raise UsageError(f"task.layout.images.window is {named!r}, expected a known name{nearest(named, presets)}")
+            config = {**config, "window": presets[named]}
         level, width = _pair(config["window"], "window", "[level, width]")
         return level - width / 2, level + width / 2
     return _pair(config["clip"], "clip", "[lowest, highest]") if "clip" in config else (None, None)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging import VideoPrompt
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.question import Message
 
@@ -57,6 +58,8 @@ class ChatTemplate:
         self._check_arguments()
         image_token = getattr(processor, "image_token", None)
         self.image_token = image_token if isinstance(image_token, str) else ""
+        video_token = getattr(processor, "video_token", None)
+        self.video_token = video_token if isinstance(video_token, str) else ""
         self.parts_first = processor is not tokenizer
 
     def render(self, prompt: Prompt) -> str:
@@ -68,12 +71,11 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         texts = [part for message in prompt.messages for part in message.parts if isinstance(part, str)]
-        if self.image_token and any(self.image_token in part for part in texts):
-            raise CaseError(
-                f"case {prompt.case_id!r}: the text holds {self.image_token}, which this model takes for an image"
-            )
+        for token, what in ((self.image_token, "an image"), (self.video_token, "a video")):
+            if token and any(token in part for part in texts):
+                raise CaseError(f"case {prompt.case_id!r}: the text holds {token}, which this model takes for {what}")
         refused = ""
-        for turns, moved in self._conversation_forms(prompt.messages):
+        for turns, moved in self._conversation_forms(prompt):
             try:
                 text = self._apply_template(turns)
             except (TemplateError, TypeError, ValueError, KeyError) as error:
@@ -109,34 +111,42 @@ class ChatTemplate:
                     + (f"; it names {', '.join(known[:5])}" if known else "; leave it out")
                 )
 
-    def _conversation_forms(self, messages: Sequence[Message]) -> Iterator[tuple[Turns, bool]]:
-        conversations = [(messages, False)]
+    def _conversation_forms(self, prompt: Prompt) -> Iterator[tuple[Turns, bool]]:
+        messages = prompt.messages
+        conversations: list[tuple[Sequence[Message], bool]] = [(messages, False)]
         if any(message.role == "system" for message in messages):
             conversations.append((_merge_system_turn(messages), True))
         for conversation, moved in conversations:
             forms = [
-                [_split_parts(message) for message in conversation],
-                [self._flatten_message(message) for message in conversation],
+                [_split_parts(message, prompt) for message in conversation],
+                [self._flatten_message(message, prompt) for message in conversation],
             ]
             for turns in forms if self.parts_first else reversed(forms):
                 yield turns, moved
 
-    def _flatten_message(self, message: Message) -> dict[str, Any]:
-        parts = (part if isinstance(part, str) else f"{self.image_token}\n" for part in message.parts)
+    def _flatten_message(self, message: Message, prompt: Prompt) -> dict[str, Any]:
+        tokens = {False: self.image_token, True: self.video_token}
+        parts = (part if isinstance(part, str) else f"{tokens[_is_video(prompt, part)]}\n" for part in message.parts)
         return {"role": message.role, "content": "".join(parts)}
 
     def _is_complete(self, text: str, prompt: Prompt) -> bool:
         if "'type': 'text'" in text:  # a list that was written out as one
             return False
-        n_images = sum(isinstance(part, int) for message in prompt.messages for part in message.parts)
-        if self.image_token and text.count(self.image_token) != n_images:
+        are_videos = [_is_video(prompt, place) for place in _image_indices(prompt)]
+        if self.image_token and text.count(self.image_token) != are_videos.count(False):
+            return False
+        if self.video_token and text.count(self.video_token) != are_videos.count(True):
             return False
         written = [message for message in prompt.messages if message.role != "assistant"]
         return all(part.strip() in text for message in written for part in message.parts if isinstance(part, str))
 
 
-def _split_parts(message: Message) -> dict[str, Any]:
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
+def _split_parts(message: Message, prompt: Prompt) -> dict[str, Any]:
+    kinds = {False: "image", True: "video"}
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else {"type": kinds[_is_video(prompt, part)]}
+        for part in message.parts
+    ]
     return {"role": message.role, "content": parts}
 
 
@@ -180,16 +190,19 @@ class Reader:
         Raises:
             CaseError: a prompt fills the model's context, or shows images to a model of text alone.
         """
-        pictures = [[as_picture(prompt.images[place]) for place in _image_indices(prompt)] for prompt in prompts]
+        shown = [[prompt.images[place] for place in _image_indices(prompt)] for prompt in prompts]
+        videos = [image for images in shown for image in images if isinstance(image, VideoPrompt)]
+        pictures = [[as_picture(image) for image in images if not isinstance(image, VideoPrompt)] for images in shown]
         self.tokenizer.padding_side = "left"  # whatever the checkpoint says, or was set since
         options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
         if self.tokenizer.bos_token and texts[0].startswith(self.tokenizer.bos_token):
             options["add_special_tokens"] = False
         if not self.reads_images:
-            if any(pictures):
+            if any(shown):
                 raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with task.blind=remove")
             inputs = self.processor(list(texts), return_token_type_ids=False, **options)
         else:
+            options |= self._video_options(videos, prompts[0].case_id)
             inputs = self.processor(text=list(texts), images=pictures if any(pictures) else None, **options)
         mask: Tensor = inputs["attention_mask"]
         if not bool(mask[:, -1].all()):
@@ -201,6 +214,26 @@ class Reader:
             inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
         return {key: _move_to_model(value, model) for key, value in inputs.items()}
 
+    def _video_options(self, videos: Sequence[VideoPrompt], case: str) -> dict[str, Any]:
+        """The frames with their times, which the processor neither chooses anew nor drops."""
+        if not videos:
+            return {}
+        if not self.template.video_token or getattr(self.processor, "video_processor", None) is None:
+            raise CaseError(f"{self.name} takes no video; set task.view=pictures to show frames as pictures")
+        if any(video.fps is None for video in videos):
+            raise CaseError(f"case {case!r}: its video states no times; set task.view=pictures to show frames alone")
+        metadata = [
+            {
+                "total_num_frames": video.frames_total,
+                "fps": video.fps,
+                "duration": video.frames_total / float(video.fps or 1),
+                "frames_indices": list(video.indices),
+            }
+            for video in videos
+        ]
+        arrays = [torch.from_numpy(video.array).movedim(0, 1).contiguous() for video in videos]
+        return {"videos": arrays, "video_metadata": metadata, "do_sample_frames": False}
+
     def _check_lengths(self, lengths: Tensor, prompts: Sequence[Prompt]) -> None:
         for length, prompt in zip(lengths.tolist(), prompts, strict=True):
             if self.context_length is not None and length >= self.context_length:
@@ -209,6 +242,10 @@ class Reader:
                     f"{self.context_length} with its answer; show fewer or smaller images (model.processor), or leave "
                     "exemplars out"
                 )
+
+
+def _is_video(prompt: Prompt, place: int) -> bool:
+    return isinstance(prompt.images[place], VideoPrompt)
 
 
 def _image_indices(prompt: Prompt) -> list[int]:

@@ -35,7 +35,8 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
 
     Prompts are put into the checkpoint's chat template and padded on the left. Decoding is greedy, without the sampling
     and penalties that the checkpoint may suggest; with a temperature, each prompt's draws depend on the seed and on
-    that prompt alone. It is loaded when it is first needed.
+    that prompt alone. With `task.view=video` a processor of videos, such as Qwen2.5-VL's, is given the frames that the
+    task chose with their times. It is loaded when it is first needed.
 
     Args:
         checkpoint: id on the Hugging Face hub, or a folder that `save_pretrained` wrote.
@@ -60,6 +61,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "adapter", "chat_template")
     pace_arguments: ClassVar[tuple[str, ...]] = ("batch", "device_map")
     log_likelihoods: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = ("pictures", "video")
 
     def __init__(
         self,

@@ -457,6 +457,7 @@
       column.append(h("p", null, "Taken for the answer: ", answer.extracted === null ? h("i", { class: "soft" }, "none") : h("b", { class: right ? "good" : "" }, answer.extracted), " ", answer.rule ? h("span", { class: "soft small" }, `(${answer.rule})`) : null));
     }
     if (answer.problem) column.append(h("p", { class: "problem" }, answer.problem));
+    for (const text of answer.shown || []) column.append(h("p", { class: "small" }, h("span", { class: "soft" }, "shown: "), text));
     for (const [question, verdict] of answer.judged || []) column.append(h("p", { class: "small" }, h("span", { class: "soft" }, `judge, ${question}: `), verdict));
     if (answer.messages) column.append(h("details", null, h("summary", null, "The whole conversation"), answer.messages.map((one) => h("div", { class: "turn" }, h("h3", null, one.role || ""), said(one.text || "")))));
     return column;

@@ -1,0 +1,65 @@
+"""Whether a model is shown pictures of a volume or video, or the volume or video whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from medimg_eval.case import Case, Image, Reference
+from medimg_eval.errors import CaseError, UsageError
+
+View = Literal["", "pictures", "volume", "video"]
+VIEWS: tuple[View, ...] = ("", "pictures", "volume", "video")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowsWhole:
+    """A task whose volumes and videos may be shown whole.
+
+    Attributes:
+        view: `pictures` shows slices and frames by the rule of `layout.images`, `volume` and `video` the whole; "" what
+            the model takes first.
+    """
+
+    view: View = ""
+
+    def with_view(self, view: str) -> Self:
+        """The task with a view settled, as a run of it noted; settings that identify a run stay as they are."""
+        return replace(self, view=view) if view != self.view else self
+
+    def for_model(self: Any, wrapper: type) -> Any:
+        """The task as a class of models is asked it: what is whole comes whole to those that take it first.
+
+        Raises:
+            UsageError: the view that was asked for is none that models of this class take.
+        """
+        takes = tuple(getattr(wrapper, "takes", ("pictures",)))
+        if self.view and self.view not in takes:
+            raise UsageError(
+                f"task.view={self.view} is invalid: {wrapper.__name__} takes {' or '.join(takes)}; leave task.view out, "
+                "or name one of these"
+            )
+        return self.with_view(self.view or ("" if takes[0] == "pictures" else takes[0]))
+
+    @property
+    def asked(self: Any) -> Mapping[str, Any]:
+        """The view that a model brought with it, which makes another run."""
+        told = self.config.get("view", "")
+        return {**super().asked, **({"view": self.view} if self.view not in ("", told) else {})}
+
+    def shown_references(self, case: Case) -> tuple[Reference[Image], ...]:
+        """What of a case is read for a model: pictures, or in their place the volume or video that they are of.
+
+        Raises:
+            CaseError: the view is of a volume or video, and the case has none.
+        """
+        if self.view in ("", "pictures"):
+            return case.images
+        wholes = [getattr(reference, "whole", None) for reference in case.images]
+        if any(whole is None or whole.view != self.view for whole in wholes):
+            raise CaseError(
+                f"case {case.id!r} is invalid: expected a {self.view} to be shown whole, got pictures; name it in "
+                f"task.layout.images as {{{self.view}: ...}}, or set task.view=pictures"
+            )
+        return tuple(dict.fromkeys(wholes))
