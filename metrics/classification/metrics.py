@@ -214,6 +214,19 @@ def class_accuracy(cells: Floats) -> Floats:
     return _over(hits + absent, every, every)
 
 
+@_count_summary("CRG", PRESENT, source="VLM3D, forithmus/VLM3D-Dockers, crg_score.py")
+def class_crg(cells: Floats) -> Floats:
+    """The CRG score of saying that classes are present: U / (2 U - r TP + r FN + FP), U = N / 2, r = N / (2 P).
+
+    P and N are how often classes are present and absent, so that a hit weighs as much as it is rare. In (0, 1]: 1 for
+    all right, 1/3 for all or none said to be present. VLM3D's is `class_crg@micro`, over all labels of all volumes.
+    """
+    hits, invented, missed, absent = _cells(cells)
+    present, half = hits + missed, (invented + absent) / 2
+    weight = np.divide(half, present, out=np.zeros(np.shape(present)), where=present > 0)
+    return _over(half, 2 * half - weight * (hits - missed) + invented, present)
+
+
 def _sensitivity(cells: Floats) -> Floats:
     hits, _, missed, _ = _cells(cells)
     return _over(hits, hits + missed, hits + missed)
