@@ -38,7 +38,7 @@ def box_iou(pair: AnsweredQuestion) -> float:
     """
     if pair.kind != "box":
         return math.nan
-    given = _numbers(pair.extraction.value, 4)
+    given = read_numbers(pair.extraction.value, 4)
     several = isinstance(pair.value, Sequence) and len(pair.value) > 0 and isinstance(pair.value[0], Sequence)
     right = pair.value if several else [pair.value]
     return 0.0 if given is None else float(box_ious(given[None], np.array(right, float)).max())
@@ -75,12 +75,12 @@ def _only_box(answer: Any) -> Any:
     """Returns a box, or the only one of an answer that names some; None where there are several or none."""
     if not isinstance(answer, Mapping):
         return answer
-    boxes = [box for box in answer.values() if _numbers(box, 6) is not None]
+    boxes = [box for box in answer.values() if read_numbers(box, 6) is not None]
     return boxes[0] if len(boxes) == 1 else None
 
 
 def _iou_3d(answer: Any, right: Any) -> float:
-    given = _numbers(answer, 6)
+    given = read_numbers(answer, 6)
     return 0.0 if given is None else float(box_ious(given[None], np.array([right], float))[0, 0])
 
 
@@ -102,7 +102,7 @@ def point_in_box(pair: AnsweredQuestion, patch: float = 0.0) -> float:
 
 def in_box(pair: AnsweredQuestion, patch: float) -> float:
     """Returns whether the answered point lies in the right box, widened by half the side of a patch."""
-    given = _numbers(pair.extraction.value, 2)
+    given = read_numbers(pair.extraction.value, 2)
     if given is None:
         return 0.0
     box = np.array(pair.value, float)
@@ -277,11 +277,11 @@ def _total(rows: ScoreTable, name: str) -> float:
 
 
 def _number(value: Any) -> float | None:
-    found = _numbers([value], 1)
+    found = read_numbers([value], 1)
     return None if found is None else float(found[0])
 
 
-def _numbers(value: Any, count: int) -> Any:
+def read_numbers(value: Any, count: int) -> Any:
     """Returns so many finite numbers as an array; None where a value is something else."""
     try:
         found = np.array(value, dtype=np.float64)

@@ -19,8 +19,8 @@ RADFM_DEPTHS = range(4, 65, 4)
 def make_m3d_input(volume: VolumePrompt) -> Tensor:
     """M3D-LaMed's input: (1, 32, 256, 256), 0 to 1 over the volume's own range.
 
-    Axes are slices from the feet, rows from the front, columns from the patient's right, as on a reading screen. Zero is
-    cropped away around the volume before it is resized by trilinear interpolation, and its spacing does not matter
+    Axes are slices from the feet, rows from the front, columns from the patient's right, as on a reading screen. Zero
+    is cropped away around the volume before it is resized by trilinear interpolation, and its spacing does not matter
     (BAAI-DCAI/M3D, Data/process/m3d_cap_data_prepare.py). The order of the authors' slices is not published: inferred.
     """
     transforms = import_optional("monai.transforms")
@@ -37,8 +37,8 @@ def make_radfm_input(volume: VolumePrompt) -> Tensor:
     """RadFM's input: (3, 512, 512, D), 0 to 1 over the volume's own range.
 
     Axes are rows from the front, columns from the patient's right, slices from the feet; D is the multiple of 4 from 4
-    to 64 that is nearest to the number of slices. Neighbours are copied (nearest), as its `stack_images` does; the random
-    crop of its quick demonstration is left out, since it would give other answers each time.
+    to 64 that is nearest to the number of slices. Neighbours are copied (nearest), as its `stack_images` does; the
+    random crop of its quick demonstration is left out, since it would give other answers each time.
     """
     image = _on_screen(volume)
     image = (image - image.min()) / (image.max() - image.min()).clamp(min=1e-8)

@@ -41,7 +41,9 @@ class VolumeModel(nn.Module, VisionLanguageModel):
         """The volumes of a prompt as the network takes them; raises CaseError for anything else."""
         wrong = next((type(image).__name__ for image in prompt.images if not isinstance(image, VolumePrompt)), "")
         if wrong:
-            raise CaseError(f"case {prompt.case_id!r} is invalid: expected volumes for {type(self).__name__}, got {wrong}")
+            raise CaseError(
+                f"case {prompt.case_id!r} is invalid: expected volumes for {type(self).__name__}, got {wrong}"
+            )
         return [INPUTS[self.convention](image) for image in prompt.images if isinstance(image, VolumePrompt)]
 
     @abstractmethod
@@ -92,7 +94,8 @@ class M3DLaMed(VolumeModel):
             return
         if not self.trust_remote_code:
             raise UserError(
-                f"{self.checkpoint}: its model is code of the checkpoint; set model.trust_remote_code=true if you trust it"
+                f"{self.checkpoint}: its model is code of the checkpoint; set model.trust_remote_code=true if you "
+                "trust it"
             )
         transformers = import_optional("transformers")
         options = {"revision": self.revision, "trust_remote_code": True}
@@ -106,7 +109,9 @@ class M3DLaMed(VolumeModel):
     def answer(self, volumes: Sequence[Tensor], prompt: Prompt, decoding: Decoding) -> str:
         """Writes the answer, greedy unless a temperature is set; raises CaseError for several volumes or none."""
         if len(volumes) != 1:
-            raise CaseError(f"case {prompt.case_id!r} is invalid: expected one volume for M3D-LaMed, got {len(volumes)}")
+            raise CaseError(
+                f"case {prompt.case_id!r} is invalid: expected one volume for M3D-LaMed, got {len(volumes)}"
+            )
         weights = next(self.model.parameters())
         text = "<im_patch>" * self.image_tokens + prompt.text
         ids = self.tokenizer(text, return_tensors="pt")["input_ids"].to(weights.device)

@@ -37,8 +37,8 @@ class ShowsWhole:
         takes = tuple(getattr(wrapper, "takes", ("pictures",)))
         if self.view and self.view not in takes:
             raise UsageError(
-                f"task.view={self.view} is invalid: {wrapper.__name__} takes {' or '.join(takes)}; leave task.view out, "
-                "or name one of these"
+                f"task.view={self.view} is invalid: {wrapper.__name__} takes {' or '.join(takes)}; leave task.view "
+                "out, or name one of these"
             )
         return self.with_view(self.view or ("" if takes[0] == "pictures" else takes[0]))
 

@@ -1,5 +1,6 @@
 """Published sets of classes, over a few files in their authors' layout."""
 
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -257,3 +258,23 @@ def test_a_corrupted_set_has_a_file_for_each_corruption(tmp_path):
     assert [int(case.images[0].read().array.max()) for case in (clean[0], fog[0])] == [0, 1]
     with pytest.raises(UserError, match="no case of split 'frost_severity_1'"):
         task("medmnist_c_blood", tmp_path, splits={"test": "frost_severity_1"}).cases("test")
+
+
+def test_ct_rates_labels_and_volumes_lie_in_its_folders(tmp_path):
+    classes = task("ct_rate_findings", tmp_path).classes
+    rows = {"valid": ["valid_1_a_1.nii.gz", "valid_1_a_2.nii.gz"], "train": ["train_7_b_1.nii.gz"]}
+    for split, names in rows.items():
+        path = tmp_path / f"dataset/multi_abnormality_labels/{split}_predicted_labels.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [",".join([name, *("1" if place == 2 else "0" for place in range(18))]) for name in names]
+        path.write_text("\n".join([",".join(["VolumeName", *classes]), *lines]) + "\n")
+        for name in names:
+            patient, scan = "_".join(name.split("_")[:2]), "_".join(name.split("_")[:3])
+            volume = tmp_path / f"dataset/{split}_fixed/{patient}/{scan}/{name}"
+            volume.parent.mkdir(parents=True, exist_ok=True)
+            nib.save(nib.Nifti1Image(np.full((3, 4, 5), 40, np.int16), np.eye(4)), volume)
+    found = task("ct_rate_findings", tmp_path).cases("test")
+    assert ids(found) == ["valid_1_a_1", "valid_1_a_2"]
+    assert {case.patient for case in found} == {"valid_1"}
+    assert truth(found[0]) == {"Cardiomegaly"}
+    assert found[0].images[0].read().array.shape == (1, 3, 4, 5)

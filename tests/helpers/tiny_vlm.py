@@ -29,7 +29,8 @@ FAMILIES = tuple(SHOWN)
 
 TEMPLATE = """\
 {% for message in messages %}<|im_start|>{{ message.role }}
-{% for part in message.content %}{% if part.type == 'image' %}SHOWN{% elif part.type == 'video' %}VIDEO{% else %}{{ part.text }}{% endif %}{% endfor %}\
+{% for part in message.content %}{% if part.type == 'image' %}SHOWN\
+{% elif part.type == 'video' %}VIDEO{% else %}{{ part.text }}{% endif %}{% endfor %}\
 <|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""

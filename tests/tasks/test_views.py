@@ -91,7 +91,8 @@ def test_a_model_of_volumes_gets_the_whole_and_one_of_pictures_the_slices_of_the
     assert stored(pictures) == ("Image Image", ["axial slices 0 4 of 5, -160 as black and 240 as white"])
     assert stored(whole) == ("VolumePrompt", ["the volume whole, 3 x 4 x 5 voxels, RAS+"])
     manifest = json.loads((whole / "manifest.json").read_text())
-    assert manifest["view"] == "volume" and "volume shown whole" in manifest["signature"]
+    assert manifest["view"] == "volume"
+    assert "volume shown whole" in manifest["signature"]
     assert "view" not in json.loads((pictures / "manifest.json").read_text())
     again = rescore(whole, task(tmp_path, SLICES))  # which asks no model, and knows the view from the run
     assert again is not None
@@ -110,14 +111,16 @@ def test_a_volume_comes_in_its_own_units_and_with_its_sides(tmp_path, code):
     whole = task(tmp_path, SLICES, view="volume")
     (image,) = whole.read_images(whole.cases("test")[0])
     assert isinstance(image, VolumePrompt)
-    assert np.array_equal(image.array[0], expected) and image.spacing == pytest.approx((0.8, 0.8, 2.5))
+    assert np.array_equal(image.array[0], expected)
+    assert image.spacing == pytest.approx((0.8, 0.8, 2.5))
     assert (image.intensity, image.orientation_before, image.slices) == ("HU", code, (0, 4))
-    assert image.window == (-160, 240) and image.windows["lung"] == (-600, 1500)
+    assert image.window == (-160, 240)
+    assert image.windows["lung"] == (-600, 1500)
 
 
 @pytest.mark.slow
 def test_all_48_ways_of_storing_a_volume_give_the_same_array_and_the_same_slices(tmp_path):
-    axes = [order for order in itertools.permutations(("LR", "PA", "IS"))]
+    axes = list(itertools.permutations(("LR", "PA", "IS")))
     codes = ["".join(letters) for order in axes for letters in itertools.product(*order)]
     assert len(set(codes)) == 48
     seen = []
@@ -145,7 +148,8 @@ def test_a_video_comes_with_the_times_of_its_frames_to_who_asks_for_it(tmp_path)
     (video,) = shown.read_images(shown.cases("test")[0])
     assert isinstance(video, VideoPrompt)
     assert (video.indices, video.times, video.fps, video.frames_total) == ((2, 6, 10), (0.5, 1.5, 2.5), 4.0, 12)
-    assert video.array[0, :, 0, 0].tolist() == [20, 60, 100] and video.frames([11])[0, 0, 0, 0] == 110
+    assert video.array[0, :, 0, 0].tolist() == [20, 60, 100]
+    assert video.frames([11])[0, 0, 0, 0] == 110
 
 
 def test_frames_at_stated_times(tmp_path):

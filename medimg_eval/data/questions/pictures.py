@@ -26,7 +26,7 @@ FORMS = {
     "zip": {"member", "strip"},
     "base64": {"pointer"},
     "bytes": set(),
-    "volume": {"slices", "window", "clip", "plane", "strip"},
+    "volume": {"slices", "window", "clip", "plane", "strip", "axes", "stored"},
     "video": {"frames", "seconds", "strip"},
 }
 """The ways to say where pictures lie: the key that tells them apart -> the keys that go with it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +36,8 @@ class Stack:
         low: the value that becomes black, as `high` white; None for the least, or largest, in the volume.
         seconds: of a video, when the frames are shown that are wanted; empty for `count` of them, evenly spaced.
         modality: DICOM code, where the file says none.
+        axes: of a volume in an array file, such as `czyx`.
+        stored: where the axes x, y, z of such a file go in the patient, such as `LPS`; "" for RAS+.
     """
 
     path: Path
@@ -47,6 +49,8 @@ class Stack:
     high: float | None = None
     seconds: tuple[float, ...] = ()
     modality: str = ""
+    axes: str = ""
+    stored: str = ""
 
     def numbers(self, there: int) -> list[int]:
         """Which slices or frames, of those that are there.
@@ -175,10 +179,19 @@ def _whole_volume(stack: Stack) -> VolumePrompt:
 def _volume(stack: Stack) -> tuple[Image, str]:
     from medimg_eval.imaging import read
 
-    image = read(stack.path, nan=0)
+    image = read(stack.path, nan=0, **({"axes": stack.axes} if stack.axes else {}))
     if image.array.ndim != 4 or len(image.array) != 1:
         raise CaseError(f"{stack.path}: expected a volume of one channel, found the shape {image.array.shape}")
-    return image, "" if image.units == "mm" else "states no orientation: its axes were taken as they are stored"
+    if image.units == "mm":
+        return image, ""
+    if not stack.stored:
+        return image, "states no orientation: its axes were taken as they are stored"
+    affine = np.zeros((4, 4))
+    affine[3, 3] = 1
+    for axis, letter in enumerate(stack.stored):
+        row = next(row for row, ends in enumerate(("LR", "PA", "IS")) if letter in ends)
+        affine[row, axis] = 1 if letter in "RAS" else -1
+    return replace(image, affine=affine), ""
 
 
 def _span(stack: Stack, image: Image) -> tuple[float, float]:
@@ -249,7 +262,10 @@ def stack_of(path: Path, config: Mapping[str, Any], modality: str = "") -> Stack
     if plane not in SIDES:
         raise UsageError(f"task.layout.images.plane is {plane!r}, expected one of {', '.join(SIDES)}")
     count, wanted, between = _slices(config.get("slices", "middle"))
-    return Stack(path, count, wanted, between, plane, low, high, modality=modality)
+    axes, stored = str(config.get("axes", "")), str(config.get("stored", ""))
+    if stored and sorted("LRPAIS".index(letter) // 2 for letter in stored if letter in "LRPAIS") != [0, 1, 2]:
+        raise UsageError(f"task.layout.images.stored is {stored!r}, expected three directions such as LPS")
+    return Stack(path, count, wanted, between, plane, low, high, (), modality, axes, stored)
 
 
 def _seconds(config: Mapping[str, Any]) -> tuple[float, ...]:
@@ -286,7 +302,9 @@ def _values(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
         if isinstance(named, str):
             presets = {name: window for windows in WINDOWS.values() for name, window in windows.items()}
             if named not in presets:
-                raise UsageError(f"task.layout.images.window is {named!r}, expected a known name{nearest(named, presets)}")
+                raise UsageError(
+                    f"task.layout.images.window is {named!r}, expected a known name{nearest(named, presets)}"
+                )
             config = {**config, "window": presets[named]}
         level, width = _pair(config["window"], "window", "[level, width]")
         return level - width / 2, level + width / 2

@@ -39,14 +39,16 @@ def ct(folder, shape=(40, 36, 20), spacing=(1.1, 1.1, 4.0), code="LPS"):
 
 
 def small(values):
-    return VolumePrompt(np.asarray(values, np.float32)[None], np.diag([1.0, 1.0, 2.0, 1.0]), "CT", orientation_before="RAS")
+    return VolumePrompt(
+        np.asarray(values, np.float32)[None], np.diag([1.0, 1.0, 2.0, 1.0]), "CT", orientation_before="RAS"
+    )
 
 
 def test_radfm_copies_neighbours_in_as_many_slices_as_the_nearest_multiple_of_four(tmp_path):
     ramp = np.arange(2 * 2 * 6, dtype=float).reshape(2, 2, 6)
     array = make_radfm_input(small(ramp))
     assert array.shape == (3, 512, 512, 4)  # 6 slices lie between 4 and 8: the first is taken
-    # left on the screen is the patient's right, the last of RAS+'s first axis; above is the front, the last of the second
+    # left on the screen is the patient's right, the last of RAS+'s first axis; above is the front
     assert float(array[0, 0, 0, 0]) == pytest.approx(ramp[1, 1, 0] / 23)
     assert float(array[0, -1, -1, 0]) == pytest.approx(ramp[0, 0, 0] / 23)
 
@@ -54,7 +56,8 @@ def test_radfm_copies_neighbours_in_as_many_slices_as_the_nearest_multiple_of_fo
 @pytest.mark.slow
 def test_ct_chat_fills_the_outside_with_air_and_keeps_the_middle():
     array = make_ct_chat_input(small(np.full((6, 6, 6), 500.0)))
-    assert array.shape == (1, 240, 480, 480) and float(array.min()) == -1.0
+    assert array.shape == (1, 240, 480, 480)
+    assert float(array.min()) == -1.0
     assert float(array[0, 120, 240, 240]) == 0.5
     assert int((array > 0).sum()) == 8 * 8 * 8  # 6 mm at 0.75 mm, 12 mm at 1.5 mm
 
@@ -68,13 +71,23 @@ def test_merlins_input_is_its_own_codes(tmp_path, code):
     import monai.transforms
 
     path, volume = ct(tmp_path, code=code)
-    names = ("EnsureChannelFirstd Compose LoadImaged Orientationd ScaleIntensityRanged Spacingd SpatialPadd ToTensord "
-             "CenterSpatialCropd").split()
+    names = [
+        "EnsureChannelFirstd",
+        "Compose",
+        "LoadImaged",
+        "Orientationd",
+        "ScaleIntensityRanged",
+        "Spacingd",
+        "SpatialPadd",
+        "ToTensord",
+        "CenterSpatialCropd",
+    ]
     given = {name: getattr(monai.transforms, name) for name in names}
     authors = load_functions(clone / "merlin" / "data" / "monai_transforms.py", "ImageTransforms", **given)
     expected = authors["ImageTransforms"]({"image": str(path)})["image"].as_tensor()
     ours = make_merlin_input(volume)
-    assert ours.shape == expected.shape and float((ours - expected).abs().max()) <= 1e-5
+    assert ours.shape == expected.shape
+    assert float((ours - expected).abs().max()) <= 1e-5
 
 
 @pytest.mark.slow
@@ -83,25 +96,43 @@ def test_ct_chats_input_is_its_authors(tmp_path, code):
     clone = require_clone("ibrahimethemhamamci/CT-CLIP")
     path, volume = ct(tmp_path, code=code)
     script = clone / "scripts" / "data_inference_nii.py"
-    given = {"torch": torch, "np": np, "nib": nib, "F": torch.nn.functional, "Dataset": object, "pd": pd, "partial": partial}
+    given = {
+        "torch": torch,
+        "np": np,
+        "nib": nib,
+        "F": torch.nn.functional,
+        "Dataset": object,
+        "pd": pd,
+        "partial": partial,
+    }
     authors = load_functions(script, "resize_array", "CTReportDatasetinfer", **given)
-    row = {"VolumeName": path.name, "RescaleSlope": 1, "RescaleIntercept": 0, "XYSpacing": "[1.1, 1.1]", "ZSpacing": 4.0}
+    row = {
+        "VolumeName": path.name,
+        "RescaleSlope": 1,
+        "RescaleIntercept": 0,
+        "XYSpacing": "[1.1, 1.1]",
+        "ZSpacing": 4.0,
+    }
     loader = authors["CTReportDatasetinfer"].nii_img_to_tensor
     expected = loader(None, str(path), pd.DataFrame([row]))
     ours = make_ct_chat_input(volume)
-    assert ours.shape == expected.shape and float((ours - expected).abs().max()) <= 1e-5
+    assert ours.shape == expected.shape
+    assert float((ours - expected).abs().max()) <= 1e-5
 
 
 @pytest.mark.slow
 def test_radfms_input_is_its_authors(tmp_path):
     clone = require_clone("chaoyi-wu/RadFM")
-    stack = load_functions(clone / "src" / "Dataset" / "multi_dataset_test.py", "stack_images", torch=torch)["stack_images"]
+    stack = load_functions(clone / "src" / "Dataset" / "multi_dataset_test.py", "stack_images", torch=torch)[
+        "stack_images"
+    ]
     _, volume = ct(tmp_path)
     grey = reorient(volume, "LPS").array[0].transpose(1, 0, 2).astype(np.float32)
     grey = (grey - grey.min()) / (grey.max() - grey.min())
     expected = stack([np.stack([grey] * 3)])[0]
     ours = make_radfm_input(volume)
-    assert ours.shape == expected.shape == (3, 512, 512, 20) and float((ours - expected).abs().max()) <= 1e-5
+    assert ours.shape == expected.shape == (3, 512, 512, 20)
+    assert float((ours - expected).abs().max()) <= 1e-5
 
 
 @pytest.mark.slow
@@ -148,7 +179,8 @@ class Checkpoint(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
     def generate(self, image, ids, **options):
-        assert image.shape == (1, 1, 32, 256, 256) and options == {"max_new_tokens": 7, "do_sample": False}
+        assert image.shape == (1, 1, 32, 256, 256)
+        assert options == {"max_new_tokens": 7, "do_sample": False}
         return ids
 
 
