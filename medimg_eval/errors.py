@@ -128,7 +128,7 @@ def interruptions() -> Iterator[None]:
 
 
 def error_in_words(error: BaseException) -> str:
-    """What went wrong, with kind and place of the error where its message is not made for people."""
+    """Message of an error, with its kind and place where it is not made for people."""
     if isinstance(error, CaseError):
         return str(error)
     frame = users_frame(error)

@@ -490,7 +490,7 @@ def _value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
 
 
 class _Points(NamedTuple):
-    """What lies above each confidence, from the highest down, in each resample; first nothing, at infinity."""
+    """Counts above each confidence, from the highest down, in each resample; first nothing, at infinity."""
 
     hits: Floats  # (resample, level)
     false: Floats  # (resample, level)

@@ -116,7 +116,7 @@ class LandmarkTask(Task):
         return worst_landmark_scores(names or [NOTHING], self.case_metrics, missed=self.missed, diagonal=diagonal)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What a missed point is worth, and the units."""
+        """Value of a missed point, and the units."""
         worth = {"diagonal": "counted with the image's diagonal", "skip": "not counted"}
         missed = worth.get(str(self.missed), f"counted with {self.missed} {self.units}")
         return f"distances of missed points {missed}" + (", distances in pixels" if self.units == "pixel" else "")

@@ -84,7 +84,7 @@ class MeasurementTask(Task):
 
     @property
     def names(self) -> list[str]:
-        """What is measured, in the order of the config."""
+        """Names of the measurements, in the order of the config."""
         return list(COBB) if isinstance(self.measures, str) else list(self.measures)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:

@@ -432,7 +432,7 @@ class SegmentationTask(Task):
     def _counted(
         self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...], evidence: Sequence[str]
     ) -> list[LabelScore]:
-        """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
+        """Counts of summaries, such as missed lesions: a case without an answer counts as an empty one."""
         nothing = np.zeros_like(reference.labels)
         counts = segmentation_scores(
             reference.labels,

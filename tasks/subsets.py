@@ -24,7 +24,7 @@ _STRATIFIED = ("classify", "estimate_risk")
 
 
 def checked(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be drawn, its sizes ascending, each once.
+    """Sizes and draws, the sizes ascending, each once.
 
     Raises:
         UsageError: a size or a number of draws is invalid, or both kinds of sizes are given.

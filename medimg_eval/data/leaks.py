@@ -37,7 +37,7 @@ Files = tuple[Path, ...]
 
 
 class Leak(NamedTuple):
-    """What two parts share.
+    """Cases, patients or images that two parts share.
 
     Attributes:
         kind: `same cases`, `patients`, `cases`, `images` or `lookalikes`.
@@ -49,7 +49,7 @@ class Leak(NamedTuple):
 
 
 class Leaks(NamedTuple):
-    """What a look at the parts of a task found.
+    """Leaks found between the parts of a task.
 
     Attributes:
         found: of each pair of parts and kind one.
@@ -170,7 +170,7 @@ class _Seen:
                 yield Leak("lookalikes", f"{one} and {other} share {count}: {shortened(named)}")
 
     def not_looked(self) -> Iterator[str]:
-        """What was not compared."""
+        """Notes on what was not compared."""
         if self._unseen:
             yield f"{self._unseen:,} images could not be read, or are too large, to be compared by what they show"
 
@@ -239,7 +239,7 @@ class _Images:
                 yield Leak("images", f"{one} and {other} share {len(pairs):,} equal images: {shortened(sorted(pairs))}")
 
     def not_looked(self) -> Iterator[str]:
-        """What was not compared."""
+        """Notes on what was not compared."""
         if self._late:
             yield f"{self._late:,} images were not compared in the time there was; python -m medimg_eval check does"
         if self._inside:

@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass
 class Past:
-    """What files held before they were de-identified.
+    """Identifiers that files held before they were de-identified.
 
     Values are those of one file, by attribute with its sequences; UIDs those of all files that identify an instance;
     terms name a patient: of one file, or of all where files are not paired.

@@ -121,7 +121,7 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
 
 
 def model_info(model: ModelSpec) -> dict[str, Any]:
-    """What a manifest says of a loaded model."""
+    """Facts of a loaded model for the manifest."""
     made: Any = model.model
     count = sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
     return {"class": type(made).__qualname__, "parameters": count} | model.identity

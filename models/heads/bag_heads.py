@@ -212,7 +212,7 @@ class BagHead(Head):
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """What bags are taught, as the loss takes it.
+    """Targets of bags, as the loss takes them.
 
     Attributes:
         kind: of the targets.

@@ -82,7 +82,7 @@ class Ridge(PathHead):
 
 
 class _Products:
-    """What ridge regressions on the same cases share, all float64."""
+    """Products that ridge regressions on the same cases share, all float64."""
 
     def __init__(self, vectors: Array, values: Array, scale: str) -> None:
         self.mean, self.deviation = scaling_of(vectors, scale)

@@ -106,6 +106,6 @@ class AgentQuestionTask(QuestionTask):
 
 
 def _bound(prompt: Prompt) -> Mapping[str, Any]:
-    """What the harness fills into a call."""
+    """Arguments that the harness fills into a call."""
     images = prompt.images
     return {"image": images[0] if images else None, "images": images, "case": prompt.case_id}

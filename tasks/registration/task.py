@@ -236,7 +236,7 @@ def dense(transform: Array, start: Geometry, end: Geometry) -> Array:
 
 
 def checked_reference(case: Case, known: Correspondence) -> Correspondence:
-    """What is known of a pair, whose grids and numbers are those of its images; raises CaseError naming the case."""
+    """Reference of a pair, whose grids and numbers are those of its images; raises CaseError naming the case."""
     fixed, moving = (image.geometry() for image in case.images)
     for labels, grid, which in ((known.fixed_labels, fixed, "fixed"), (known.moving_labels, moving, "moving")):
         if labels is not None:

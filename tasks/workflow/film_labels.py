@@ -224,7 +224,7 @@ class WorkflowTask(Task):
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the labels."""
+        """Settings that decide the numbers beside the labels."""
         look = f"online, {self.delay} later frames seen" if self.delay else "online, no look-ahead"
         left = f"; without {', '.join(self.background)} as segments" if self.background else ""
         return f"frames at {self.fps:g} per second; {look if self.online else 'offline: the whole film is seen'}{left}"

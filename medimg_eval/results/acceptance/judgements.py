@@ -20,7 +20,7 @@ ACCEPTANCE = "acceptance.json"
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What became of one run.
+    """Verdict on one run.
 
     Attributes:
         run: which.
@@ -51,7 +51,7 @@ class Judgement:
         return verdict_sheet(self.run, self.verdicts, self.notes)
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept beside the run."""
+        """JSON that is kept beside the run."""
         return {
             "run": self.run.run,
             "plan": self.plan or None,

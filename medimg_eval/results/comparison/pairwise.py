@@ -129,7 +129,7 @@ class Pair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a test of two models found, the first less the second."""
+    """Result of a test of two models, the first less the second."""
 
     p: Sides
     n: int

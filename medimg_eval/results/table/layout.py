@@ -40,7 +40,7 @@ def bounded(
 
 
 class Heading(NamedTuple):
-    """What stands over one column, below the title of its group."""
+    """Heading of one column, below the title of its group."""
 
     group: str
     text: str
@@ -126,7 +126,7 @@ class Layout(NamedTuple):
 
 
 class Printable(Protocol):
-    """What can be rendered: a table, or a comparison of models."""
+    """Content that can be rendered: a table, or a comparison of models."""
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""
