@@ -41,7 +41,7 @@ class Model:
     uses_torch: bool = True
     """False when nothing of it is computed by torch, which is then not imported for it."""
 
-    takes: ClassVar[tuple[str, ...]] = ("pictures",)
+    takes_views: ClassVar[tuple[str, ...]] = ("pictures",)
     """Forms in which it is shown volumes and videos, the one it gets unless `task.view` names another first.
 
     `pictures` are slices and frames that the harness chose; `volume` a `VolumePrompt`, `video` a `VideoPrompt` of

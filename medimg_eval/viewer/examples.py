@@ -10,10 +10,11 @@ import pandas as pd
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging import WINDOWS
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.results.figures import Drawn, canvas, drawable, millimetres, styled, wrapped
 from medimg_eval.results.report import PICKS, TaskCases
-from medimg_eval.viewer.overlays import PRESETS, Grid, window_of
+from medimg_eval.viewer.overlays import Grid, window_of
 from medimg_eval.viewer.scene import CaseView
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _colours(image: Any, grid: Grid) -> Array:
 
 def _windowed(values: Array, modality: str, window: str) -> Array:
     """Returns values as grey, 0 to 255."""
-    presets: Mapping[str, tuple[int, int]] = PRESETS.get(modality, {})
+    presets: Mapping[str, tuple[float, float]] = WINDOWS.get(modality, {})
     if window:
         UsageError.refuse_unknown(f"images of modality {modality or 'unknown'} have no window", presets, window)
     low, high = window_of(values)

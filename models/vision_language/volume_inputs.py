@@ -30,7 +30,7 @@ def make_m3d_input(volume: VolumePrompt) -> Tensor:
     resize = transforms.Compose(
         [transforms.CropForeground(), transforms.Resize(spatial_size=[32, 256, 256], mode="trilinear")]
     )
-    return torch.as_tensor(resize(image)).as_subclass(Tensor)  # type: ignore[no-any-return]
+    return torch.as_tensor(resize(image)).as_subclass(Tensor)
 
 
 def make_radfm_input(volume: VolumePrompt) -> Tensor:

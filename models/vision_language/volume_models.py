@@ -26,7 +26,7 @@ class VolumeModel(nn.Module, VisionLanguageModel):
         convention: `m3d`, `radfm`, `ct_chat` or `merlin`, as in docs/evaluate/volumes.md.
     """
 
-    takes: ClassVar[tuple[str, ...]] = ("volume",)
+    takes_views: ClassVar[tuple[str, ...]] = ("volume",)
     convention: Convention
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:

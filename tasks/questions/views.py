@@ -24,7 +24,7 @@ class ShowsWhole:
 
     view: View = ""
 
-    def with_view(self, view: str) -> Self:
+    def with_view(self, view: View) -> Self:
         """The task with a view settled, as a run of it noted; settings that identify a run stay as they are."""
         return replace(self, view=view) if view != self.view else self
 
@@ -34,7 +34,7 @@ class ShowsWhole:
         Raises:
             UsageError: the view that was asked for is none that models of this class take.
         """
-        takes = tuple(getattr(wrapper, "takes", ("pictures",)))
+        takes = tuple(getattr(wrapper, "takes_views", ("pictures",)))
         if self.view and self.view not in takes:
             raise UsageError(
                 f"task.view={self.view} is invalid: {wrapper.__name__} takes {' or '.join(takes)}; leave task.view "
@@ -46,7 +46,8 @@ class ShowsWhole:
     def asked(self: Any) -> Mapping[str, Any]:
         """The view that a model brought with it, which makes another run."""
         told = self.config.get("view", "")
-        return {**super().asked, **({"view": self.view} if self.view not in ("", told) else {})}
+        before: Mapping[str, Any] = super().asked  # type: ignore[misc]
+        return {**before, **({"view": self.view} if self.view not in ("", told) else {})}
 
     def shown_references(self, case: Case) -> tuple[Reference[Image], ...]:
         """What of a case is read for a model: pictures, or in their place the volume or video that they are of.
@@ -56,7 +57,7 @@ class ShowsWhole:
         """
         if self.view in ("", "pictures"):
             return case.images
-        wholes = [getattr(reference, "whole", None) for reference in case.images]
+        wholes: list[Any] = [getattr(reference, "whole", None) for reference in case.images]
         if any(whole is None or whole.view != self.view for whole in wholes):
             raise CaseError(
                 f"case {case.id!r} is invalid: expected a {self.view} to be shown whole, got pictures; name it in "

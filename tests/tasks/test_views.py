@@ -30,11 +30,11 @@ class Looks(VisionLanguageModel):
 
 
 class LooksAtVolumes(Looks):
-    takes = ("volume",)
+    takes_views = ("volume",)
 
 
 class LooksAtVideos(Looks):
-    takes = ("pictures", "video")
+    takes_views = ("pictures", "video")
 
 
 def volume(folder, code="LPS"):

@@ -61,7 +61,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "adapter", "chat_template")
     pace_arguments: ClassVar[tuple[str, ...]] = ("batch", "device_map")
     log_likelihoods: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = ("pictures", "video")
+    takes_views: ClassVar[tuple[str, ...]] = ("pictures", "video")
 
     def __init__(
         self,
