@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.models.heads import PackedBags, Targets, load_head, make_head
-from medimg_eval.models.heads.bag_heads import Teacher, discrete_time_loss
+from medimg_eval.models.heads.bag_heads import WORK, Teacher, discrete_time_loss, limited_threads
 from medimg_eval.models.heads.bag_networks import pseudo_inverse
 from medimg_eval.models.heads.bags import sampled
 
@@ -141,6 +141,21 @@ def test_bags_beyond_memory_go_to_a_file(tmp_path, monkeypatch):
     assert isinstance(packed.rows, np.memmap)
     for one, other in zip(packed, uneven(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_small_bags_take_one_thread_and_large_ones_no_more_than_were_allowed():
+    before = torch.get_num_threads()
+    network = torch.nn.Linear(10, 10)  # 110 parameters
+    try:
+        torch.set_num_threads(2)
+        with limited_threads(network, 1000):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        with limited_threads(network, WORK):
+            assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_pseudo_inverse_of_what_is_nearly_the_identity_is_its_inverse():
