@@ -29,8 +29,8 @@ from medimg_eval.system import threads
 BINS = 4
 """Intervals of time that survival is learned in: quarters of the times of events."""
 
-TOGETHER = 65_536
-"""Tiles that are computed at once, of bags that are asked about."""
+TOGETHER = 8192
+"""Tiles of bags that are computed at once when asked about; more take longer each, as they leave the processor's caches."""
 
 WORK = 300_000_000
 """Products of a pass that are worth a thread, some 10 ms of one core: with less, threads mostly wait for each other."""
@@ -99,7 +99,7 @@ class BagHead(Head):
         self.facts = {
             "kind": targets.kind,
             "names": list(targets.names),
-            "width": bags.rows.shape[1],
+            "width": bags.width,
             "outputs": teacher.truth.shape[1] if targets.kind != "survival" else len(teacher.edges) - 1,
             "edges": [float(edge) for edge in teacher.edges],
         }
@@ -117,8 +117,7 @@ class BagHead(Head):
 
     def _step_tiles(self, bags: PackedBags) -> int:
         """Returns how many tiles a step of training takes, on average."""
-        lengths = np.diff(bags.starts)
-        return int((lengths if self.tiles is None else lengths.clip(max=self.tiles)).mean() * self.batch)
+        return int(bags.lengths.clip(max=self.tiles).mean() * self.batch)
 
     def _train(self, network: nn.Module, bags: PackedBags, teacher: Teacher, seed: int) -> float:
         device = self._device()
@@ -165,9 +164,9 @@ class BagHead(Head):
             UserError: a bag is empty, not finite, or of features of another length.
         """
         bags = PackedBags.of(features)
-        if bags.rows.shape[1] != self.facts["width"]:
+        if bags.width != self.facts["width"]:
             raise UserError(
-                f"features have length {bags.rows.shape[1]}, expected {self.facts['width']}; are they of another "
+                f"features have length {bags.width}, expected {self.facts['width']}; are they of another "
                 "encoder?"
             )
         device = self._device()
