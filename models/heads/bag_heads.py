@@ -30,7 +30,7 @@ BINS = 4
 """Intervals of time that survival is learned in: quarters of the times of events."""
 
 TOGETHER = 8192
-"""Tiles of bags that are computed at once when asked about; more take longer each, as they leave the processor's caches."""
+"""Tiles of bags that are computed at once when asked about: more leave the processor's caches."""
 
 WORK = 300_000_000
 """Products of a pass that are worth a thread, some 10 ms of one core: with less, threads mostly wait for each other."""
@@ -166,8 +166,7 @@ class BagHead(Head):
         bags = PackedBags.of(features)
         if bags.width != self.facts["width"]:
             raise UserError(
-                f"features have length {bags.width}, expected {self.facts['width']}; are they of another "
-                "encoder?"
+                f"features have length {bags.width}, expected {self.facts['width']}; are they of another encoder?"
             )
         device = self._device()
         values: list[Array] = []
