@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
 from medimg_eval.codecs import Codec, Records, Weighed
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, localisation, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
@@ -46,7 +46,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     a probability counts by the side of 0.5 that it lies on, and `fit` learns it as it is.
 
     Attributes:
-        classes: names, in the order of a model's head.
+        classes: names, in the order of a model's head; none where the layout's files name them.
         exclusive: whether exactly one class is present in every case: probabilities then sum to 1.
         half: `base` for the first half of the classes, the larger one of an odd number, and `novel` for the rest: only
             cases of these are fitted on or tested, with these as options. The name then ends in it. Of a model that was
@@ -71,6 +71,11 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses classes and metrics that cannot be meant, before anything is loaded."""
         self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
+        if not self.classes and (class_names := getattr(self.layout, "class_names", None)):
+            try:
+                self.complete(classes=class_names())
+            except MissingDataError:
+                return  # the layout says so when it is asked for cases
         if self.half and not self.all_classes:
             self._take_half()
         if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
