@@ -14,7 +14,7 @@ from medimg_eval.degradations.drawing import DrawKey
 from medimg_eval.image import VALUES
 
 KINDS = ("without", "only", "missing", "blank")
-"""`without_oct`, `only_oct`, `missing_oct-30`: without it in 30 % of the cases; `blank_values-30`: each value in 30 %."""
+"""`without_oct`, `only_oct`, `missing_oct-30`: without it in 30 % of cases; `blank_values-30`: so often each value."""
 
 
 @dataclass(frozen=True)

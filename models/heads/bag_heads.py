@@ -117,7 +117,8 @@ class BagHead(Head):
 
     def _step_tiles(self, bags: PackedBags) -> int:
         """Returns how many tiles a step of training takes, on average."""
-        return int(bags.lengths.clip(max=self.tiles).mean() * self.batch)
+        most = int(bags.lengths.max()) if self.tiles is None else self.tiles
+        return int(np.minimum(bags.lengths, most).mean() * self.batch)
 
     def _train(self, network: nn.Module, bags: PackedBags, teacher: Teacher, seed: int) -> float:
         device = self._device()

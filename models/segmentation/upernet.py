@@ -46,6 +46,9 @@ class UPerNet(nn.Module):
         UserError: timm has no such encoder, or it cannot be loaded or does not give its features.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self,
         in_channels: int,
@@ -63,7 +66,7 @@ class UPerNet(nn.Module):
         if channels < 16 or channels % GROUPS:
             raise UsageError(f"model.network.channels is {channels}, expected a multiple of {GROUPS} from 16 on")
         weights = None if encoder_weights is None else Path(encoder_weights).expanduser()
-        self.encoder, settings = build_timm(encoder, weights, encoder_options or {}, tuple(img_size))
+        self.encoder, settings = build_timm(encoder, weights, encoder_options or {}, (img_size[0], img_size[1]))
         if not callable(getattr(self.encoder, "forward_intermediates", None)):
             raise UserError(f"model.network.encoder: {encoder!r} does not give its features; name another encoder")
         self.encoder.requires_grad_(requires_grad=False)

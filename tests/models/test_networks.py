@@ -39,7 +39,11 @@ TINY = {
             {"name": "conv_2", "kernel_size": 1},
         ]
     },
-    "mask_probe": {"encoder": "resnet10t", "encoder_options": {"channels": [8, 8, 8, 8], "stem_width": 8}, "channels": 16},
+    "mask_probe": {
+        "encoder": "resnet10t",
+        "encoder_options": {"channels": [8, 8, 8, 8], "stem_width": 8},
+        "channels": 16,
+    },
     "mednext": {"init_filters": 4},
     "segresnet": {"init_filters": 8},
     "segresnet_ds": {"init_filters": 8},

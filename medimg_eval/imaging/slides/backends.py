@@ -308,7 +308,7 @@ COMPRESSIONS = ("JPEG", "NONE", "LZW", "ADOBE_DEFLATE", "DEFLATE")
 """Those of which every decoder makes the same pixels."""
 
 CACHED = 2**26
-"""Bytes of decoded tiles that are kept: those of a row of regions are there for the next row, up to some 20,000 pixels."""
+"""Bytes of decoded tiles that are kept: the next row of regions finds those of the row before, up to some 20,000 px."""
 
 
 class StoredTiles:
