@@ -1,0 +1,4 @@
+from .coverage_sheets import ConformalSettings as ConformalSettings, cover as cover
+from .scaled_runs import confidence_metrics as confidence_metrics, scale_runs as scale_runs
+from .validation_runs import pair_runs as pair_runs
+from .votes import vote_runs as vote_runs
