@@ -39,7 +39,7 @@ def written(tmp_path, name, number, seed, *, accuracy, task=""):
 @pytest.fixture
 def two(tmp_path):
     """The files of what is known and of what is not."""
-    return written(tmp_path, "skin", 150, 0, accuracy=0.85), written(tmp_path, "nails", 100, 1, accuracy=0.6)
+    return written(tmp_path, "skin", 900, 0, accuracy=0.8), written(tmp_path, "nails", 300, 1, accuracy=0.6)
 
 
 def scored(values, prefix):
