@@ -1,4 +1,4 @@
-from .label_sets import (
+from .label_conformity import (
     METHODS as METHODS,
     Regularisation as Regularisation,
     SetMethod as SetMethod,
