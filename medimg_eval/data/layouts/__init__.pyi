@@ -14,6 +14,7 @@ from .found import FoundImages as FoundImages
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable
+from .motions import MotionFiles as MotionFiles
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
 from .patho_bench import PathoBench as PathoBench
