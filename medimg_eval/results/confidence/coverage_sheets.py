@@ -29,7 +29,7 @@ FEWEST_OF_SIZE = 10
 COLUMNS = {
     "sets": ("n", "Coverage ↑", "Size ↓", "Empty", "One", "All", "Worst by size"),
     "intervals": ("n", "Coverage ↑", "Width ↓", "Endless"),
-    "thresholds": ("n", "Missed share ↓", "Threshold"),
+    "thresholds": ("n", "Missed share ↓", "Threshold", "Without"),
 }
 TITLES = {"sets": "Conformal sets", "intervals": "Conformal intervals", "thresholds": "Risk control"}
 
@@ -189,8 +189,8 @@ def _row(
         float(known.mean()) if known.size else math.nan,
         float(low),
         float(high),
-        _mean(sizes),
-        *(_mean(flags.astype(np.float64)) for flags in (sizes == 0, sizes == 1, sizes == most)),
+        _mean(sizes[~np.isnan(sizes)]),
+        *(_mean(flags.astype(np.float64)) for flags in (np.nan_to_num(sizes) == 0, sizes == 1, sizes == most)),
         _worst_by_size(held, sizes) if problem.kind == "sets" else math.nan,
         float(np.mean([part[4] for part in parts])),
     )
@@ -235,7 +235,7 @@ def _cells(row: Row, problem: Problem) -> list[list[Span]]:
     elif problem.kind == "intervals":
         cells.append([Span(text(row.all))])
     else:
-        cells[2] = [Span(text(row.size))]
+        cells[2:] = [[Span(text(row.size))], [Span(text(row.empty))]]
     return cells
 
 
@@ -258,5 +258,7 @@ def _notes(kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSetting
         yield f"Fewer than {fewest_cases(how.alpha)} calibration cases give sets of all labels and endless intervals."
     if kind == "sets":
         yield f"Worst by size: the lowest coverage among sets of one size, of {FEWEST_OF_SIZE} sets at least."
+    if kind == "thresholds":
+        yield "Without: the share of splits, or of cases, for which no threshold of those asked for misses as little."
     if how.per_group:
         yield f"Each group by {how.by} has a quantile of its own (Mondrian)."

@@ -133,6 +133,7 @@ def test_the_threshold_of_a_mask_holds_back_what_it_misses(tmp_path):
     assert row["coverage"] < 0.15
     (sheet,) = cover(pair_runs(runs, []), replace(QUICK, alpha=0.01))
     assert np.isnan(sheet.frame()["size"]).all()  # 1 / 21 alone is more
+    assert sheet.frame()["empty"].tolist() == [1]
 
 
 def test_majority_answers_have_their_share_of_votes_as_confidence(tmp_path):
