@@ -1,6 +1,7 @@
 from .base import FolderLayout as FolderLayout
 from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
+from .volume_boxes import CocoVolumes as CocoVolumes
 from .detection import Coco as Coco, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
 from .features import FeatureVectors as FeatureVectors

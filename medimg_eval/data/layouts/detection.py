@@ -53,6 +53,10 @@ class Coco(FolderLayout):
         """Boxes, boxes with masks, or masks."""
         return CocoMasks() if self.truth_kind == "masks" else CocoBoxes(with_masks=self.truth_kind == "objects")
 
+    def class_of(self, category: Row) -> str:
+        """What a category is called."""
+        return category.text("name")
+
     def _read(self, root: Path, path: Path, split: str | None) -> list[Entry]:
         content = read_json(path)
         parts = {}
@@ -61,7 +65,7 @@ class Coco(FolderLayout):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise UserError(f"{path}: expected a list of objects {part!r}")
             parts[part] = [Row(path, f"item {place} of {part!r}", item) for place, item in enumerate(items, start=1)]
-        names = {key: row.text("name") for key, row in _by_id(parts["categories"]).items()}
+        names = {key: self.class_of(row) for key, row in _by_id(parts["categories"]).items()}
         images = _by_id(parts["images"])
         objects: dict[Any, list[Row]] = defaultdict(list)
         for row in parts["annotations"]:
