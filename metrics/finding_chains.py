@@ -1,8 +1,8 @@
 """A detector and a classifier behind each other: findings that were marked and classed, judged as one chain.
 
-Two tables come of it. `matched` holds the findings that a candidate hit, with the class that the candidate was given: it
-flatters, for what was missed is not in it. `end to end` holds all findings, those that were missed with a probability of
-0, and every false candidate as one that has not the class.
+Two tables come of it. `matched` holds the findings that a candidate hit, with the class that the candidate was given:
+it flatters, for what was missed is not in it. `end to end` holds all findings, those that were missed with a
+probability of 0, and every false candidate as one that has not the class.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def chain_scores(
         marked = candidates.get(scan, ScanCandidates(np.zeros((0, 3)), np.zeros(0), np.zeros(0)))
         chosen, on = _matched(scan, truth, marked, least)
         for number, candidate in enumerate(chosen):
-            case = f"{scan}/finding {number + 1}"
+            case, positive = f"{scan}/finding {number + 1}", bool(truth.positive[number])
             value = float(marked.probabilities[candidate]) if candidate >= 0 else 0.0
             if candidate >= 0:
-                add(MATCHED, case, scan, value, bool(truth.positive[number]))
-            add(END_TO_END, case, scan, value, bool(truth.positive[number]))
-        for number in np.flatnonzero((marked.confidences >= least) & ~on):
+                add(MATCHED, case, scan, value, positive)
+            add(END_TO_END, case, scan, value, positive)
+        for number in np.flatnonzero((marked.confidences >= least) & ~on).tolist():
             add(END_TO_END, f"{scan}/candidate {number + 1}", scan, float(marked.probabilities[number]), False)
     return rows
 

@@ -74,15 +74,12 @@ def _of_features(wanted: dict[str, Any], settings: Settings) -> Sheet:
     for side, part in parts.items():
         task = str(wanted["unknown" if side == "unknown" else "known"])
         embedded = embed(task, str(wanted["encoder"]), parts=part, limit=wanted["limit"])
-        cases = list(embedded.keys)
-        rows = np.stack([np.asarray(embedded.rows(case), dtype=np.float64).mean(axis=0) for case in cases])
-        features[side] = np.array(cases), rows
-    scores = feature_scores(*(features[side][1] for side in ("known", "unknown", "reference")))
-    cases = [features[side][0] for side in ("known", "unknown")]
-    sides = {
-        name: (Scored(values[0], cases[0], cases[0]), Scored(values[1], cases[1], cases[1]))
-        for name, values in scores.items()
-    }
+        names = list(embedded.keys)
+        rows = np.stack([np.asarray(embedded.rows(case), dtype=np.float64).mean(axis=0) for case in names])
+        features[side] = np.array(names), rows
+    (here, known), (there, unknown), (_, reference) = features["known"], features["unknown"], features["reference"]
+    scores = feature_scores(known, unknown, reference)
+    sides = {name: (Scored(one, here, here), Scored(two, there, there)) for name, (one, two) in scores.items()}
     note = (
         f"Features of {wanted['encoder']}, a case's being the mean of its rows; the reference are "
         f"{len(features['reference'][1])} cases to fit on of {wanted['known']}. Cases count as independent."

@@ -75,7 +75,7 @@ def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
     if len(stated.value):
         table = stated.table()[0]
         first = np.unique(stated.case, return_index=True)[1]
-        cases = scores.loc[stated.index[first], "case"].astype(str).tolist()
+        cases = scores.loc[stated.place[first], "case"].astype(str).tolist()
         yield "MSP", scored(max_probability(table), cases)
         other = ("entropy", entropy) if stated.exclusive else ("joint energy", joint_energy)
         yield other[0], scored(other[1](table), cases)
@@ -98,8 +98,10 @@ def feature_scores(known: Floats, unknown: Floats, reference: Floats) -> dict[st
 
     Arrays are (case, feature); the reference is known and holds none of the known cases that are judged.
     """
-    detectors = {"Mahalanobis": mahalanobis, "kNN": nearest_neighbour}
-    return {name: (score(known, reference), score(unknown, reference)) for name, score in detectors.items()}
+    return {
+        "Mahalanobis": (mahalanobis(known, reference), mahalanobis(unknown, reference)),
+        "kNN": (nearest_neighbour(known, reference), nearest_neighbour(unknown, reference)),
+    }
 
 
 def judge_unknown(
@@ -126,10 +128,10 @@ def judge_unknown(
         values, low, high = _with_interval(known, unknown, settings)
         counts = {"n_known": known.scores.size, "n_unknown": unknown.scores.size}
         cells = [[Span(str(count))] for count in counts.values()]
-        for measure, *ends in zip(MEASURES, values, low, high, strict=True):
-            cells.append(bounded(*ends, "{:.3f}".format))
-            numbers = dict(zip(("value", "low", "high"), ends, strict=True))
-            records.append({"score": name, "measure": measure, **numbers, **counts})
+        for measure, *ends in zip(MEASURES, values.tolist(), low.tolist(), high.tolist(), strict=True):
+            value, lower, upper = ends
+            cells.append(bounded(value, lower, upper, "{:.3f}".format))
+            records.append({"score": name, "measure": measure, "value": value, "low": lower, "high": upper, **counts})
         lines.append(Line([name], cells))
     caption = f"{names[1]} told from {names[0]}"
     below = [
@@ -216,7 +218,7 @@ def _drop_interval(
         owners = run.scores.drop_duplicates("case").set_index("case")
         units = owners["patient" if run.resampled == "patients" else "case"].astype(str)
         names, owner = np.unique(units.reindex(values.index).to_numpy(dtype=str), return_inverse=True)
-        sums = np.stack([np.bincount(owner, values.to_numpy()), np.bincount(owner)], axis=1)
+        sums = np.stack([np.bincount(owner, values.to_numpy()), np.bincount(owner)], axis=1).astype(np.float64)
         totals = Resamples(len(names), resamples=settings.resamples, seed=settings.seed).sums(sums)
         drawn.append(totals[:, 0] / totals[:, 1])
     # Of different patients, so the sides are drawn apart; one seed would draw equal sizes alike.

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.proportions import quotient
+
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
@@ -16,7 +18,7 @@ def pairwise_iou(first: Bools, second: Bools) -> Floats:
     one, two = (masks.reshape(len(masks), -1).astype(np.float64) for masks in (first, second))
     both = one @ two.T
     either = one.sum(axis=1)[:, None] + two.sum(axis=1)[None] - both
-    return np.divide(both, either, out=np.ones_like(both), where=either > 0)
+    return quotient(both, either, 1.0)
 
 
 def generalised_energy_distance(samples: Bools, raters: Bools, *, unbiased: bool = False) -> float:

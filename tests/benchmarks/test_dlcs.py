@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from medimg_eval.case import Points
+from medimg_eval.case import Findings, Points
 from medimg_eval.metrics.finding_chains import END_TO_END, MATCHED, ScanCandidates, ScanFindings, chain_scores
 from medimg_eval.results import build_table, load_scores
 from tests.helpers.benchmark_files import ids, task, volume
@@ -48,7 +48,7 @@ def test_nodules_have_a_class(tmp_path):
     one = task("dlcs_nodules", tmp_path, layout={"allow_overlap": "a test"})
     cases = one.cases("test")
     assert ids(cases) == ["a.nii.gz", "b.nii.gz"]
-    assert [case.target.read().values for case in cases] == [{"malignant": 1}, {"malignant": 0}]
+    assert [case.target.read() for case in cases] == [Findings({"malignant": 1}), Findings({"malignant": 0})]
     assert cases[0].images[0].read().array.shape[-3:] == (4, 4, 4)
 
 
@@ -64,9 +64,13 @@ def marks(centres, confidences, probabilities):
 FINDINGS = {"s1": scan([[0, 0, 0], [50, 0, 0], [0, 90, 0]], [5, 5, 5], [1, 0, 1]), "s2": scan([], [], [])}
 CANDIDATES = {
     # On the first: two, of which the more confident counts; on the second one; a false one; one too unsure.
-    "s1": marks([[1, 0, 0], [2, 0, 0], [50, 4, 0], [20, 20, 20], [0, 90, 0]], [0.6, 0.9, 0.7, 0.8, 0.1], [0.2, 0.9, 0.4, 0.3, 0.9]),
+    "s1": marks(
+        [[1, 0, 0], [2, 0, 0], [50, 4, 0], [20, 20, 20], [0, 90, 0]],
+        [0.6, 0.9, 0.7, 0.8, 0.1],
+        [0.2, 0.9, 0.4, 0.3, 0.9],
+    ),
     "s2": marks([[9, 9, 9]], [0.95], [0.6]),
-}  # fmt: skip
+}
 
 
 def test_a_chain_by_hand():

@@ -1,11 +1,11 @@
 from .base import FolderLayout as FolderLayout
 from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
-from .volume_boxes import CocoVolumes as CocoVolumes
-from .detection import Coco as Coco, Yolo as Yolo
+from .detection import Coco as Coco, CocoVolumes as CocoVolumes, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
 from .features import FeatureVectors as FeatureVectors
 from .folders import (
+    MotionFiles as MotionFiles,
     FolderPerClass as FolderPerClass,
     MaskFolder as MaskFolder,
     PairedFolders as PairedFolders,
@@ -15,7 +15,6 @@ from .found import FoundImages as FoundImages
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable
-from .motions import MotionFiles as MotionFiles
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
 from .patho_bench import PathoBench as PathoBench

@@ -62,13 +62,25 @@ class Method(NamedTuple):
 class Problem(Protocol):
     """Units that are calibrated on and evaluated: cases, or one label of each."""
 
-    title: str
-    kind: str
-    unit: str
-    rows: pd.DataFrame
-    """Of each unit `case`, `cluster` and `group`."""
-    most: Floats
-    """The size that says nothing, (unit,): all labels; infinite of intervals."""
+    @property
+    def title(self) -> str:
+        """The label, or all."""
+
+    @property
+    def kind(self) -> str:
+        """What is made: sets, intervals or thresholds."""
+
+    @property
+    def unit(self) -> str:
+        """Of sizes."""
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Of each unit `case`, `cluster` and `group`."""
+
+    @property
+    def most(self) -> Floats:
+        """The size that says nothing, (unit,): all labels; infinite of intervals."""
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:
         """Calibrates on some units and judges others."""
@@ -89,7 +101,7 @@ class LabelProblem:
     @property
     def most(self) -> Floats:
         """How many labels are offered."""
-        return self.offered.sum(axis=1).astype(np.float64)
+        return np.asarray(self.offered.sum(axis=1), dtype=np.float64)
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:
         """Calibrates on some units and judges others; RAPS is tuned on a fifth of the former first."""
@@ -193,7 +205,7 @@ def _labels(run: RunScores, scores: pd.DataFrame) -> Iterator[Problem]:
     stated = statements_of(replace(run, scores=scores), OPTIONS)
     if not len(stated.value):
         return
-    rows = scores.loc[stated.index, ["case", "cluster", "group"]].reset_index(drop=True)
+    rows = scores.loc[stated.place, ["case", "cluster", "group"]].reset_index(drop=True)
     if stated.exclusive:
         probabilities, truth = stated.table()
         offered = np.zeros(probabilities.shape, bool)

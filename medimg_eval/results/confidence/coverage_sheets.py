@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from medimg_eval.errors import UsageError
@@ -182,21 +183,23 @@ def _row(
     most = np.concatenate([part[2] for part in parts])
     units = int(np.count_nonzero(names[made[0][0][1]] == group)) if group and len(made) == 1 else len(held) // len(made)
     return Row(
-        model,
-        problem.title,
-        group or "all cases",
-        units,
-        float(known.mean()) if known.size else math.nan,
-        float(low),
-        float(high),
-        _mean(sizes[~np.isnan(sizes)]),
-        *(_mean(flags.astype(np.float64)) for flags in (np.nan_to_num(sizes) == 0, sizes == 1, sizes == most)),
-        _worst_by_size(held, sizes) if problem.kind == "sets" else math.nan,
-        float(np.mean([part[4] for part in parts])),
+        model=model,
+        label=problem.title,
+        group=group or "all cases",
+        n=units,
+        coverage=_mean(known),
+        low=float(low),
+        high=float(high),
+        size=_mean(sizes[~np.isnan(sizes)]),
+        empty=_mean(np.nan_to_num(sizes) == 0),
+        one=_mean(sizes == 1),
+        all=_mean(sizes == most),
+        worst=_worst_by_size(held, sizes) if problem.kind == "sets" else math.nan,
+        calibration=float(np.mean([part[4] for part in parts])),
     )
 
 
-def _mean(values: Floats) -> float:
+def _mean(values: npt.NDArray[Any]) -> float:
     return float(values.mean()) if values.size else math.nan
 
 

@@ -32,7 +32,7 @@ class Statements(NamedTuple):
     """Rows of confidences of a run, by case and label; exclusive ones are also a table, (case, class).
 
     Attributes:
-        index: of the rows in the run's scores.
+        place: of the rows in the run's scores.
         value: the confidence of each.
         right: whether each is so.
         label: of each.
@@ -40,7 +40,7 @@ class Statements(NamedTuple):
         exclusive: whether exactly one of several classes is true in every case.
     """
 
-    index: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
     right: npt.NDArray[np.bool_]
     label: npt.NDArray[np.str_]
@@ -129,6 +129,6 @@ def _platted(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]
 def _scaled(run: RunScores, applied: Statements, values: npt.NDArray[np.float64], how: str) -> RunScores:
     scores = run.scores.reset_index(drop=True).copy()
     changed = scores["value"].to_numpy(dtype=np.float64).copy()
-    changed[applied.index] = values
+    changed[applied.place] = values
     scores["value"] = pd.Series(changed, index=scores.index)
     return replace(run, model=f"{run.model}, {how}", run=f"{run.run}-{how.partition(' ')[0]}", scores=scores)
