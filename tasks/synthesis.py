@@ -80,7 +80,7 @@ class SynthesisTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if self.protocol == "published":
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
@@ -175,11 +175,11 @@ class SynthesisTask(Task):
         return Context(replace(evidence, provenance={**evidence.provenance, **told}), sets, facts=facts)
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
-        """What the pictures are worth as a set, by each metric, finding and group."""
+        """Scores of the pictures as a set, by each metric, finding and group."""
         return context.shared.judged.scores if isinstance(context.shared, SynthesisSets) else []
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What is to be known of the pictures."""
+        """Notes on the pictures."""
         sets = context.shared
         return list(sets.judged.notes) if isinstance(sets, SynthesisSets) else []
 
@@ -225,7 +225,7 @@ class SynthesisTask(Task):
         return case.attributes.get(finding, "").strip().lower() in PRESENT
 
     def says(self, case: Case, names: Sequence[str], attribute: str = "") -> list[float]:
-        """What a case's attributes say of findings, or of the values of one attribute: 1, 0, or NaN where it is open.
+        """Values of findings in a case's attributes, or of the values of one attribute: 1, 0, or NaN where it is open.
 
         A finding that is not spoken of is taken to be absent. A value that is none of `names` leaves all of them open.
         """
@@ -294,7 +294,7 @@ class SynthesisTask(Task):
         return [LabelScore(WHOLE, name, float(parse(name)[0].worst), "failed") for name in self.case_metrics]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the pictures themselves."""
+        """Settings that decide the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
         parts += [f"{part}: {provenance[part]}" for part in self.parts if part in provenance]
         parts += [f"{name} is {provenance[name]}" for name in self.extractors if name in provenance]

@@ -93,7 +93,7 @@ class PhantomGenerator(Synthesizer):
 
     @cached_property
     def training(self) -> list[Case]:
-        """What it was "trained" on: the phantoms to fit on."""
+        """Cases that it was "trained" on: the phantoms to fit on."""
         cases = self.layout.cases("fit")
         if not cases:
             raise UserError(f"model.count={self.layout.count} phantoms are too few: none is there to fit on")

@@ -110,10 +110,10 @@ class Consensus:
         strange: dict[str, int] = {}
         tokens = []
         for one in texts:
-            numbers = [known(word, -1) for word in one]
-            if -1 in numbers:
+            numbers = list(map(known, one))
+            if None in numbers:
                 numbers = [
-                    most + strange.setdefault(word, len(strange)) if number < 0 else number
+                    most + strange.setdefault(word, len(strange)) if number is None else number
                     for word, number in zip(one, numbers, strict=True)
                 ]
             tokens.append(np.array(numbers, np.int64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ _Pair = tuple[int, int]
 
 
 class Counts(NamedTuple):
-    """What corpus BLEU sums over texts.
+    """Counts that corpus BLEU sums over texts.
 
     Attributes:
         matches: by n, from 1 to 4: n-grams that a reference has too, each at most as often as the reference that has
@@ -156,9 +156,9 @@ def _pair_off(
     left: list[_Placed], free: list[_Placed], alike: Callable[[str], Collection[str]] | None, pairs: list[_Pair]
 ) -> tuple[list[_Placed], list[_Placed]]:
     """Adds the pairs that words make, each taking the last one that is free; returns what is left of both sides."""
-    held: dict[str, list[int]] = {}
+    held: dict[str, list[int]] = defaultdict(list)
     for place, word in free:
-        held.setdefault(word, []).append(place)
+        held[word].append(place)
     lone, used = [], set()
     for one in left:
         if alike is None:

@@ -98,7 +98,7 @@ def _share(found: re.Match[str]) -> float | None:
 
 
 def status_of(metric: str, pair: AnsweredQuestion, label: str = "") -> str:
-    """What a Score row says: of a confidence or an option whether it is right, else how the answer came about."""
+    """Status of an answer: of `confidence` or an option whether it is right, else how the answer came about."""
     if metric == "option_probability":
         return RIGHT if label == right_option(pair) else WRONG
     if metric != "confidence":

@@ -1,4 +1,4 @@
-"""`figure`: every kind from a CSV of scores, one figure per task, and what cannot be meant."""
+"""`figure`: every kind from a CSV of scores, one figure per task, and invalid settings."""
 
 from pathlib import Path
 

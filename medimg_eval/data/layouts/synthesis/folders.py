@@ -42,7 +42,7 @@ class PictureFolder(FolderLayout):
 
 
 class NameAsPrompt:
-    """What a picture is called, in the place of what it was made of."""
+    """Name of a picture, in the place of its prompt."""
 
     def reference(self, entry: Entry) -> Given[Text]:
         """The name."""
