@@ -21,7 +21,7 @@ MATCHED, END_TO_END = "matched", "end to end"
 
 @dataclass(frozen=True, eq=False)
 class ScanFindings:
-    """What there is in a scan.
+    """Findings of a scan.
 
     Attributes:
         centres: (finding, 3) in mm.
@@ -36,7 +36,7 @@ class ScanFindings:
 
 @dataclass(frozen=True, eq=False)
 class ScanCandidates:
-    """What was marked in a scan.
+    """Candidates of a scan.
 
     Attributes:
         centres: (candidate, 3) in mm.

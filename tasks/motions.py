@@ -84,5 +84,5 @@ class MotionTask(Task):
         return worst_motion_scores(self.coordinates, self.case_metrics)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers."""
+        """Coordinates and frames, which decide the numbers."""
         return f"{len(self.coordinates)} coordinates, frames of equal time"

@@ -15,7 +15,7 @@ from medimg_eval.results import Comparison, RunScores, build_table, load_runs, l
 from medimg_eval.results.confidence import (
     ConformalSettings,
     confidence_metrics,
-    cover,
+    cover_runs,
     pair_runs,
     scale_runs,
     vote_runs,
@@ -40,7 +40,7 @@ def run(config: DictConfig) -> None:
         by=str(wanted["by"] or ""),
     )
     shown = _table(pairs, vote_runs(runs), wanted)
-    sheets = cover(pairs, how)
+    sheets = cover_runs(pairs, how)
     if shown is None and not sheets:
         raise UserError(
             "No run has confidences: score it with task.metrics=[ece_mass@15] of classes or answers, "

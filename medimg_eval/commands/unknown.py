@@ -79,7 +79,9 @@ def _of_features(wanted: dict[str, Any], settings: Settings) -> Sheet:
         features[side] = np.array(names), rows
     (here, known), (there, unknown), (_, reference) = features["known"], features["unknown"], features["reference"]
     scores = feature_scores(known, unknown, reference)
-    sides = {name: (Scored(one, here, here), Scored(two, there, there)) for name, (one, two) in scores.items()}
+    sides = {
+        name: (Scored(inside, here, here), Scored(outside, there, there)) for name, (inside, outside) in scores.items()
+    }
     note = (
         f"Features of {wanted['encoder']}, a case's being the mean of its rows; the reference are "
         f"{len(features['reference'][1])} cases to fit on of {wanted['known']}. Cases count as independent."

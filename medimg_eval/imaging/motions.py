@@ -50,20 +50,20 @@ def read_motion(path: Path) -> Motion:
     """
     with CaseError.about(path, "cannot be read as a motion", OSError, UnicodeDecodeError):
         lines = path.read_text(encoding="utf-8").splitlines()
-    start = next((place for place, line in enumerate(lines) if line.strip().lower().startswith(END)), None)
+    start = next((number for number, line in enumerate(lines) if line.strip().lower().startswith(END)), None)
     names = lines[start + 1].split() if start is not None and start + 1 < len(lines) else []
     if start is None or names[:1] != [TIME] or len(set(names)) < len(names):
         raise CaseError(
             f"{path}: table is invalid: expected {END!r} and then different names from {TIME!r} on, got {names[:3]}"
         )
     rows = []
-    for place, line in enumerate(lines[start + 2 :], start=start + 3):
+    for number, line in enumerate(lines[start + 2 :], start=start + 3):
         if not line.strip():
             continue
-        with CaseError.about(f"{path}, line {place}", "holds something that is no number", ValueError):
+        with CaseError.about(f"{path}, line {number}", "holds something that is no number", ValueError):
             numbers = [float(text) for text in line.split()]
         if len(numbers) != len(names):
-            raise CaseError(f"{path}, line {place}: row is invalid: expected {len(names)} numbers, got {len(numbers)}")
+            raise CaseError(f"{path}, line {number}: row is invalid: expected {len(names)} numbers, got {len(numbers)}")
         rows.append(numbers)
     table = np.array(rows, dtype=np.float64).reshape(-1, len(names))
     if not len(table) or (np.diff(table[:, 0]) <= 0).any():

@@ -75,7 +75,7 @@ def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
     if len(stated.value):
         table = stated.table()[0]
         first = np.unique(stated.case, return_index=True)[1]
-        cases = scores.loc[stated.place[first], "case"].astype(str).tolist()
+        cases = scores.loc[stated.rows[first], "case"].astype(str).tolist()
         yield "MSP", scored(max_probability(table), cases)
         other = ("entropy", entropy) if stated.exclusive else ("joint energy", joint_energy)
         yield other[0], scored(other[1](table), cases)

@@ -1,5 +1,10 @@
 from .reliability import mass_places as mass_places
-from .scaling import Platt as Platt, fit_platt as fit_platt, fit_temperature as fit_temperature, temper as temper
+from .scaling import (
+    Platt as Platt,
+    fit_platt as fit_platt,
+    fit_temperature as fit_temperature,
+    temper_probabilities as temper_probabilities,
+)
 from .sampling import (
     cluster_meanings as cluster_meanings,
     semantic_confidence as semantic_confidence,

@@ -30,11 +30,11 @@ def _paired(rows: ScoreTable) -> Stated:
     """Returns the masks that have both values: the row of the estimate, the estimate, and the Dice."""
     estimates = np.flatnonzero((rows.metric == "expected_dice") & ~np.isnan(rows.value))
     judged = np.flatnonzero((rows.metric == "dice") & ~np.isnan(rows.value))
-    dice = {(rows.case[place], rows.label[place], rows.repeat[place]): rows.value[place] for place in judged}
-    keys = [(rows.case[place], rows.label[place], rows.repeat[place]) for place in estimates]
+    dice = {(rows.case[row], rows.label[row], rows.repeat[row]): rows.value[row] for row in judged}
+    keys = [(rows.case[row], rows.label[row], rows.repeat[row]) for row in estimates]
     both = np.array([key in dice for key in keys], dtype=bool)
-    places: Places = estimates[both].astype(np.int64)
-    return Stated(places, rows.value[places], np.array([dice[key] for key in keys if key in dice], dtype=np.float64))
+    paired: Places = estimates[both].astype(np.int64)
+    return Stated(paired, rows.value[paired], np.array([dice[key] for key in keys if key in dice], dtype=np.float64))
 
 
 @_curve(title="Dice AURC")
@@ -112,8 +112,10 @@ def expected_dice_correlation(rows: ScoreTable) -> Weighed:
         weight = times[:, stated.place]
         total = weight.sum(axis=1, keepdims=True)
         means = quotient(weight @ values.T, np.repeat(total, 2, axis=1))
-        one, two = (values[row] - means[:, row, None] for row in (0, 1))
-        spread = (weight * one**2).sum(axis=1) * (weight * two**2).sum(axis=1)
-        return quotient((weight * one * two).sum(axis=1), np.where(spread > 1e-24, np.sqrt(spread), 0.0), math.nan)
+        estimate, dice = (values[row] - means[:, row, None] for row in (0, 1))
+        spread = (weight * estimate**2).sum(axis=1) * (weight * dice**2).sum(axis=1)
+        return quotient(
+            (weight * estimate * dice).sum(axis=1), np.where(spread > 1e-24, np.sqrt(spread), 0.0), math.nan
+        )
 
     return correlate

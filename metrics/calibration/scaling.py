@@ -25,13 +25,13 @@ def log_odds(probability: npt.ArrayLike) -> Floats:
     return np.asarray(np.log(kept / (1 - kept)))
 
 
-def temper(probabilities: npt.ArrayLike, temperature: float) -> Floats:
+def temper_probabilities(probabilities: npt.ArrayLike, temperature: float) -> Floats:
     """Returns probabilities at a temperature: those of logits divided by it.
 
     (case, class) of classes that exclude each other, as a softmax; (statement,) of statements that may be true each by
     themselves, as a sigmoid. Above 1 they come nearer to each other.
 
-    >>> temper([0.9, 0.5], 2.0).round(2).tolist()
+    >>> temper_probabilities([0.9, 0.5], 2.0).round(2).tolist()
     [0.75, 0.5]
     """
     values = np.asarray(probabilities, dtype=np.float64)
@@ -59,7 +59,7 @@ def fit_temperature(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> float
         raise ValueError("probabilities is invalid: expected cases to fit a temperature on, got none")
 
     def loss(log_temperature: float) -> float:
-        scaled = temper(values, float(np.exp(log_temperature)))
+        scaled = temper_probabilities(values, float(np.exp(log_temperature)))
         true = scaled[np.arange(len(scaled)), right] if scaled.ndim == 2 else np.where(right, scaled, 1 - scaled)
         return float(-np.log(np.clip(true, CLIP, 1)).mean())
 

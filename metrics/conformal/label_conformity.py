@@ -21,7 +21,7 @@ _ROUNDING = 1e-12
 
 
 class Regularisation(NamedTuple):
-    """What RAPS adds to the score of a label: `penalty` for each rank behind `rank`."""
+    """Regularisation of RAPS: `penalty` for each rank behind `rank`."""
 
     penalty: float = 0.0
     rank: int = 0
@@ -88,11 +88,11 @@ def true_label_scores(
             not count. Sets that end with the label that crosses the quantile are valid with and without; with, they are
             smaller.
     """
-    places = np.asarray(truth, dtype=np.int64)[:, None]
-    scores = np.take_along_axis(label_scores(probabilities, method, regularisation), places, axis=1)[:, 0]
+    true = np.asarray(truth, dtype=np.int64)[:, None]
+    scores = np.take_along_axis(label_scores(probabilities, method, regularisation), true, axis=1)[:, 0]
     if method == "lac":
         return np.asarray(scores)
-    own = np.take_along_axis(np.asarray(probabilities, dtype=np.float64), places, axis=1)[:, 0]
+    own = np.take_along_axis(np.asarray(probabilities, dtype=np.float64), true, axis=1)[:, 0]
     return np.asarray(scores - np.asarray(uniform) * own)
 
 
@@ -140,14 +140,14 @@ def choose_regularisation(probabilities: npt.ArrayLike, truth: npt.ArrayLike, al
     Source: Angelopoulos et al., ICLR 2021, appendix E.
     """
     check_alpha(alpha)
-    values, places = _checked(probabilities), np.asarray(truth, dtype=np.int64)
+    values, true = _checked(probabilities), np.asarray(truth, dtype=np.int64)
     order = np.argsort(-values, axis=1, kind="stable")
-    ranks = (order == places[:, None]).argmax(axis=1) + 1
+    ranks = (order == true[:, None]).argmax(axis=1) + 1
     rank = int(min(conformal_quantile(ranks, alpha), values.shape[1]))
     tried = [Regularisation(penalty, rank) for penalty in PENALTIES]
-    return min(tried, key=lambda chosen: _mean_size(values, places, alpha, chosen))
+    return min(tried, key=lambda chosen: _mean_size(values, true, alpha, chosen))
 
 
-def _mean_size(values: Floats, places: Ints, alpha: float, regularisation: Regularisation) -> float:
-    quantile = conformal_quantile(true_label_scores(values, places, "raps", regularisation), alpha)
+def _mean_size(values: Floats, true: Ints, alpha: float, regularisation: Regularisation) -> float:
+    quantile = conformal_quantile(true_label_scores(values, true, "raps", regularisation), alpha)
     return float(label_sets(values, quantile, "raps", regularisation).sum(axis=1).mean())

@@ -42,8 +42,8 @@ def conformal_quantile(scores: npt.ArrayLike, alpha: float) -> float:
     """
     check_alpha(alpha)
     ordered = np.sort(np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=math.inf))
-    place = _order(ordered.size, alpha)
-    return float(ordered[place - 1]) if place <= ordered.size else math.inf
+    rank = _order(ordered.size, alpha)
+    return float(ordered[rank - 1]) if rank <= ordered.size else math.inf
 
 
 def fewest_cases(alpha: float) -> int:
@@ -83,8 +83,8 @@ def coverage_interval(calibration: int, evaluated: int, alpha: float, level: flo
     """
     from scipy.stats import betabinom
 
-    place = _order(calibration, alpha)
-    if place > calibration:
+    rank = _order(calibration, alpha)
+    if rank > calibration:
         return 1.0, 1.0
-    ends = betabinom.ppf([(1 - level) / 2, (1 + level) / 2], evaluated, place, calibration + 1 - place)
+    ends = betabinom.ppf([(1 - level) / 2, (1 + level) / 2], evaluated, rank, calibration + 1 - rank)
     return float(ends[0]) / evaluated, float(ends[1]) / evaluated

@@ -123,14 +123,13 @@ def best_shift(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], co
     """
     least = [(math.inf, 0) for _ in columns]
     for shift in SHIFTS:
-        found = differences_at(true, predicted, shift)
-        whole = found[~np.isnan(found).any(axis=1)]
+        whole = _whole(differences_at(true, predicted, shift))
         if not len(whole):
             continue
-        for place, column in enumerate(columns):
+        for knee, column in enumerate(columns):
             error = float(np.abs(whole[:, column]).mean())
-            if error < least[place][0]:
-                least[place] = (error, shift)
+            if error < least[knee][0]:
+                least[knee] = (error, shift)
     return int(sum(shift for _, shift in least) / len(least)) if least else 0
 
 
@@ -160,7 +159,7 @@ def motion_scores(
     plain, moved = (_whole(differences_at(sides[0], sides[1], by)) for by in (0, shift))
     scores = []
     for name in coordinates:
-        column = {held: place for place, held in enumerate(shared)}[name]
+        column = shared.index(name)
         pair = MotionPair(plain[:, column], moved[:, column], shift)
         scores += [
             LabelScore(name, asked_for, float(found.function(pair)), "present")

@@ -1,4 +1,10 @@
-from .fusion import EVEN as EVEN, FUSIONS as FUSIONS, Fusion as Fusion, fuse_masks as fuse_masks, staple as staple
+from .fusion import (
+    EVEN as EVEN,
+    FUSIONS as FUSIONS,
+    Fusion as Fusion,
+    fuse_masks as fuse_masks,
+    estimate_staple as estimate_staple,
+)
 from .masks import RaterPair as RaterPair, rater_metrics as rater_metrics, rater_scores as rater_scores
 from .masks import worst_rater_scores as worst_rater_scores
 from .sample_sets import (

@@ -27,10 +27,10 @@ def class_agreement_with_readers(pair: Classified) -> Mapping[str, float]:
 
     Only of classes that two readers or more judged. In [0, 1].
     """
-    said = pair.said
-    stated = {name: _statements(pair, name) for name in said}
+    answers = pair.said
+    stated = {name: _statements(pair, name) for name in answers}
     return {
-        name: sum(value == said[name] for value in values) / len(values)
+        name: sum(value == answers[name] for value in values) / len(values)
         for name, values in stated.items()
         if len(values) > 1
     }

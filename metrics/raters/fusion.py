@@ -21,7 +21,7 @@ _SMALL = 1e-7
 
 
 class Staple(NamedTuple):
-    """What STAPLE makes of readers' masks.
+    """Estimate of STAPLE from readers' masks.
 
     Attributes:
         probability: that a voxel belongs to the true mask, (*spatial).
@@ -34,7 +34,7 @@ class Staple(NamedTuple):
     specificity: Floats
 
 
-def staple(masks: Bools, start: float = 0.99999) -> Staple:
+def estimate_staple(masks: Bools, start: float = 0.99999) -> Staple:
     """STAPLE: the true mask and the readers' sensitivity and specificity by expectation maximisation.
 
     The prior is the mean share of voxels that readers mark, so it depends on how much background there is. Voxels
@@ -52,7 +52,7 @@ def staple(masks: Bools, start: float = 0.99999) -> Staple:
     if masks.dtype.kind != "b" or not len(masks):
         raise ValueError(f"masks is invalid: expected booleans (reader, *spatial), got {masks.dtype} {masks.shape}")
     flat = masks.reshape(len(masks), -1)
-    patterns, place, counts = np.unique(flat, axis=1, return_inverse=True, return_counts=True)
+    patterns, pattern, counts = np.unique(flat, axis=1, return_inverse=True, return_counts=True)
     marked = patterns.T.astype(np.float64)
     prior = float(flat.mean()) if flat.size else 0.0
     sensitivity, specificity = np.full(len(masks), start), np.full(len(masks), start)
@@ -69,7 +69,7 @@ def staple(masks: Bools, start: float = 0.99999) -> Staple:
         moved = max(np.abs(sensitivity - before[0]).max(), np.abs(specificity - before[1]).max())
         if moved < _SMALL:
             break
-    return Staple(weight[place.ravel()].reshape(masks.shape[1:]), sensitivity, specificity)
+    return Staple(weight[pattern.ravel()].reshape(masks.shape[1:]), sensitivity, specificity)
 
 
 def _likelihood(marked: Floats, yes: Floats, no: Floats) -> Floats:
@@ -92,5 +92,5 @@ def fuse_masks(masks: Bools, how: Fusion = "majority") -> Bools:
     if masks.dtype.kind != "b" or not len(masks):
         raise ValueError(f"masks is invalid: expected booleans (reader, *spatial), got {masks.dtype} {masks.shape}")
     if how == "staple":
-        return np.asarray(staple(masks).probability >= EVEN)
+        return np.asarray(estimate_staple(masks).probability >= EVEN)
     return np.asarray(masks[0] if how == "first" else 2 * masks.sum(axis=0) > len(masks))

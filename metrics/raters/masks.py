@@ -150,7 +150,7 @@ def qubiq_dice(pair: RaterPair) -> float:
     A mask counts as probabilities 0 and 1. Two empty cuts agree. In [0, 1].
     """
     cuts = [(pair.probability >= step, pair.mean_rater >= step) for step in QUBIQ_THRESHOLDS]
-    return float(np.mean([_dice(pairwise_iou(said[None], due[None]))[0, 0] for said, due in cuts]))
+    return float(np.mean([_dice(pairwise_iou(cut[None], due[None]))[0, 0] for cut, due in cuts]))
 
 
 @metric(kind="raters", title="Brier (readers)", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950")
@@ -173,10 +173,10 @@ def uncertainty_ncc(pair: RaterPair) -> float:
 
     NaN where either is the same everywhere, as of a mask without probabilities. In [-1, 1].
     """
-    said, due = (values * (1 - values) for values in (pair.probability.ravel(), pair.mean_rater.ravel()))
-    if not said.size or np.ptp(said) < 1e-12 or np.ptp(due) < 1e-12:
+    variance, due = (values * (1 - values) for values in (pair.probability.ravel(), pair.mean_rater.ravel()))
+    if not variance.size or np.ptp(variance) < 1e-12 or np.ptp(due) < 1e-12:
         return math.nan
-    return float(np.corrcoef(said, due)[0, 1])
+    return float(np.corrcoef(variance, due)[0, 1])
 
 
 def rater_scores(
@@ -200,12 +200,12 @@ def rater_scores(
         ValueError: shapes do not match, or there is no reader.
     """
     asked = rater_metrics(metrics)
-    if not raters or any(one.shape != labels.shape for one in raters):
-        shapes = [one.shape for one in raters]
+    if not raters or any(rater.shape != labels.shape for rater in raters):
+        shapes = [rater.shape for rater in raters]
         raise ValueError(f"raters is invalid: expected label maps of shape {labels.shape}, got {shapes}")
     scores = []
     for name, members in regions.items():
-        masks = np.stack([np.isin(one, members) for one in raters])
+        masks = np.stack([np.isin(rater, members) for rater in raters])
         mask = np.isin(labels, members)
         soft = mask.astype(np.float64) if probabilities is None else np.asarray(probabilities[name], dtype=np.float64)
         pair = RaterPair(masks, mask, soft)

@@ -15,9 +15,9 @@ Floats = npt.NDArray[np.float64]
 
 def pairwise_iou(first: Bools, second: Bools) -> Floats:
     """Returns the IoU of each mask with each, (first, second); 1 of two empty ones."""
-    one, two = (masks.reshape(len(masks), -1).astype(np.float64) for masks in (first, second))
-    both = one @ two.T
-    either = one.sum(axis=1)[:, None] + two.sum(axis=1)[None] - both
+    rows, columns = (masks.reshape(len(masks), -1).astype(np.float64) for masks in (first, second))
+    both = rows @ columns.T
+    either = rows.sum(axis=1)[:, None] + columns.sum(axis=1)[None] - both
     return quotient(both, either, 1.0)
 
 

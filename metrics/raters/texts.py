@@ -80,12 +80,12 @@ def _mean_of_left_out(pair: AnsweredQuestion, name: str, *, readers: bool) -> fl
 
 def _truths(pair: AnsweredQuestion) -> Sequence[str]:
     """Returns what readers said: several right texts, or `readers` beside the answer of a choice."""
-    said = pair.more.get("readers")
-    if said is not None:
-        return [str(value) for value in said]
+    readers = pair.more.get("readers")
+    if readers is not None:
+        return [str(value) for value in readers]
     return list(pair.references) if pair.kind in TEXTS else []
 
 
 def _left_out(truths: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    for place, left in enumerate(truths):
-        yield left, [*truths[:place], *truths[place + 1 :]]
+    for number, left in enumerate(truths):
+        yield left, [*truths[:number], *truths[number + 1 :]]

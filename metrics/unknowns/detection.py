@@ -69,11 +69,11 @@ def detection_values(scores: Floats, unknown: npt.NDArray[np.bool_], times: Floa
     weights = times[:, order]
     hits = np.cumsum(weights * unknown[order], axis=1)[:, last]
     flagged = np.cumsum(weights * ~unknown[order], axis=1)[:, last]
-    found, false = (quotient(part, np.repeat(part[:, -1:], part.shape[1], axis=1)) for part in (hits, flagged))
-    area = _trapezoid(_from(0.0, false), _from(0.0, found))
-    first = np.argmax(found >= 0.95 - 1e-12, axis=1)
-    fpr = np.where(np.isnan(found[:, -1]), np.nan, false[np.arange(len(false)), first])
-    error = ((1 - _from(0.0, found)) + _from(0.0, false)).min(axis=1) / 2
+    recall, false = (quotient(part, np.repeat(part[:, -1:], part.shape[1], axis=1)) for part in (hits, flagged))
+    area = _trapezoid(_from(0.0, false), _from(0.0, recall))
+    first = np.argmax(recall >= 0.95 - 1e-12, axis=1)
+    fpr = np.where(np.isnan(recall[:, -1]), np.nan, false[np.arange(len(false)), first])
+    error = ((1 - _from(0.0, recall)) + _from(0.0, false)).min(axis=1) / 2
     # Known inputs from the lowest score up: what is not yet passed, of either side.
     rest_known = flagged[:, -1:] - _from(0.0, flagged)[:, :-1]
     rest_unknown = hits[:, -1:] - _from(0.0, hits)[:, :-1]

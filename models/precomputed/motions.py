@@ -44,9 +44,9 @@ class PrecomputedMotions(FromFiles, Regressor):
     def _read(self, case: str) -> Motion:
         subject, _, trial = case.rpartition("/")
         inner = self.pattern.format(subject=subject, trial=trial)
-        found = sorted(self.root.glob(inner))
-        if len(found) != 1:
+        files = sorted(self.root.glob(inner))
+        if len(files) != 1:
             raise CaseError(
-                f"case {case!r}: motion is invalid: expected one file {self.root}/{inner}, got {len(found)}"
+                f"case {case!r}: motion is invalid: expected one file {self.root}/{inner}, got {len(files)}"
             )
-        return read_motion(found[0])
+        return read_motion(files[0])

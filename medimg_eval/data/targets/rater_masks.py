@@ -13,7 +13,7 @@ from medimg_eval.case import Array, Geometry, Mask, Reference
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.masks import MaskTarget
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.raters import EVEN, FUSIONS, Fusion, fuse_masks, staple
+from medimg_eval.metrics.raters import EVEN, FUSIONS, Fusion, estimate_staple, fuse_masks
 
 ANY = "{rater}"
 
@@ -96,7 +96,7 @@ def fuse_labels(maps: Sequence[Array], how: Fusion) -> Array:
     for label in sorted({int(value) for labels in maps for value in np.unique(labels)} - {0}):
         masks = np.stack([labels == label for labels in maps])
         if how == "staple":
-            probability = staple(masks).probability
+            probability = estimate_staple(masks).probability
             chosen = (probability >= EVEN) & (probability > best)
             best[chosen] = probability[chosen]
         else:

@@ -1,4 +1,4 @@
-from .coverage_sheets import ConformalSettings as ConformalSettings, cover as cover
+from .coverage_sheets import ConformalSettings as ConformalSettings, cover_runs as cover_runs
 from .scaled_runs import confidence_metrics as confidence_metrics, scale_runs as scale_runs
 from .scaled_runs import statements_of as statements_of
 from .validation_runs import pair_runs as pair_runs

@@ -1,4 +1,4 @@
-"""What conformal prediction is asked about a run: labels, numbers or masks of cases, ready to be split."""
+"""Problems of conformal prediction in a run: labels, numbers or masks of cases, ready to be split."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TUNING = 0.2
 
 
 class Outcome(NamedTuple):
-    """What became of evaluated units, (unit,).
+    """Outcome of evaluated units, (unit,).
 
     Attributes:
         held: 1 where the truth is held, else 0; of risk control the loss.
@@ -68,7 +68,7 @@ class Problem(Protocol):
 
     @property
     def kind(self) -> str:
-        """What is made: sets, intervals or thresholds."""
+        """Kind of what is made: sets, intervals or thresholds."""
 
     @property
     def unit(self) -> str:
@@ -205,7 +205,7 @@ def _labels(run: RunScores, scores: pd.DataFrame) -> Iterator[Problem]:
     stated = statements_of(replace(run, scores=scores), OPTIONS)
     if not len(stated.value):
         return
-    rows = scores.loc[stated.place, ["case", "cluster", "group"]].reset_index(drop=True)
+    rows = scores.loc[stated.rows, ["case", "cluster", "group"]].reset_index(drop=True)
     if stated.exclusive:
         probabilities, truth = stated.table()
         offered = np.zeros(probabilities.shape, bool)

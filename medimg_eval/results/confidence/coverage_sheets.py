@@ -84,13 +84,13 @@ class Row(NamedTuple):
     high: float
     size: float
     empty: float
-    one: float
+    single: float
     all: float
     worst: float
     calibration: float
 
 
-def cover(pairs: Sequence[tuple[RunScores, RunScores | None]], how: ConformalSettings) -> list[Sheet]:
+def cover_runs(pairs: Sequence[tuple[RunScores, RunScores | None]], how: ConformalSettings) -> list[Sheet]:
     """Judges conformal sets, intervals and thresholds of runs, those of a kind and a task in one sheet.
 
     Args:
@@ -192,7 +192,7 @@ def _row(
         high=float(high),
         size=_mean(sizes[~np.isnan(sizes)]),
         empty=_mean(np.nan_to_num(sizes) == 0),
-        one=_mean(sizes == 1),
+        single=_mean(sizes == 1),
         all=_mean(sizes == most),
         worst=_worst_by_size(held, sizes) if problem.kind == "sets" else math.nan,
         calibration=float(np.mean([part[4] for part in parts])),
@@ -234,7 +234,7 @@ def _cells(row: Row, problem: Problem) -> list[list[Span]]:
     cells = [[Span(str(row.n))], coverage, [Span(f"{text(row.size)} {problem.unit}".strip())]]
     if problem.kind == "sets":
         cells[2] = [Span(text(row.size))]
-        cells += [[Span(text(value))] for value in (row.empty, row.one, row.all, row.worst)]
+        cells += [[Span(text(value))] for value in (row.empty, row.single, row.all, row.worst)]
     elif problem.kind == "intervals":
         cells.append([Span(text(row.all))])
     else:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from medimg_eval.metrics import available
-from medimg_eval.metrics.calibration import EVIDENCE, fit_platt, fit_temperature, temper
+from medimg_eval.metrics.calibration import EVIDENCE, fit_platt, fit_temperature, temper_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Statements(NamedTuple):
     """Rows of confidences of a run, by case and label; exclusive ones are also a table, (case, class).
 
     Attributes:
-        place: of the rows in the run's scores.
+        rows: their numbers in the run's scores.
         value: the confidence of each.
         right: whether each is so.
         label: of each.
@@ -40,7 +40,7 @@ class Statements(NamedTuple):
         exclusive: whether exactly one of several classes is true in every case.
     """
 
-    place: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
     right: npt.NDArray[np.bool_]
     label: npt.NDArray[np.str_]
@@ -103,10 +103,10 @@ def scale_runs(run: RunScores, validation: RunScores) -> Iterator[RunScores]:
         return
     if fitted.exclusive and applied.exclusive:
         temperature = fit_temperature(*fitted.table())
-        tempered = applied.from_table(temper(applied.table()[0], temperature))
+        tempered = applied.from_table(temper_probabilities(applied.table()[0], temperature))
     else:
         temperature = fit_temperature(fitted.value, fitted.right)
-        tempered = temper(applied.value, temperature)
+        tempered = temper_probabilities(applied.value, temperature)
     yield _scaled(run, applied, tempered, f"temperature {temperature:.2f}")
     yield _scaled(run, applied, _platted(fitted, applied), "Platt")
 
@@ -117,7 +117,7 @@ def _platted(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]
     answers = len(set(applied.label)) == 1 or not set(applied.label) <= set(fitted.label)
     names = [""] if answers else sorted(set(applied.label))
     for name in names:
-        here, there = (np.ones(len(one.label), bool) if not name else one.label == name for one in (applied, fitted))
+        here, there = (np.ones(len(side.label), bool) if not name else side.label == name for side in (applied, fitted))
         if there.any():
             values[here] = fit_platt(fitted.value[there], fitted.right[there]).apply(applied.value[here])
     if applied.exclusive:
@@ -129,6 +129,6 @@ def _platted(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]
 def _scaled(run: RunScores, applied: Statements, values: npt.NDArray[np.float64], how: str) -> RunScores:
     scores = run.scores.reset_index(drop=True).copy()
     changed = scores["value"].to_numpy(dtype=np.float64).copy()
-    changed[applied.place] = values
+    changed[applied.rows] = values
     scores["value"] = pd.Series(changed, index=scores.index)
     return replace(run, model=f"{run.model}, {how}", run=f"{run.run}-{how.partition(' ')[0]}", scores=scores)

@@ -22,9 +22,9 @@ def pair_runs(runs: Sequence[RunScores], validation: Sequence[RunScores]) -> lis
         return [(run, None) for run in runs]
     pairs: list[tuple[RunScores, RunScores | None]] = []
     for run in runs:
-        fitting = [one for one in validation if (one.task, one.name) == (run.task, run.name)]
+        fitting = [other for other in validation if (other.task, other.name) == (run.task, run.name)]
         if len(fitting) != 1:
-            names = ", ".join(f"{one.name} on {one.task}" for one in validation)
+            names = ", ".join(f"{other.name} on {other.task}" for other in validation)
             raise UsageError(
                 f"validation is invalid: expected one run of {run.name} on {run.task}, got {len(fitting)} of {names}; "
                 "make it by test task.splits.test=validate"

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from medimg_eval.metrics.calibration import Platt, fit_platt, fit_temperature, temper
+from medimg_eval.metrics.calibration import Platt, fit_platt, fit_temperature, temper_probabilities
 
 
 def test_a_temperature_by_hand():
     # Odds 9 to 1 at a temperature of 2 are 3 to 1; a softmax of two classes is the same.
-    assert temper([0.9, 0.1], 2.0) == pytest.approx([0.75, 0.25])
-    assert temper([[0.9, 0.1]], 2.0)[0] == pytest.approx([0.75, 0.25])
-    assert temper([[0.6, 0.3, 0.1]], 1.0)[0] == pytest.approx([0.6, 0.3, 0.1])
-    assert temper([[1.0, 0.0]], 1.0)[0] == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert temper_probabilities([0.9, 0.1], 2.0) == pytest.approx([0.75, 0.25])
+    assert temper_probabilities([[0.9, 0.1]], 2.0)[0] == pytest.approx([0.75, 0.25])
+    assert temper_probabilities([[0.6, 0.3, 0.1]], 1.0)[0] == pytest.approx([0.6, 0.3, 0.1])
+    assert temper_probabilities([[1.0, 0.0]], 1.0)[0] == pytest.approx([1.0, 0.0], abs=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
@@ -22,10 +22,10 @@ def test_the_temperature_that_was_applied_is_found_again(temperature):
     rng = np.random.default_rng(0)
     honest = rng.dirichlet(np.ones(4), 4000)
     truth = np.minimum((honest.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1), 3)
-    assert fit_temperature(temper(honest, 1 / temperature), truth) == pytest.approx(temperature, rel=0.1)
+    assert fit_temperature(temper_probabilities(honest, 1 / temperature), truth) == pytest.approx(temperature, rel=0.1)
     sure = rng.random(4000)
     right = rng.random(4000) < sure
-    assert fit_temperature(temper(sure, 1 / temperature), right) == pytest.approx(temperature, rel=0.1)
+    assert fit_temperature(temper_probabilities(sure, 1 / temperature), right) == pytest.approx(temperature, rel=0.1)
 
 
 def test_platt_is_an_unpenalised_logistic_regression_of_smoothed_truth():
@@ -54,7 +54,7 @@ def test_platt_has_an_answer_where_all_are_true_or_sides_are_separated():
 
 def test_order_is_kept_by_either():
     sure = np.linspace(0.05, 0.95, 10)
-    assert (np.diff(temper(sure, 3.0)) > 0).all()
+    assert (np.diff(temper_probabilities(sure, 3.0)) > 0).all()
     assert (np.diff(Platt(0.5, math.log(2)).apply(sure)) > 0).all()
 
 

@@ -15,12 +15,12 @@ from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.classification import Classified
 from medimg_eval.metrics.raters import (
     RaterPair,
+    estimate_staple,
     fuse_masks,
     generalised_energy_distance,
     matched_iou,
     rater_scores,
     share_covered,
-    staple,
     worst_rater_scores,
 )
 from medimg_eval.metrics.raters.classes import (
@@ -131,7 +131,7 @@ def test_staple_is_that_of_simple_itk():
     expected = SimpleITK.GetArrayFromImage(
         theirs.Execute([SimpleITK.GetImageFromArray(one.astype(np.uint8)) for one in raters])
     )
-    found = staple(raters)
+    found = estimate_staple(raters)
     assert found.probability == pytest.approx(expected, abs=1e-4)
     assert found.sensitivity == pytest.approx(theirs.GetSensitivity(), abs=1e-4)
     assert found.specificity == pytest.approx(theirs.GetSpecificity(), abs=1e-4)
@@ -141,7 +141,7 @@ def test_staple_trusts_the_better_readers():
     truth, raters = noisy(errors=(0.01, 0.01, 0.4, 0.4, 0.4))
     by = {how: (fuse_masks(raters, how) != truth).mean() for how in ("staple", "majority")}
     assert by["staple"] < by["majority"] / 3
-    assert not staple(np.zeros((2, 4), bool)).probability.any()
+    assert not estimate_staple(np.zeros((2, 4), bool)).probability.any()
 
 
 def test_ways_to_fuse():
@@ -152,7 +152,7 @@ def test_ways_to_fuse():
     with pytest.raises(ValueError, match="fusion is invalid"):
         fuse_masks(three, "mean")
     with pytest.raises(ValueError, match="masks is invalid"):
-        staple(np.zeros((2, 3)))
+        estimate_staple(np.zeros((2, 3)))
 
 
 def test_scores_of_labels_and_of_a_case_without_an_answer():

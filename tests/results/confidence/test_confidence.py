@@ -9,7 +9,7 @@ import pytest
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError
 from medimg_eval.results import load_scores
-from medimg_eval.results.confidence import ConformalSettings, cover, pair_runs, scale_runs, vote_runs
+from medimg_eval.results.confidence import ConformalSettings, cover_runs, pair_runs, scale_runs, vote_runs
 from medimg_eval.results.confidence.conformal_problems import problems_of
 
 QUICK = ConformalSettings(splits=20, resamples=200)
@@ -58,7 +58,7 @@ def test_a_temperature_is_found_again_and_probabilities_still_add_up(two):
 
 
 def test_coverage_after_a_validation_run_is_as_asked(two):
-    (sheet,) = cover(pair_runs(two[:1], two[1:]), replace(QUICK, by="sex"))
+    (sheet,) = cover_runs(pair_runs(two[:1], two[1:]), replace(QUICK, by="sex"))
     frame = sheet.frame().set_index("group")
     assert frame.loc["all cases", "n"] == 400
     assert frame.loc["all cases", "calibration"] == 400
@@ -70,7 +70,7 @@ def test_coverage_after_a_validation_run_is_as_asked(two):
 
 @pytest.mark.parametrize("method", ["lac", "aps", "raps"])
 def test_coverage_of_random_halves_is_as_asked(two, method):
-    (sheet,) = cover(pair_runs(two[:1], []), replace(QUICK, method=method))
+    (sheet,) = cover_runs(pair_runs(two[:1], []), replace(QUICK, method=method))
     (row,) = sheet.frame().to_dict("records")
     assert 0.88 <= row["coverage"] <= (0.93 if method == "lac" else 1)
     assert row["n"] == 200
@@ -88,7 +88,7 @@ def test_a_group_has_a_quantile_of_its_own(tmp_path):
         rows += [(f"{case}", f"{case}", "angle", "measured_reference", truth, "present", sex)]
     runs = load_scores(table(tmp_path, "angles", rows))
     shared, own = (
-        cover(pair_runs(runs, []), replace(QUICK, by="sex", per_group=chosen))[0].frame().set_index("group")
+        cover_runs(pair_runs(runs, []), replace(QUICK, by="sex", per_group=chosen))[0].frame().set_index("group")
         for chosen in (False, True)
     )
     assert shared["size"].tolist() == pytest.approx([20, 20, 20])
@@ -99,7 +99,7 @@ def test_a_group_has_a_quantile_of_its_own(tmp_path):
 
 def test_too_few_calibration_cases_say_nothing(tmp_path):
     rows = [row for case in range(10) for row in classes(str(case), 1, case)]
-    (sheet,) = cover(pair_runs(load_scores(table(tmp_path, "few", rows)), []), QUICK)
+    (sheet,) = cover_runs(pair_runs(load_scores(table(tmp_path, "few", rows)), []), QUICK)
     (row,) = sheet.frame().to_dict("records")
     assert (row["coverage"], row["size"], row["all"]) == (1, 4, 1)
 
@@ -127,11 +127,11 @@ def test_the_threshold_of_a_mask_holds_back_what_it_misses(tmp_path):
             rows.append((f"{case}", f"{case}", "liver", f"missed_share@{step}", missed, "present", "f"))
     runs = load_scores(table(tmp_path, "masks", rows))
     # Mean shares are 0, 0.0975 and 0.195; with (n / (n + 1)) R + 1 / (n + 1) of 20, 0.15 allows the second as a rule.
-    (sheet,) = cover(pair_runs(runs, []), replace(QUICK, alpha=0.15))
+    (sheet,) = cover_runs(pair_runs(runs, []), replace(QUICK, alpha=0.15))
     (row,) = sheet.frame().to_dict("records")
     assert 0.1 < row["size"] <= 0.3
     assert row["coverage"] < 0.15
-    (sheet,) = cover(pair_runs(runs, []), replace(QUICK, alpha=0.01))
+    (sheet,) = cover_runs(pair_runs(runs, []), replace(QUICK, alpha=0.01))
     assert np.isnan(sheet.frame()["size"]).all()  # 1 / 21 alone is more
     assert sheet.frame()["empty"].tolist() == [1]
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_fitted_on_is_refused(two):
         pair_runs([test], [replace(validation, task="brain")])
     for wrong in ({"alpha": 0}, {"method": "lca"}, {"splits": 0}, {"per_group": True}, {"by": "sx"}):
         with pytest.raises(UsageError):
-            cover([(test, None)], replace(QUICK, **wrong))
+            cover_runs([(test, None)], replace(QUICK, **wrong))
 
 
 def test_the_command_prints_both_and_writes_them(tmp_path, capsys):
