@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SPLITS = 100
 """Random halves of test cases, where there are no validation cases."""
+SHOWN = "shown "
+"""Before the id of a case that is shown under a condition."""
 FEWEST_OF_SIZE = 10
 """Units of a size that its coverage is judged by."""
 COLUMNS = {
@@ -104,7 +106,7 @@ def cover_runs(pairs: Sequence[tuple[RunScores, RunScores | None]], how: Conform
     how.check([run for run, _ in pairs])
     rows: dict[tuple[str, str], list[tuple[Row, Problem]]] = {}
     for run, validation in pairs:
-        for problem, made in _judged(run, validation, how):
+        for problem, made in (*_judged(run, validation, how), *_under_conditions(run, validation, how)):
             rows.setdefault((run.task_title or run.task, problem.kind), []).extend((row, problem) for row in made)
     halved = any(validation is None for _, validation in pairs)
     return [_sheet(task, kind, part, how, halved=halved) for (task, kind), part in rows.items()]
@@ -126,6 +128,31 @@ def _judged(
             problem,
             _by_group(run.name, problem, [(np.flatnonzero(calibrates), np.flatnonzero(~calibrates))], method, how),
         )
+
+
+def _under_conditions(
+    run: RunScores, validation: RunScores | None, how: ConformalSettings
+) -> Iterator[tuple[Problem, list[Row]]]:
+    """Judges cases under each condition by what was calibrated on cases as published, never on those of one patient."""
+    method = Method(how.method, how.alpha)  # type: ignore[arg-type]  # checked before
+    fitting = _owned(run if validation is None else validation)
+    for condition in run.conditions:
+        shown = _owned(run.under(condition))
+        shown["case"] = SHOWN + shown["case"].astype(str)
+        both = replace(run, resampled="patients", scores=pd.concat([fitting, shown], ignore_index=True))
+        for problem in problems_of(both, ""):
+            varied = problem.rows["case"].str.startswith(SHOWN).to_numpy()
+            splits = [(np.flatnonzero(~varied), np.flatnonzero(varied))]
+            if validation is None:
+                halves = _halves(problem, how)
+                splits = [(first[~varied[first]], other[varied[other]]) for first, other in halves]
+            rows = _by_group(run.name, problem, splits, method, replace(how, by="", per_group=False))
+            yield problem, [row._replace(group=condition) for row in rows]
+
+
+def _owned(run: RunScores) -> pd.DataFrame:
+    """Returns scores whose patient is what is resampled."""
+    return run.scores.assign(patient=run.scores["patient" if run.resampled == "patients" else "case"].astype(str))
 
 
 def _halves(problem: Problem, how: ConformalSettings) -> list[tuple[Ints, Ints]]:
@@ -226,6 +253,11 @@ def _sheet(task: str, kind: str, rows: Sequence[tuple[Row, Problem]], how: Confo
     return Sheet(content, pd.DataFrame.from_records(records))
 
 
+def _shows(problem: Problem) -> bool:
+    """Whether cases of a problem are shown under a condition."""
+    return bool(problem.rows["case"].str.startswith(SHOWN).any())
+
+
 def _cells(row: Row, problem: Problem) -> list[list[Span]]:
     def text(value: float) -> str:
         return "undefined" if math.isnan(value) else "endless" if math.isinf(value) else f"{value:.3f}"
@@ -243,6 +275,7 @@ def _cells(row: Row, problem: Problem) -> list[list[Span]]:
 
 
 def _notes(kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSettings, halved: bool) -> Iterator[str]:
+    conditions = dict.fromkeys(row.group for row, problem in rows if _shows(problem))
     percent = f"{100 * how.level:g} %"
     if halved:
         yield (
@@ -261,6 +294,8 @@ def _notes(kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSetting
         yield f"Fewer than {fewest_cases(how.alpha)} calibration cases give sets of all labels and endless intervals."
     if kind == "sets":
         yield f"Worst by size: the lowest coverage among sets of one size, of {FEWEST_OF_SIZE} sets at least."
+    if conditions:
+        yield f"Under {', '.join(conditions)}: calibrated on cases as published, which other patients have."
     if kind == "thresholds":
         yield "Without: the share of splits, or of cases, for which no threshold of those asked for misses as little."
     if how.per_group:

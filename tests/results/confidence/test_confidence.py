@@ -149,6 +149,29 @@ def test_majority_answers_have_their_share_of_votes_as_confidence(tmp_path):
     assert vote.scores[["metric", "value", "status"]].to_numpy().tolist() == [["confidence", 0.75, "right"]]
 
 
+def test_coverage_falls_under_a_condition_that_was_not_calibrated_on(two):
+    test, validation = two
+    # Under noise the model says as much as before of classes that are drawn at random.
+    rng = np.random.default_rng(0)
+    noisy = test.scores.assign(repeat=0, condition="noise-3")
+    draw = pd.Series(rng.integers(0, 4, 400), index=noisy["case"].unique())
+    present = noisy["label"].str[1:].astype(int) == noisy["case"].map(draw)
+    noisy["status"] = np.where(present, "present", "absent")
+    run = replace(test, varied=noisy)
+    for pairs in (pair_runs([run], [validation]), pair_runs([run], [])):
+        (sheet,) = cover_runs(pairs, QUICK)
+        frame = sheet.frame().set_index("group")
+        assert frame.loc["all cases", "coverage"] == pytest.approx(0.9, abs=0.05)
+        # Sets are as large as before, and hold a class at random as often as they are large.
+        assert frame.loc["noise-3", "size"] == pytest.approx(frame.loc["all cases", "size"], abs=0.1)
+        assert frame.loc["noise-3", "coverage"] == pytest.approx(frame.loc["noise-3", "size"] / 4, abs=0.05)
+        assert any("Under noise-3: calibrated on cases as published" in note for note in sheet.layout().footnotes)
+    same = replace(test, varied=test.scores.assign(repeat=0, condition="grey"))
+    frame = cover_runs(pair_runs([same], []), QUICK)[0].frame().set_index("group")
+    # The same cases under another name: halves stay apart by patients.
+    assert frame.loc["grey", "coverage"] == pytest.approx(frame.loc["all cases", "coverage"], abs=0.01)
+
+
 def test_what_cannot_be_fitted_on_is_refused(two):
     test, validation = two
     with pytest.raises(UsageError, match=r"expected other patients than those of .*, got 400 of both"):
