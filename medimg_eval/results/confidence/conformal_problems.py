@@ -184,7 +184,10 @@ def problems_of(run: RunScores, by: str) -> Iterator[Problem]:
     """Yields what a run can be asked; a group is the value of the attribute `by`, or "" without one."""
     scores = run.scores.reset_index(drop=True)
     if "repeat" in scores.columns:
-        scores = scores.loc[scores["repeat"] == scores["repeat"].min()].reset_index(drop=True)
+        # Rows of a run without repeats, beside one with them, name none; of folds each case has its own repeat.
+        repeat = scores["repeat"].fillna(0)
+        first_repeat = repeat.groupby(scores["case"].astype(str)).transform("min")
+        scores = scores.loc[repeat == first_repeat].drop(columns="repeat").reset_index(drop=True)
     first = scores.assign(group=_groups(scores, by))
     first["cluster"] = first["patient" if run.resampled == "patients" else "case"].astype(str)
     first["case"] = first["case"].astype(str)

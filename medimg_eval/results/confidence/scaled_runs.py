@@ -67,7 +67,7 @@ def statements_of(run: RunScores, metrics: Sequence[str] = EVIDENCE) -> Statemen
     fine = scores["status"].isin(_KNOWN) & scores["value"].notna()
     held = [scores.loc[fine & (scores["metric"] == name)] for name in metrics]
     rows = next((part for part in held if len(part)), held[0])
-    keys = rows["case"].astype(str) + "\0" + (rows["repeat"].astype(str) if "repeat" in rows else "")
+    keys = rows["case"].astype(str) + "\0" + (rows["repeat"].fillna(0).astype(str) if "repeat" in rows else "")
     right = rows["status"].isin(TRUE).to_numpy()
     case = np.unique(keys.to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
     number = np.bincount(case) if len(case) else np.zeros(0, np.int64)

@@ -68,6 +68,19 @@ def test_coverage_after_a_validation_run_is_as_asked(two):
     assert frame.loc["all cases", "low"] < 0.9 < frame.loc["all cases", "high"]
 
 
+def test_of_several_repeats_the_first_is_judged(two):
+    test, validation = two
+    again = test.scores.assign(value=0.25)
+    many = replace(test, scores=pd.concat([test.scores.assign(repeat=0), again.assign(repeat=1)]))
+    expected, found = (cover_runs(pair_runs([run], [validation]), QUICK)[0].frame() for run in (test, many))
+    assert found["coverage"].tolist() == expected["coverage"].tolist()
+    assert found["n"].tolist() == [400]
+    # Of folds each case was judged once, in the repeat that is its fold.
+    folds = test.scores.assign(repeat=test.scores["case"].str[1:].astype(int) % 5)
+    found = cover_runs(pair_runs([replace(test, scores=folds)], [validation]), QUICK)[0].frame()
+    assert found["coverage"].tolist() == expected["coverage"].tolist()
+
+
 @pytest.mark.parametrize("method", ["lac", "aps", "raps"])
 def test_coverage_of_random_halves_is_as_asked(two, method):
     (sheet,) = cover_runs(pair_runs(two[:1], []), replace(QUICK, method=method))
