@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from medimg_eval.metrics.unknowns import (
     max_probability,
     nearest_neighbour,
 )
-from medimg_eval.results.confidence import statements_of
+from medimg_eval.results.confidence import keep_first_repeats, statements_of
 from medimg_eval.results.runs import is_evidence, is_set, is_summary
 from medimg_eval.results.statistics import Resamples
 from medimg_eval.results.table import Layout, Line, Settings, Sheet, Span, bounded
@@ -62,7 +63,7 @@ def output_scores(run: RunScores) -> dict[str, Scored]:
 
 
 def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
-    scores = run.scores.reset_index(drop=True)
+    scores = keep_first_repeats(run.scores)
     owners = scores.drop_duplicates("case").set_index(scores.drop_duplicates("case")["case"].astype(str))
     units = owners["patient" if run.resampled == "patients" else "case"].astype(str)
 
@@ -71,7 +72,7 @@ def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
         known = ~np.isnan(values)
         return Scored(values[known], names[known], units.reindex(names[known]).to_numpy(dtype=str))
 
-    stated = statements_of(run, ("probability",))
+    stated = statements_of(replace(run, scores=scores), ("probability",))
     if len(stated.value):
         table = stated.table()[0]
         first = np.unique(stated.case, return_index=True)[1]

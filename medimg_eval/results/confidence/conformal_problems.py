@@ -180,14 +180,18 @@ def quantiles_of(scores: Floats, rows: pd.DataFrame, calibration: Ints, evaluati
     return np.array([limits.get(name, math.inf) for name in groups[evaluation]], dtype=np.float64)
 
 
+def keep_first_repeats(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of each case's first repeat, numbered from 0; of folds each case has its own."""
+    if "repeat" not in scores.columns:
+        return scores.reset_index(drop=True)
+    repeat = scores["repeat"].fillna(0)  # rows of a run without repeats, beside one with them, name none
+    first = repeat.groupby(scores["case"].astype(str)).transform("min")
+    return scores.loc[repeat == first].drop(columns="repeat").reset_index(drop=True)
+
+
 def problems_of(run: RunScores, by: str) -> Iterator[Problem]:
     """Yields what a run can be asked; a group is the value of the attribute `by`, or "" without one."""
-    scores = run.scores.reset_index(drop=True)
-    if "repeat" in scores.columns:
-        # Rows of a run without repeats, beside one with them, name none; of folds each case has its own repeat.
-        repeat = scores["repeat"].fillna(0)
-        first_repeat = repeat.groupby(scores["case"].astype(str)).transform("min")
-        scores = scores.loc[repeat == first_repeat].drop(columns="repeat").reset_index(drop=True)
+    scores = keep_first_repeats(run.scores)
     first = scores.assign(group=_groups(scores, by))
     first["cluster"] = first["patient" if run.resampled == "patients" else "case"].astype(str)
     first["case"] = first["case"].astype(str)
