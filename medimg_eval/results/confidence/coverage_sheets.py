@@ -231,8 +231,9 @@ def _mean(values: npt.NDArray[Any]) -> float:
 
 
 def _worst_by_size(held: Floats, sizes: Floats) -> float:
-    """Returns the lowest coverage of sets of one size that occurs often enough."""
-    shares = [held[sizes == size].mean() for size in np.unique(sizes) if (sizes == size).sum() >= FEWEST_OF_SIZE]
+    """Returns the lowest coverage of sets of one size that occurs often enough; empty ones hold nothing anyway."""
+    counted = [size for size in np.unique(sizes[sizes > 0]) if (sizes == size).sum() >= FEWEST_OF_SIZE]
+    shares = [held[sizes == size].mean() for size in counted]
     return float(min(shares)) if shares else math.nan
 
 
@@ -293,7 +294,7 @@ def _notes(kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSetting
         )
         yield f"Fewer than {fewest_cases(how.alpha)} calibration cases give sets of all labels and endless intervals."
     if kind == "sets":
-        yield f"Worst by size: the lowest coverage among sets of one size, of {FEWEST_OF_SIZE} sets at least."
+        yield f"Worst by size: the lowest coverage among sets of one size above 0, of {FEWEST_OF_SIZE} sets at least."
     if conditions:
         yield f"Under {', '.join(conditions)}: calibrated on cases as published, which other patients have."
     if kind == "thresholds":
