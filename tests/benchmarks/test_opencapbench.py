@@ -1,6 +1,11 @@
 """OpenCapBench: motions in the authors' folders, and errors as their script finds them, by pandas and by hand."""
 
+import glob
+import json
 import math
+import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +16,7 @@ from medimg_eval.imaging.motions import Motion, read_motion
 from medimg_eval.metrics.measurement.joint_angles import best_shift, differences_at
 from medimg_eval.models import PrecomputedMotions
 from medimg_eval.tasks import MotionTask
+from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import config, ids, task
 
 EXTRA = ("pelvis_tx", "pelvis_ty", "pelvis_tz", "knee_angle_r_beta", "knee_angle_l_beta", "mtp_angle_r", "mtp_angle_l")
@@ -180,3 +186,26 @@ def test_what_cannot_be_judged_is_refused(root, tmp_path):
         task("opencapbench", tmp_path / "said").cases("test")
     with pytest.raises(UsageError, match="expected different names"):
         MotionTask(name="m", layout=None, coordinates=["a", "a"])
+
+
+def test_the_authors_program_prints_the_same_errors(root):
+    clone = require_clone("StanfordMIMI/OpenCapBench")
+
+    def mot_to_df(path):
+        # Theirs, without `errors="ignore"`, which pandas 3 lacks.
+        lines = [line.split() for line in Path(path).read_text().splitlines()]
+        start = next(place for place, line in enumerate(lines) if line[:1] == ["endheader"])
+        return pd.DataFrame(lines[start + 2 :], columns=lines[start + 1]).astype(float).set_index("time")
+
+    names = ("build_exercises_dict", "get_best_shifts_for_metric", "compute_median_shifts", "get_metrics")
+    given = {"mot_to_df": mot_to_df, "glob": glob, "json": json, "os": os, "pd": pd}
+    theirs = load_functions(clone / "benchmarking" / "metrics.py", *names, **given)
+    theirs["get_metrics"](str(root / "truth"), str(root / "said"), str(root))
+    one, model = task("opencapbench", root / "truth"), PrecomputedMotions(str(root / "said"))
+    rows = [row for case in one.cases("test") for row in one.score(case, model.regress([one.prompt(case, ())])[0])]
+    for metric, file in (("angle_rmse_shifted", "saidmean_rmses.csv"), ("angle_rmse", "saidmean_rmses_no_shift.csv")):
+        expected = pd.read_csv(root / file, index_col=0).iloc[:, 0]
+        assert len(expected) == 12
+        for joint, value in expected.items():
+            held = [row.value for row in rows if row.metric == metric and re.sub("_[rl]$", "", row.label) == joint]
+            assert np.mean(held) == pytest.approx(value, abs=5.1e-4), (metric, joint)
