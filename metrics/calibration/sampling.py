@@ -63,7 +63,7 @@ def semantic_entropy(clusters: Sequence[int], log_likelihoods: npt.ArrayLike | N
         )
     weights = np.exp(logs - logs.max())
     shares = np.bincount(names, weights / weights.sum())
-    shares = shares[shares > 0]
+    shares = shares[shares > 0] / shares.sum()  # so that one meaning alone has a share of exactly 1
     return max(float(-(shares @ np.log(shares))), 0.0)
 
 

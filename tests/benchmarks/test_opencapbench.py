@@ -76,11 +76,11 @@ def script(true, said, shift_by_knees):
         rows = [line.split() for line in lines[start + 1 :]]
         frames.append(pd.DataFrame(rows[1:], columns=rows[0]).astype(float).set_index("time"))
     truth, table = frames
-    shifts = []
-    for knee in ("knee_angle_r", "knee_angle_l"):
-        errors = {by: (table.shift(by) - truth).dropna()[knee].abs().mean() for by in range(-40, 40)}
-        shifts.append(min(errors, key=errors.get))
-    by = int(sum(shifts) / 2) if shift_by_knees else 0
+    by = 0
+    if shift_by_knees:
+        knees = ["knee_angle_r", "knee_angle_l"]
+        errors = pd.DataFrame({by: (table.shift(by) - truth).dropna()[knees].abs().mean() for by in range(-40, 40)})
+        by = int(errors.idxmin(axis=1).sum() / 2)
     squared = ((table.shift(by) - truth) ** 2).dropna()
     kept = squared[squared.columns[: squared.columns.get_loc("lumbar_rotation") + 1]].drop(list(EXTRA), axis=1)
     return kept.mean() ** 0.5, by
