@@ -27,9 +27,11 @@ class Findings:
     Attributes:
         values: class -> 1 present, 0 absent, or a probability between; NaN where nothing is said, or where
             the policy for uncertain statements leaves it out.
+        readers: reader -> class -> value, where several said it and `values` is the majority; empty elsewhere.
     """
 
     values: Mapping[str, float]
+    readers: Mapping[str, Mapping[str, float]] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)

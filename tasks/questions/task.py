@@ -377,7 +377,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in values_of(name, pair).items())
         return [
-            LabelScore(label, name, value, status_of(name, pair))
+            LabelScore(label, name, value, status_of(name, pair, label))
             for name, label, value in values
             if not math.isnan(value)
         ]
