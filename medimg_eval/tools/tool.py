@@ -1,7 +1,8 @@
 """Tools that models call: a name, a JSON schema, and a function or a command that answers.
 
 A function is a tool as it is: its schema comes from its signature, what the model is told from its docstring. Arguments
-called `image`, `images` and `case` are bound: the harness fills them in from the case, and the model never sees them.
+called `image`, `images`, `case` and `patient` are bound: the harness fills them in from the case, and the model never
+sees them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from medimg_eval.image import Image
 from medimg_eval.question import ToolSpec
 from medimg_eval.tools.schemas import misfits, schema_of
 
-BOUND = ("image", "images", "case")
+BOUND = ("image", "images", "case", "patient")
 """Arguments that the harness fills in."""
 
 OWN = ("description", "parameters", "version", "timeout_s")
