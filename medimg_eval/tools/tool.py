@@ -118,6 +118,12 @@ class Tool:
         made = _of_function(name, function, settings)
         return replace(made, **own)
 
+    def check_ready(self) -> None:
+        """Raises UserError where a tool says that something it needs is not there."""
+        ready = getattr(getattr(self.function, "__self__", self.function), "check_ready", None)
+        if callable(ready):
+            ready()
+
     def check(self, arguments: Mapping[str, Any]) -> str:
         """Why arguments do not fit the schema; "" where they do."""
         return next(misfits(arguments, {"type": "object", **self.parameters}, "arguments"), "")
@@ -227,6 +233,8 @@ def _of_function(name: str, function: Callable[..., Any], settings: Mapping[str,
         made: Any = function(**settings)
         doc = inspect.getdoc(made.__call__) or inspect.getdoc(function) or ""
         called, settings = made.__call__, {}
+        if looked_into := getattr(made, "version", ""):  # what it looks into decides, and not where that lies
+            version = _source_digest(function, {"version": looked_into})
     else:
         called, doc = function, inspect.getdoc(function) or ""
     accepted = inspect.signature(called).parameters

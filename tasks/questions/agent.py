@@ -97,6 +97,8 @@ class AgentQuestionTask(QuestionTask):
         native = bool(getattr(model, "calls_tools", False))
         if self.calling == "native" and not native:
             raise UsageError("the model takes tools only in words; set task.calling=hermes or react")
+        for tool in self._tools.values():
+            tool.check_ready()
         calling = ("native" if native else "hermes") if self.calling == "auto" else self.calling
         rules = AgentRules(
             self._tools,
