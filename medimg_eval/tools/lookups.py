@@ -68,6 +68,34 @@ class ResultLookup(_FileTool):
         return found
 
 
+class RecordedSession(_FileTool):
+    """A tool of a benchmark that recorded a session for each case: it gives again what was found there.
+
+    Args:
+        file: JSON of case -> `{dialogs: [messages]}`, as GTA and MedCTA have it.
+        name: of the tool.
+    """
+
+    def __init__(self, file: str, name: str) -> None:
+        super().__init__(file)
+        self.name = name
+
+    @cached_property
+    def _sessions(self) -> Mapping[str, Any]:
+        return dict(json.loads(self.file.read_text(encoding="utf-8")))
+
+    def __call__(self, case: str, **arguments: Any) -> str:
+        """Gives what the tool found in the case's session; raises LookupError where it was not called so."""
+        call: Mapping[str, Any] = {}
+        for message in self._sessions.get(case, {}).get("dialogs", ()):
+            if calls := message.get("tool_calls"):
+                call = calls[0]["function"]
+            elif message.get("role") == "tool" and (call.get("name"), call.get("arguments")) == (self.name, arguments):
+                content = message.get("content", "")
+                return str(content.get("content", "")) if isinstance(content, Mapping) else str(content)
+        raise LookupError(f"no call of {self.name} with these arguments was recorded for this case")
+
+
 class KnowledgeLookup(_FileTool):
     """Texts by keyword: the one that fits a query best, and the next where it fits at least half as well.
 

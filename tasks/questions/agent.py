@@ -94,13 +94,18 @@ class AgentQuestionTask(QuestionTask):
         """Has the model answer with the help of tools; all prompts of a batch go on together."""
         if not prompts:
             return []
+        rules = self._rules_with(model)
+        return run_sessions(model, prompts, rules, journal, _bound, self.next_turn, self._before(prompts))
+
+    def _rules_with(self, model: Any) -> AgentRules:
+        """How sessions of a model go on; raises UserError where a tool lacks what it needs."""
         native = bool(getattr(model, "calls_tools", False))
         if self.calling == "native" and not native:
             raise UsageError("the model takes tools only in words; set task.calling=hermes or react")
         for tool in self._tools.values():
             tool.check_ready()
         calling = ("native" if native else "hermes") if self.calling == "auto" else self.calling
-        rules = AgentRules(
+        return AgentRules(
             self._tools,
             self._limits,
             PROTOCOLS.get(calling),
@@ -109,7 +114,6 @@ class AgentQuestionTask(QuestionTask):
             Recordings(Path(self.recordings)) if self.recordings else None,
             self.thoughts_in_history == "all",
         )
-        return run_sessions(model, prompts, rules, journal, _bound, self.next_turn, self._before(prompts))
 
     def _before(self, prompts: Prompts) -> Mapping[str, Prompts]:
         """By case the prompts that are remembered, of those that can be put; also those of other batches."""

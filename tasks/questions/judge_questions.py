@@ -169,7 +169,18 @@ class JudgeQuestion:
             if f"{name}_lines" in self.shown:
                 parts = enumerate(sentences(said[name]))
                 said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
+        if "trace" in self.shown:
+            said["trace"] = _trace_shown(reply.trace)
+        if "recorded" in self.shown:
+            said["recorded"] = json.dumps(key.more.get("dialogs"), ensure_ascii=False, indent=2)
         return said
+
+
+def _trace_shown(trace: Sequence[Mapping[str, Any]]) -> str:
+    """Steps of a session as JSON, without seconds, tokens and images."""
+    kept = ("kind", "name", "arguments", "result", "error", "text")
+    shown = [{key: step[key] for key in kept if key in step} for step in trace if step.get("kind") != "stop"]
+    return json.dumps(shown, ensure_ascii=False, indent=2)
 
 
 def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:

@@ -237,7 +237,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
         """A stored answer as a judge sees it."""
-        return Reply(tuple(packed["texts"]))
+        return Reply(tuple(packed["texts"]), trace=tuple(packed.get("trace", ())))
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """All references, and what the judge's replies are worth."""

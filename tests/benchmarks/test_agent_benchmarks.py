@@ -1,15 +1,23 @@
 """Benchmarks of agents: their tools on files in the authors' layouts, whole sessions, and the authors' own tools."""
 
 import json
+import random
+import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from agent_tools import Scripted, ask, call
 
 from medimg_eval.errors import UserError
+from medimg_eval.metrics import get
+from medimg_eval.metrics.registry import ScoreTable
+from medimg_eval.tools.journal import StepJournal
 from medimg_eval.tools.lookups import KnowledgeLookup
-from tests.helpers.authors import require_clone
+from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.catalogue import AGENTS, answered, composed, task_of, worth
 from tests.helpers.samples import ALL
+from tests.helpers.samples.agents import RECORDED
 
 assert ALL is not None
 
@@ -40,13 +48,14 @@ def say(*calls):
     return "".join(f"<tool_call>{json.dumps(call(name, **arguments))}</tool_call>" for name, arguments in calls)
 
 
-def agent_of(name, root, **changes):
+def agent_of(name, root, changes=None, **settings):
     """The task of a sample with its tools' files below the root."""
+    changes = changes or {}
     tools = {key: dict(one) for key, one in composed(name)["tools"].items()}
     for key, one in tools.items():
         one["file"] = str(root) + one["file"].removeprefix(composed(name)["layout"]["root"])
         one.update(changes.get(key, {}))
-    return task_of(name, root, tools=tools)
+    return task_of(name, root, tools=tools, **settings)
 
 
 def steps_of(reply):
@@ -93,7 +102,7 @@ def test_deeptumorvqas_pictures_are_seen_unless_the_authors_client_takes_them_ou
     assert "there are left_kidney, liver, liver_spleen" in steps_of(reply)[1]["error"]["message"]
     assert max(len(prompt.images) for prompt in model.prompts) == 1
     blind = Scripted(script)
-    (reply, *_) = ask(agent_of("deeptumorvqa_v2_vision", tmp_path, crop_organ={"shown": False}), blind)
+    (reply, *_) = ask(agent_of("deeptumorvqa_v2_vision", tmp_path, {"crop_organ": {"shown": False}}), blind)
     assert "<inline_image>" in steps_of(reply)[0]["result"]
     assert {len(prompt.images) for prompt in blind.prompts} == {0}
 
@@ -126,6 +135,161 @@ def test_keywords_with_capitals_are_never_found_as_the_authors_have_it(tmp_path)
     assert ours._score(ours.entries[1]["keywords"], query.lower()) == 4  # HU and organ, each in it and a word of it
     assert theirs._score(theirs.entries[1]["keywords"], query.lower()) == 2
     assert ours("nothing")["results"][0]["text"] == "No relevant medical knowledge found."
+
+
+class Steps(Scripted):
+    """Says by case what it is told to."""
+
+    def __init__(self, replies):
+        super().__init__([""])
+        self.replies = replies
+
+    def generate(self, prompts, decoding):
+        self.prompts += prompts
+        return [self.replies[prompt.case_id] for prompt in prompts]
+
+
+STEPS = {
+    "0/1": say(("OCR", {"image": "image/a.png"})),  # right
+    "0/2": say(("Calculator", {"expression": "5+7"})),  # other arguments
+    "0/3": "It is 12 mm.",
+    "1/1": say(("OCR", {"image": "image/a.png"})),  # another tool
+    "1/2": "It is gout.",  # too early
+    "1/3": say(("GoogleSearch", {"query": "tophi", "k": 1})),  # no answer
+}
+
+
+def scored(task, replies):
+    found = {}
+    for case, reply in zip(task.cases("test"), replies, strict=True):
+        for row in task.score(case, reply):
+            found.setdefault(row.metric, {})[case.id] = row.value
+    return found
+
+
+def test_medctas_steps_are_counted_as_its_denominators_are(tmp_path):
+    task = agent_of("medcta_steps", tmp_path)
+    found = scored(task, ask(task, Steps(STEPS)))
+    assert found["step_kind_accuracy"] == {"0/1": 1, "0/2": 1, "0/3": 1, "1/1": 1, "1/2": 0, "1/3": 0}
+    assert found["step_tool_accuracy"] == {"0/1": 1, "0/2": 1, "1/1": 0, "1/2": 0}  # of steps where a call was due
+    assert found["step_argument_accuracy"] == {"0/1": 1, "0/2": 0, "1/1": 0, "1/2": 0}
+    assert found["listed_answer"] == {"0/3": 1, "1/3": 0}
+
+
+@pytest.mark.parametrize("calling", ["hermes", "react"])
+def test_a_step_is_asked_for_after_all_that_was_recorded(tmp_path, calling):
+    task = agent_of("medcta_steps", tmp_path, calling=calling)
+    model = Steps(STEPS)
+    ask(task, model)
+    second, last = model.prompts[1], model.prompts[2]
+    assert [message.role for message in second.messages] == ["system", "user", "assistant", "user"]
+    assert "image/a.png" in second.messages[2].text
+    assert "5 mm and 7 mm" in second.messages[3].text
+    told = second.messages[0].text
+    assert ("OCR" in told, "Calculator" in told, "GoogleSearch" in told) == (True, True, False)
+    assert "no more tools" in last.messages[-1].text  # GTA says when an answer is due
+    free = agent_of("medcta_steps", tmp_path, calling=calling, offered="all", announced=False)
+    model = Steps(STEPS)
+    ask(free, model)
+    assert "GoogleSearch" in model.prompts[1].messages[0].text
+    assert "no more tools" not in model.prompts[2].messages[-1].text
+
+
+def test_a_model_that_calls_tools_itself_is_given_recorded_calls(tmp_path):
+    class Native(Steps):
+        calls_tools = True
+
+    model = Native(STEPS)
+    ask(agent_of("medcta_steps", tmp_path), model)
+    assert [tool.name for tool in model.prompts[1].tools] == ["OCR", "Calculator"]
+    called, result = model.prompts[1].messages[-2:]
+    assert (called.calls[0].name, called.calls[0].id) == ("OCR", result.call_id)
+    assert model.prompts[2].tools == ()
+
+
+def test_a_step_that_was_taken_is_not_asked_for_again(tmp_path):
+    task, journal = agent_of("medcta_steps", tmp_path), StepJournal()
+    first = ask(task, Steps(STEPS), journal)
+    assert ask(task, Scripted(["never asked"]), journal) == first
+
+
+SESSIONS = {
+    "0": [say(("OCR", {"image": "image/a.png"})), say(("Calculator", {"expression": "7+5"})), "12 mm"],
+    "1": [say(("GoogleSearch", {"query": "tophi", "k": 1})), "Gout"],
+}
+
+
+def test_medctas_tools_give_what_was_recorded(tmp_path):
+    class Talks(Steps):
+        def generate(self, prompts, decoding):
+            turns = [sum(message.role == "assistant" for message in prompt.messages) for prompt in prompts]
+            return [self.replies[prompt.case_id][turn] for prompt, turn in zip(prompts, turns, strict=True)]
+
+    task = agent_of("medcta", tmp_path)
+    replies = ask(task, Talks(SESSIONS))
+    assert steps_of(replies[0])[0]["result"] == "5 mm and 7 mm"
+    assert "no call of Calculator with these arguments" in steps_of(replies[0])[1]["error"]["message"]
+    found = scored(task, replies)
+    assert found["listed_answer"] == {"0": 1, "1": 1}
+    assert found["tool_recall"] == {"0": 1, "1": 1 / 2}
+    assert found["argument_accuracy"] == {"0": 1 / 2, "1": 1 / 2}
+
+
+def gta_evaluator(mode):
+    path = require_clone("open-compass/GTA") / "opencompass" / "opencompass" / "datasets" / "gta_bench.py"
+    registry = SimpleNamespace(register_module=lambda: lambda made: made)
+    names = load_functions(
+        path, "GTABenchEvaluator", json=json, re=re, np=np, BaseEvaluator=object, ICL_EVALUATORS=registry
+    )
+    made = object.__new__(names["GTABenchEvaluator"])
+    made.mode = mode
+    return made
+
+
+def as_theirs(reply):
+    said = []
+    for step in reply.trace:
+        if step["kind"] == "model" and step["calls"]:
+            function = {key: step["calls"][0][key] for key in ("name", "arguments")}
+            said.append({"role": "assistant", "tool_calls": [{"type": "function", "function": function}]})
+        elif step["kind"] == "model":
+            said.append({"role": "assistant", "content": step["answer"]})
+    return said
+
+
+@pytest.mark.slow
+def test_steps_and_classes_are_counted_as_gta_counts_them(tmp_path):
+    draw = random.Random(0)  # noqa: S311 - no secret
+    calls = [(one["function"]["name"], one["function"]["arguments"]) for item in RECORDED.values()
+             for message in item["dialogs"] for one in message.get("tool_calls", ())]  # fmt: skip
+    choices = ["It is gout.", "12 mm", "12 cm", "", *(say(one) for one in calls), say(("Plot", {}))]
+    steps, gold = agent_of("medcta_steps", tmp_path / "steps"), list(RECORDED.values())
+    keys = [json.dumps(item["gt_answer"]) for item in gold]
+    due = [[message for message in item["dialogs"] if message["role"] == "assistant"] for item in gold]
+    for _ in range(20):
+        replies = ask(steps, Steps({case.id: draw.choice(choices) for case in steps.cases("test")}))
+        said = [[as_theirs(reply)[0] for reply in replies[:3]], [as_theirs(reply)[0] for reply in replies[3:]]]
+        theirs = gta_evaluator("every_with_gt").score(said, keys, due)
+        ours = {name: 100 * np.mean(list(values.values())) for name, values in scored(steps, replies).items()}
+        assert ours["step_kind_accuracy"] == pytest.approx(theirs["inst_align"])
+        assert ours["step_tool_accuracy"] == pytest.approx(theirs["tool_acc"])
+        assert ours["step_argument_accuracy"] == pytest.approx(theirs["arg_acc"])
+        assert ours["listed_answer"] == pytest.approx(theirs["answer_acc"])
+    whole = agent_of("medcta", tmp_path / "whole", limits={"turns": 4, "repeated": None})
+    cases = whole.cases("test")
+    for _ in range(20):
+        replies = ask(whole, Scripted([draw.choice(choices[4:]) for _ in range(3)] + ["gout 12 mm"]))
+        theirs = gta_evaluator("every").score([[as_theirs(reply)] for reply in replies], keys, [[one] for one in due])
+        rows = [
+            (n, row.metric, row.label, row.value)
+            for n, case in enumerate(cases)
+            for row in whole.score(case, replies[n])
+        ]
+        for ours, name in (("perception_f1", "p_f1"), ("operation_f1", "o_f1"), ("logic_f1", "l_f1")):
+            needs = [row for row in rows if row[1] in get(ours).needs]
+            case, metric, label, value = (np.array(column) for column in zip(*needs, strict=True))
+            table = ScoreTable(case, metric, label, value, np.full(len(value), "ok"), {}, len(cases), {})
+            assert 100 * get(ours).function(table) == pytest.approx(theirs[name])
 
 
 @pytest.mark.slow
