@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from agent_tools import Scripted, ask, call
+from hydra.errors import InstantiationException
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import get
@@ -302,3 +303,130 @@ def test_knowledge_is_found_as_the_authors_tool_finds_it():
     queries = [" ".join(words[place::step]) for step in (7, 31, 61) for place in range(step)] + words + ["", "x"]
     assert len(ours.entries) == 27
     assert all(ours(query) == authors.execute(query=query) for query in queries)
+
+
+class Patient(Steps):
+    """Says how often it was asked, and what."""
+
+    def generate(self, prompts, decoding):
+        self.prompts += prompts
+        return [f"{'RESULTS: white' if 'measurement' in prompt.messages[0].text else 'I cough'}" for prompt in prompts]
+
+    def check_ready(self):
+        pass
+
+
+def clinic(root, name="agentclinic_medqa", turns=3, **settings):
+    patient = Patient({})
+    return task_of(name, root, patient=patient, turns=turns, **settings), patient
+
+
+def see(task, *script):
+    """The doctor's model, and the replies of all visits."""
+
+    class Doctor(Steps):
+        def generate(self, prompts, decoding):
+            self.prompts += prompts
+            number = len(self.prompts) // len(task.cases("test")) - 1
+            return [script[min(number, len(script) - 1)]] * len(prompts)
+
+    doctor = Doctor({})
+    prompts = [task.prompt(case, task.read_images(case)) for case in task.cases("test")]
+    return doctor, task.ask(doctor, prompts)
+
+
+def test_a_doctor_hears_patient_and_reader_as_agentclinic_tells_them(tmp_path):
+    task, patient = clinic(tmp_path)
+    doctor, replies = see(task, "Since when?", "REQUEST TEST: X-ray", "DIAGNOSIS READY: Pneumonia")
+    first, second, third = doctor.prompts[::2]
+    assert "only allowed to ask 3 questions total before you must make a decision. You have asked 0" in first.text
+    assert "You have asked 2 questions so far" in third.text
+    assert second.messages[-1].text == (
+        "\nHere is a history of your dialogue: \n\nSince when?\n\n\n Here was the patient response: "
+        "I coughNow please continue your dialogue\nDoctor: "
+    )
+    assert (
+        "RESULTS: whiteThis is the final question. Please provide a diagnosis.\nNow please" in third.messages[-1].text
+    )
+    asked, tested = patient.prompts[::2]
+    assert "'Symptoms': ['a cough']" in asked.messages[0].text
+    assert "'X-ray': 'white'" in tested.messages[0].text
+    assert "I cough" in tested.messages[1].text  # the reader has heard the patient
+    assert [step.get("agent") for step in replies[0].trace] == ["doctor", "patient", "doctor", "reader", "doctor", None]
+    (case, _) = task.cases("test")
+    packed = replies[0].as_record()
+    assert task.told_to_judge(case, packed).text == "DIAGNOSIS READY: Pneumonia"
+    scores = {row.metric: row.value for row in task.score(case, replies[0])}
+    assert (scores["answer_contains_reference"], scores["model_steps"], scores["protocol_failure"]) == (1, 3, 0)
+
+
+def test_no_diagnosis_after_the_last_turn_is_no_answer(tmp_path):
+    task, patient = clinic(tmp_path)
+    _, (reply, _) = see(task, "Could it be Pneumonia?")
+    scores = {row.metric: row.value for row in task.score(task.cases("test")[0], reply)}
+    assert (reply.text, scores["unanswered"], scores["protocol_failure"]) == ("", 1, 1)
+    assert len(patient.prompts) == 2 * 2  # after the last turn of each nobody is asked
+
+
+def test_images_are_shown_always_or_in_the_turn_after_they_were_requested(tmp_path):
+    for on_request, shown in ((False, [1, 1, 1]), (True, [0, 1, 0])):
+        task, _ = clinic(tmp_path, "agentclinic_nejm", images_on_request=on_request)
+        doctor, _ = see(task, "REQUEST IMAGES", "Hm.")
+        assert [len(prompt.images) for prompt in doctor.prompts] == shown
+
+
+def test_a_bias_is_told_and_its_name_is_checked(tmp_path):
+    task, patient = clinic(tmp_path, bias={"doctor": "recency", "patient": "race"})
+    doctor, _ = see(task, "Since when?")
+    assert "you learned that a doctor with similar symptoms" in doctor.prompts[0].text
+    assert "a particular race and you do not trust" in patient.prompts[0].text
+    assert "doctor biased by recency" in task.signature()
+    with pytest.raises(InstantiationException, match="tiredness"):
+        clinic(tmp_path, bias={"doctor": "tiredness"})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+def test_a_visit_is_told_as_agentclinics_agents_tell_it(tmp_path):
+    path = require_clone("SamuelSchmidgall/AgentClinic") / "agentclinic.py"
+    heard = []
+
+    def query_model(backend, prompt, system, image_requested=False, scene=None):
+        heard.append((system, prompt))
+        return next(script) if backend == "doctor" else {"patient": "I cough", "reader": "RESULTS: white"}[backend]
+
+    names = load_functions(
+        path, "ScenarioMedQA", "PatientAgent", "DoctorAgent", "MeasurementAgent", query_model=query_model
+    )
+    task, patient = clinic(tmp_path, bias={"doctor": "recency", "patient": "race"})
+    record = json.loads((tmp_path / "agentclinic_medqa.jsonl").read_text().splitlines()[0])
+    scenario, lines = (
+        names["ScenarioMedQA"](record),
+        ["Since when?", "REQUEST TEST: X-ray", "DIAGNOSIS READY: Pneumonia"],
+    )
+    script, said = iter(lines), ""
+    reader = names["MeasurementAgent"](scenario, "reader")
+    actor = names["PatientAgent"](scenario, "patient", "race")
+    theirs = names["DoctorAgent"](scenario, "doctor", 3, "recency")
+    for number in range(3):
+        said += "This is the final question. Please provide a diagnosis.\n" if number == 2 else ""
+        words = theirs.inference_doctor(said)
+        if "READY" in words:
+            break
+        if "REQUEST TEST" in words:
+            said = reader.inference_measurement(words)
+            actor.add_hist(said)
+        else:
+            said = actor.inference_patient(words)
+            reader.add_hist(said)
+    doctor, _ = see(task, *lines)
+    ours = [
+        prompt
+        for turn in zip(doctor.prompts[::2], [*patient.prompts[::2], None], strict=True)
+        for prompt in turn
+        if prompt
+    ]
+    told = [(prompt.messages[0].text, prompt.messages[1].text) for prompt in ours]
+    # Findings and tests stand one after the other with us, in one object with them.
+    assert [told[place] for place in (0, 1, 2, 4)] == [heard[place] for place in (0, 1, 2, 4)]
+    assert told[3][1] == heard[3][1]

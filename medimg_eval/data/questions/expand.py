@@ -24,8 +24,9 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
-    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where there is no such
-    step, or a step has no such key, UserError where one names a field that no record has, or a file that is missing.
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where
+    there is no such step, or a step has no such key, UserError where one names a field that no record has, or a file
+    that is missing.
     """
     made = list(records)
     for given in steps:

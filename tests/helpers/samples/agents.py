@@ -1,6 +1,6 @@
 """Samples of benchmarks of agents."""
 
-from tests.helpers.catalogue import agents, picture, write_json
+from tests.helpers.catalogue import agents, picture, write_json, write_lines
 from tests.helpers.samples.k4k5 import PATIENT, deeptumorvqa_v2
 
 AGENT = (
@@ -130,3 +130,60 @@ def medcta(root):
 def medcta_steps(root):
     """The same, a case for each turn of the assistant."""
     _recorded(root)
+
+
+DOCTOR = (
+    "You are a doctor named Dr. Agent who only responds in the form of dialogue. You are inspecting a patient who you "
+    "will ask questions in order to understand their disease. You are only allowed to ask 20 questions total before "
+    "you must make a decision. You have asked {asked} questions so far. You can request test results using the format "
+    '"REQUEST TEST: [test]". For example, "REQUEST TEST: Chest_X-Ray". Your dialogue will only be 1-3 sentences in '
+    'length. Once you have decided to make a diagnosis please type "DIAGNOSIS READY: [diagnosis here]"\n\nBelow is all '
+    "of the information you have. AIM. \n\n Remember, you must discover their disease by asking them questions. You "
+    "are also able to provide exams.\n"
+)
+
+
+def _visit(aim, diagnosis):
+    examination = {
+        "Objective_for_Doctor": aim,
+        "Patient_Actor": {"Demographics": "a young man", "Symptoms": ["a cough"]},
+        "Physical_Examination_Findings": {"Lungs": "dull"},
+        "Test_Results": {"Imaging": {"X-ray": "white"}},
+        "Correct_Diagnosis": diagnosis,
+    }
+    return {"OSCE_Examination": examination}
+
+
+@agents(
+    "agentclinic_medqa",
+    cases=["agentclinic_medqa-1", "agentclinic_medqa-2"],
+    replies={"agentclinic_medqa-1": "DIAGNOSIS READY: Pneumonia"},
+    scores={"answer_contains_reference": 1 / 2, "unanswered": 1 / 2},
+    text=DOCTOR.replace("AIM", "Find the cause of a cough"),
+    images=0,
+)
+def agentclinic_medqa(root):
+    """Two visits."""
+    visits = [_visit("Find the cause of a cough", "Pneumonia"), _visit("Find the cause of a pain", "Gout")]
+    write_lines(root / "agentclinic_medqa.jsonl", visits)
+
+
+@agents(
+    "agentclinic_nejm",
+    cases=["nejm-1"],
+    replies={"nejm-1": "DIAGNOSIS READY: Ochronosis"},
+    scores={"answer_contains_reference": 1, "unanswered": 0},
+    text=DOCTOR.replace("AIM", "What is the most likely diagnosis?"),
+)
+def agentclinic_nejm(root):
+    """One case whose image has its name from an address."""
+    options = [{"text": "Dermatitis", "correct": False}, {"text": "Ochronosis", "correct": True}]
+    record = {
+        "image_url": "https://example.org/ContentServer/images?id=IC20240111&width=1500",
+        "question": "What is it?",
+        "patient_info": "You have dark skin.",
+        "physical_exams": "Dermoscopy: dots.",
+        "answers": options,
+    }
+    write_lines(root / "agentclinic_nejm.jsonl", [record])
+    picture(root / "images" / "IC20240111.jpg")
