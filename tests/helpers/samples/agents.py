@@ -1,6 +1,7 @@
 """Samples of benchmarks of agents."""
 
-from tests.helpers.catalogue import agents, picture, write_json, write_lines
+from tests.helpers.catalogue import SAMPLES, agents, picture, write_json, write_lines
+from tests.helpers.samples.k3b import medmaslab
 from tests.helpers.samples.k4k5 import PATIENT, deeptumorvqa_v2
 
 AGENT = (
@@ -187,3 +188,18 @@ def agentclinic_nejm(root):
     }
     write_lines(root / "agentclinic_nejm.jsonl", [record])
     picture(root / "images" / "IC20240111.jpg")
+
+
+for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
+    agents(
+        _name,
+        cases=SAMPLES["medmaslab"].cases,
+        replies=SAMPLES["medmaslab"].replies,
+        scores={
+            name: value for name, value in SAMPLES["medmaslab"].scores.items() if name in ("accuracy", "unanswered")
+        },
+        text=SAMPLES["medmaslab"].text
+        if _name != "medmaslab_vote"
+        else f"You are a helpful medical assistant.\n{SAMPLES['medmaslab'].text}let's think step by step.",
+        images=SAMPLES["medmaslab"].images,
+    )(medmaslab)
