@@ -1,4 +1,4 @@
-"""`agree`: whether a judge of answers agrees with people, and our own labels of reports with an annotator's."""
+"""`agree`: a judge of answers beside people, our labels of reports beside an annotator's, preferences of pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from medimg_eval.commands.console import say_written, show_sheets
 from medimg_eval.configs.overrides import plain
-from medimg_eval.results import judge_agreement, read_verdicts, write_all
+from medimg_eval.results import (
+    judge_agreement,
+    preference_table,
+    read_preferences,
+    read_verdicts,
+    write_all,
+)
 from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.results.table import Sheet
 
@@ -20,6 +26,9 @@ def run(config: DictConfig) -> None:
         from medimg_eval.commands.agree_labels import agree_on_labels
 
         _print(agree_on_labels(_without_run(config)), config.out)
+        return
+    if config.get("preferences") is not None:
+        _print(_preferences(_without_run(config)), config.out)
         return
     wanted = plain(config)
     folder = Path(wanted["run"])
@@ -32,6 +41,13 @@ def run(config: DictConfig) -> None:
     )
     sheet = judge_agreement(verdicts, title, resamples=wanted["resamples"], level=wanted["level"], seed=wanted["seed"])
     _print(sheet, wanted["out"])
+
+
+def _preferences(wanted: dict[str, Any]) -> Sheet:
+    """The table of a file of preferences."""
+    file = Path(wanted["preferences"])
+    how = {key: wanted[key] for key in ("anchor", "resamples", "level", "seed")}
+    return preference_table(read_preferences(file), file.stem, **how)
 
 
 def _without_run(config: DictConfig) -> dict[str, Any]:

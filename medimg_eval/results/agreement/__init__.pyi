@@ -3,3 +3,4 @@ from .judges import judge_agreement as judge_agreement, verdicts_of as verdicts_
 from .labelers import label_agreement as label_agreement
 from .reader_study import GENERATED as GENERATED, ORIGIN as ORIGIN, REAL as REAL, read_readings as read_readings
 from .reader_study import score_readers as score_readers
+from .preferences import preference_table as preference_table, read_preferences as read_preferences
