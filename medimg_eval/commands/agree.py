@@ -12,11 +12,12 @@ from medimg_eval.configs.overrides import plain
 from medimg_eval.results import (
     judge_agreement,
     preference_table,
+    read_jury,
     read_preferences,
     read_verdicts,
     write_all,
 )
-from medimg_eval.results.runs import MANIFEST, read_manifest
+from medimg_eval.results.runs import MANIFEST, keep_validation, read_manifest
 from medimg_eval.results.table import Sheet
 
 
@@ -33,13 +34,18 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     folder = Path(wanted["run"])
     title = str(read_manifest(folder / MANIFEST).get("task_title", folder.name))
+    how = {key: wanted[key] for key in ("resamples", "level", "seed")}
+    if wanted["human"] is None:
+        _print(judge_agreement(read_jury(folder), title, **how), wanted["out"])
+        return
     verdicts = read_verdicts(
         folder,
         Path(wanted["human"]),
         column="human" if wanted["column"] is None else str(wanted["column"]),
         judge=None if wanted["judge"] is None else str(wanted["judge"]),
     )
-    sheet = judge_agreement(verdicts, title, resamples=wanted["resamples"], level=wanted["level"], seed=wanted["seed"])
+    sheet = judge_agreement(verdicts, title, **how)
+    keep_validation(folder, sheet.frame().to_dict("records"), Path(wanted["human"]).name)
     _print(sheet, wanted["out"])
 
 

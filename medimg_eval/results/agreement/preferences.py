@@ -301,8 +301,8 @@ def _notes(
     )
     yield (
         "A pair judged in both orders counts once: as both verdicts say where they agree, else as a tie. "
-        f"Bradley-Terry: strengths of mean 0, ties as half wins; Elo: 1000 + 400 / ln 10 times that, 1000 for {anchor or 'the mean'}; "
-        "undefined where some model never lost to, or never met, the others."
+        "Bradley-Terry: strengths of mean 0, ties as half wins; Elo: 1000 + 400 / ln 10 times that, 1000 for "
+        f"{anchor or 'the mean'}; undefined where some model never lost to, or never met, the others."
     )
     if any(np.isfinite(one.found["at_equal_length"]).any() for one in measured):
         yield "Win rate at equal length: by a logistic regression on the logarithm of the ratio of lengths."
