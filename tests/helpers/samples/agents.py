@@ -190,6 +190,20 @@ def agentclinic_nejm(root):
     picture(root / "images" / "IC20240111.jpg")
 
 
+@agents(
+    "medinsightbench",
+    cases=["case-1"],
+    replies={"case-1": "An effusion.\nNo nodule."},
+    scores={"unanswered": 0},
+    text="Goal of the analysis: Find all.\nList the insights that you find in the image, one a line.",
+)
+def medinsightbench(root):
+    """One case with two insights, in the form that we take the records to have."""
+    record = {"id": "case-1", "image": "images/1.png", "goal": "Find all.", "insights": ["Effusion", "No nodule"]}
+    write_lines(root / "test.jsonl", [record])
+    picture(root / "images" / "1.png")
+
+
 for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
     agents(
         _name,
