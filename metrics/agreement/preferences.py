@@ -42,7 +42,8 @@ def bradley_terry(wins: npt.ArrayLike) -> Floats:
         if np.abs(np.log(strength / before)).max() < _NEAR:
             break
     logs: Floats = np.log(strength)
-    return logs - logs.mean()
+    logs -= logs.mean()
+    return logs
 
 
 def is_connected(wins: Floats) -> bool:

@@ -71,11 +71,8 @@ def step_kind_accuracy(pair: AnsweredQuestion) -> float:
 @_step(title="ToolAcc", value_kind="proportion")
 def step_tool_accuracy(pair: AnsweredQuestion) -> float:
     """Whether the tool that was due was called; NaN where an answer was due."""
-    step = _next_step(pair)
-    if step is None or step[1] is None:
-        return math.nan
-    made, due = step
-    return float(made is not None and made["name"] == due["name"])
+    made, due = _next_step(pair) or (None, None)
+    return math.nan if due is None else float(made is not None and made["name"] == due["name"])
 
 
 @_step(title="ArgAcc", value_kind="proportion")
@@ -84,10 +81,9 @@ def step_argument_accuracy(pair: AnsweredQuestion) -> float:
 
     NaN where an answer was due.
     """
-    step = _next_step(pair)
-    if step is None or step[1] is None:
+    made, due = _next_step(pair) or (None, None)
+    if due is None:
         return math.nan
-    made, due = step
     same = made is not None and made["name"] == due["name"]
     return float(same and dict((made or {}).get("arguments", {})) == dict(due.get("arguments", {})))
 

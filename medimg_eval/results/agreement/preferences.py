@@ -142,10 +142,10 @@ def settle_pairs(votes: Sequence[Vote], models: Sequence[str], cases: Sequence[s
         said = (vote.share, vote.ratio) if one < other else (1 - vote.share, 1 / vote.ratio)
         groups[places[vote.case], min(one, other), max(one, other), vote.repeat, vote.criterion].append(said)
     settled = []
-    for (case, first, second, *_), said in groups.items():
-        shares = {share for share, _ in said}
-        share = shares.pop() if len(shares) == 1 else 0.5
-        settled.append(Pair(case, first, second, share, said[0][1], len({s for s, _ in said}) > 1, len(said) > 1))
+    for (case, first, second, *_), verdicts in groups.items():
+        shares = {share for share, _ in verdicts}
+        share = next(iter(shares)) if len(shares) == 1 else 0.5
+        settled.append(Pair(case, first, second, share, verdicts[0][1], len(shares) > 1, len(verdicts) > 1))
     return settled
 
 
@@ -216,7 +216,11 @@ DASH = "\N{EN DASH}"
 def _spans(one: Preferences, place: int, names: Sequence[str]) -> list[list[Span]]:
     """The cells of one model."""
     parts = (one.found, one.lows, one.highs)
-    return [bounded(*(float(part[name][place]) for part in parts), _text(name)) for name in names]
+    cells = []
+    for name in names:
+        value, low, high = (float(part[name][place]) for part in parts)
+        cells.append(bounded(value, low, high, _text(name)))
+    return cells
 
 
 def _text(name: str) -> Callable[[float], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ SHOWN = ("kappa_quadratic", "kappa", "icc", "auroc", "agreement")
 """Statistics that say best how far two agree, the best first; the rest is in the table of `agree`."""
 
 
-def keep_validation(folder: Path, found: Iterable[Mapping[str, Any]], labels: str) -> None:
+def keep_validation(folder: Path, found: Iterable[Mapping[Hashable, Any]], labels: str) -> None:
     """Keeps how far judges agree with people.
 
     Args:
@@ -70,5 +70,5 @@ def validation_notes(folder: Path, questions: Collection[str]) -> Iterator[str]:
         yield f"not validated against people: verdicts on {', '.join(unknown)} (see `agree`)"
 
 
-def _numbers(row: Mapping[str, Any]) -> tuple[float, float, float]:
+def _numbers(row: Mapping[Hashable, Any]) -> tuple[float, float, float]:
     return row["value"], row["low"], row["high"]
