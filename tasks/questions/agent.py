@@ -51,7 +51,7 @@ class AgentQuestionTask(QuestionTask):
     session: Literal["question", "patient"] = "question"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         UsageError.refuse_unknown("task.calling is", ("auto", "native", *PROTOCOLS), self.calling)
         UsageError.refuse_unknown("task.thoughts_in_history is", ("none", "all"), self.thoughts_in_history)
@@ -149,7 +149,7 @@ class AgentQuestionTask(QuestionTask):
 
 
 def _bound(prompt: Prompt) -> Mapping[str, Any]:
-    """What the harness fills into a call."""
+    """Arguments that the harness fills into a call."""
     images = prompt.images
     image = images[0] if images else None
     return {"image": image, "images": images, "case": prompt.case_id, "patient": prompt.patient}

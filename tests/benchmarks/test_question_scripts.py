@@ -3,11 +3,16 @@
 Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repository that it names.
 """
 
+import abc
+import ast
+import copy
 import difflib
 import json
 import logging
+import os
 import random
 import re
+import string
 from collections import defaultdict
 from typing import Literal
 
@@ -56,7 +61,14 @@ def replies(options, count=4000, seed=0):
         "\\boxed{{{0}}}",
         "\\boxed{{{0}. {1}}}",
     ]
-    dresses += ["Answer: {0}", "It is {3}, or rather {1}, as the picture shows to me.", "", "Nothing of these.", "{0},"]
+    dresses += [
+        "Answer: {0}",
+        "It is {3}, or rather {1}, as the picture shows to me.",
+        "",
+        "Nothing of these.",
+        "{0},",
+        "{0} fits best, of all of these",
+    ]
     for _ in range(count):
         letter, other = draw.choice(list(options)), draw.choice(list(options))
         yield draw.choice(dresses).format(letter, options[letter], other, options[other])
@@ -264,3 +276,108 @@ def test_chexprompts_counts_are_read_as_its_own_package_reads_them(caplog):
     for reply in ("", "I see no errors.", "Number of clinically significant errors by type: [(A, 0)]"):
         assert read_chexprompt(reply) is None
         assert not theirs["is_valid_rating_text"](reply)
+
+
+@pytest.mark.parametrize(
+    ("repository", "rule"),
+    [("CUHK-AIM-Group/EndoBench", "endobench"), ("open-compass/VLMEvalKit", "vlmevalkit")],
+)
+def test_letters_are_read_as_vlmevalkit_and_its_fork_for_endobench_read_them(repository, rule, monkeypatch):
+    clone = require_clone(repository)
+    monkeypatch.delenv("VERBOSE", raising=False)
+    names = ["can_infer_option", "can_infer_text", "can_infer"]
+    if rule == "vlmevalkit":
+        names.append("_VERBOSE_ANSWER_RE")
+    theirs = load_functions(clone / "vlmeval/utils/matching_util.py", *names, os=os, cp=copy, re=re, string=string)
+    more = [
+        "Cannot determine the answer: B",
+        "Failed to obtain answer via API",
+        "Z",
+        "Z it is",
+        "A polyp is seen here.",
+    ]
+    for reply in [*replies(OPTIONS), *more]:
+        right = theirs["can_infer"](reply, dict(OPTIONS))
+        assert taken(rule, reply) == (right if right in OPTIONS else None), reply
+
+
+def test_kormedmcqa_vs_answers_are_its_datasets(tmp_path):
+    clone = require_clone("baeseongsu/kormedmcqa_v")
+    think = load_functions(clone / "kormedeval/utils.py", "extract_thinking_and_summary")
+    base = load_functions(clone / "kormedeval/datasets/base.py", "BaseDataset", ABC=object, abstractmethod=lambda f: f)
+    theirs = load_functions(
+        clone / "kormedeval/datasets/kormedmcqa_v.py",
+        "KorMedMCQAVDataset",
+        BaseDataset=base["BaseDataset"],
+        **{module.__name__: module for module in (ast, json, logging, re)},
+    )["KorMedMCQAVDataset"]
+    draw = random.Random(4)
+    forms = [
+        '{{"정답": "{0}"}}',
+        "{{'answer': '{0}'}}",
+        '```json\n{{"정답": "{0}"}}\n```',
+        '{{"정답": null}}',
+        "$\\boxed{{{0}}}$",
+    ]
+    forms += [
+        '{{"answer": "The best is {0}"}}',
+        "정답은 {0}",
+        "",
+        '{{"정답": "{0}"',
+        "[THINK]\\boxed{{A}}[/THINK] \\boxed{{{0}}}",
+    ]
+    five = OPTIONS | {"E": "Polyp"}
+    for _ in range(3000):
+        written = [draw.choice(forms).format(draw.choice([*"ABCDEabF"])) for _ in range(draw.randrange(1, 3))]
+        reply = " ".join(written)
+        right = theirs._extract_answer(think["extract_thinking_and_summary"](reply)[1], theirs.CHOICE_KEYS)
+        assert taken("kormedmcqa_v", reply, five) == right, reply
+    task = task_of("kormedmcqa_v", tmp_path)
+    for case in task.cases("test"):
+        assert task.prompt(case, task.read_images(case)).text.endswith(theirs.INSTRUCTION)
+
+
+def test_medframeqas_answers_are_its_scripts(capsys):
+    clone = require_clone("haojinw0027/MedFrameQA")
+    theirs = load_functions(clone / "src/eval_process.py", "parse_multi_choice_response", re=re, np=np)
+    for reply in replies(OPTIONS):
+        right = theirs["parse_multi_choice_response"](reply, list(OPTIONS), OPTIONS, "q")
+        capsys.readouterr()
+        assert (taken("medframeqa", reply) or "") == right, reply
+
+
+def test_chexbenchs_letters_are_its_scripts(capsys):
+    clone = require_clone("Stanford-AIMI/CheXagent")
+    path = clone / "evaluation_chexbench/models/baseLM.py"
+    theirs = load_functions(path, "BaseLM", re=re, random=Random, abc=abc)["BaseLM"]
+    for reply in replies(OPTIONS):
+        for place, letter in enumerate(OPTIONS):
+            try:
+                right = theirs.parse_response(None, reply, place, list(OPTIONS))
+            except DrawnError:
+                continue
+            assert (taken("chexbench", reply) == letter) == right, reply
+        capsys.readouterr()
+
+
+def test_medvlsynthers_two_readings_are_its_scripts():
+    clone = require_clone("UCSC-VLAA/MedVLSynther")
+    theirs = load_functions(
+        clone / "eval/regrade_eval_results.py", "_extract_answer", "extract_answer", "grade_answer", re=re
+    )
+    first = load_functions(clone / "eval/run_offline_inference.py", "extract_answer", "grade_answer", re=re)
+    more = [
+        "<answer>{0}</answer>",
+        "<think>{2}</think><answer>{0}. {1}</answer>",
+        "The answer is {0}",
+        "answer: {1}\nSure.",
+    ]
+    more += ["<answer>{2}</answer> no: <answer>{0}\nfor {1}</answer>", "It is: {1}", "<answer>\n{1}\n</answer>"]
+    draw = random.Random(5)
+    tagged = [draw.choice(more).format(letter, OPTIONS[letter], draw.choice([*OPTIONS])) for letter in [*OPTIONS] * 300]
+    for rule, script in (("answer_tag_regraded", theirs), ("answer_tag", first)):
+        for reply in [*replies(OPTIONS), *tagged]:
+            read = script["extract_answer"](reply)
+            for letter, text in OPTIONS.items():
+                right = script["grade_answer"](read, text, letter)
+                assert (taken(rule, reply) == letter) == right, (rule, reply)

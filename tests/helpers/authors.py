@@ -2,6 +2,8 @@
 
 import ast
 import os
+import typing
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,12 @@ def load_functions(path: Path, *names: str, **given: Any) -> dict[str, Any]:
     Args:
         path: a Python file.
         names: functions, classes and constants that it defines.
-        given: names that these use and do not define, such as numpy.
+        given: names that these use and do not define, such as np; those of `typing` are there.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
     wanted = [
         node
         for node in tree.body
@@ -35,7 +40,7 @@ def load_functions(path: Path, *names: str, **given: Any) -> dict[str, Any]:
         or (isinstance(node, ast.Assign) and {getattr(target, "id", None) for target in node.targets} & set(names))
         or (isinstance(node, ast.AnnAssign) and getattr(node.target, "id", None) in names)
     ]
-    defined = dict(given)
+    defined = {name: getattr(typing, name) for name in typing.__all__} | given
     exec(compile(ast.Module(wanted, []), str(path), "exec"), defined)  # noqa: S102
     missing = set(names) - defined.keys()
     assert not missing, f"{path} does not define {missing}"

@@ -89,11 +89,9 @@ def vlmevalkit(output: str, options: Mapping[str, str], question: str, more: Map
     letter = _vlmevalkit_letter(output, options)
     if letter is not None:
         return None if letter == _NO_OPTION else letter
-    said = output.lower()
-    if len(said) > 2 * sum(len(text) for text in options.values()):
+    if len(output) > 2 * sum(len(text) for text in options.values()):
         return None
-    named = [letter for letter, text in options.items() if text.lower() in said]
-    return named[0] if len(named) == 1 else None
+    return _named_text(output, options)
 
 
 def _vlmevalkit_letter(output: str, options: Mapping[str, str]) -> str | None:
@@ -109,6 +107,29 @@ def _vlmevalkit_letter(output: str, options: Mapping[str, str]) -> str | None:
         return _NO_OPTION
     after = _ANSWER_IS.search(output)
     return after[1].upper() if after and after[1].upper() in options else None
+
+
+@answer_rule("endobench", source="EndoBench (arXiv 2505.23601), its fork of VLMEvalKit at 305b94f, can_infer")
+def endobench(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
+    """Takes the one upper-case letter among the words, wherever it stands, then the one option's text.
+
+    None as by `vlmevalkit`, which is a later state of the same rule. Weak: "A polyp is seen" is A; a text counts in
+    replies of any length, inside other words and where it is denied.
+    """
+    if _NO_REPLY in output:
+        return _named_text(output, options)
+    if any(sentence in output for sentence in _DECLINED):
+        return None
+    words = output.translate(_VLMEVALKIT_MARKS).split()
+    letters = [letter for letter in options if letter in words]
+    if len(letters) == 1:
+        return letters[0]
+    return None if not letters and _NO_OPTION in words else _named_text(output, options)
+
+
+def _named_text(output: str, options: Mapping[str, str]) -> str | None:
+    named = [letter for letter, text in options.items() if text.lower() in output.lower()]
+    return named[0] if len(named) == 1 else None
 
 
 @answer_rule("lmms_eval", source="lmms-eval (EvolvingLMMs-Lab), extract_mcq_answer, 2026-08")

@@ -24,6 +24,7 @@ RULES = {
     "deeptumorvqa",
     "deeptumorvqa_number",
     "deeptumorvqa_yes_no",
+    "endobench",
     "kormedmcqa_v",
     "livexiv",
     "llava_med_closed",
@@ -106,6 +107,21 @@ def each(*cases):
 )
 def test_vlmevalkit_has_no_end_of_word_and_no_lower_case(output, letter):
     assert taken("vlmevalkit", output) == letter
+
+
+@each(
+    ("B fits all of this", "B"),  # anywhere, where VLMEvalKit's later rule wants it near the end
+    ("A polyp is seen", "A"),
+    ("Not A or C. The answer is C", None),
+    ("The answer is consolidation", "C"),  # by its text
+    ("pleural effusion" + " and more" * 20, "B"),
+    ("Z", None),
+    ("Cannot determine the answer: B", None),
+    ("Failed to obtain answer via API", None),
+    ("", None),
+)
+def test_endobenchs_fork_takes_a_letter_wherever_it_stands(output, letter):
+    assert taken("endobench", output) == letter
 
 
 def test_vlmevalkit_knows_no_fifth_letter_after_its_phrase():
