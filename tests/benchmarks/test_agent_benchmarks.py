@@ -35,6 +35,7 @@ def test_the_authors_files_are_read_and_the_first_question_is_put_word_for_word(
     assert task.prompt(cases[0], task.read_images(cases[0])).text == sample.text
 
 
+@pytest.mark.slow
 @EACH
 def test_known_answers_are_worth_what_was_worked_out_by_hand(name, tmp_path):
     sample = AGENTS[name]
@@ -115,6 +116,7 @@ def test_a_file_that_tools_look_into_must_be_there(tmp_path):
         ask(task, Scripted(["A"]))
 
 
+@pytest.mark.slow
 def test_what_tools_look_into_decides_their_version_and_not_where_it_lies(tmp_path):
     for name in ("one", "two"):
         AGENTS["deeptumorvqa_v2_agent"].write(tmp_path / name)

@@ -139,6 +139,7 @@ def test_a_file_that_cannot_be_meant_is_refused(votes, tmp_path):
         preference_table(read_preferences(votes("c0,a,b,left,m")), "x", anchor="c")
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes_the_table(votes, tmp_path, capsys):
     file = votes(*[f"c{n},a,b,{'left' if n % 3 else 'right'},m" for n in range(12)])
     assert start(["agree", f"preferences={file}", f"out={tmp_path / 'out'}", "resamples=50"]) == 0

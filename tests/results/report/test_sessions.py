@@ -23,6 +23,7 @@ CROP = '<think>Closer.</think><tool_call>{"name": "crop", "arguments": {"x": 3}}
 MOON = '<tool_call>{"name": "measure", "arguments": {"structure": "moon"}}</tool_call>'
 
 
+@pytest.mark.slow
 def test_each_step_of_a_session_and_the_images_of_its_tools_are_shown(tmp_path):
     items = [{"id": "q0", "text": "Which?", "options": {"A": "a", "B": "b"}, "right": "A"}]
     task = AgentQuestionTask(
