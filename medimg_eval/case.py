@@ -251,6 +251,7 @@ class Prompt:
         question: of a question: its text alone, without what a template puts about it.
         later: further turns of the user, each said after the reply to what stands before it; the harness does that.
         tools: what a model that calls tools may call; empty for any other.
+        patient: for tools, never shown to a model; "" where the task has none.
     """
 
     case_id: str
@@ -262,6 +263,7 @@ class Prompt:
     question: str = ""
     later: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    patient: str = ""
 
     @property
     def image(self) -> Image:

@@ -20,6 +20,7 @@ PROPORTIONS = {
     *("point_in_box", "pointing_game", "refused", "sdr", "t2i_recall", "top1_accuracy", "unanswered"),
     *("onset_accuracy", "over_call", "protocol_failure", "recovery", "right_within_cost", "right_within_seconds"),
     *("right_within_tokens", "thought_truncated", "truncated", "under_call"),
+    *("listed_answer", "step_argument_accuracy", "step_kind_accuracy", "step_tool_accuracy"),
 }
 
 
