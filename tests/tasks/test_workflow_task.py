@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.case import Case, FrameLabels
-from medimg_eval.data.layouts import CocoFrames, FrameRows, FrameSpans, Triplets, Workflow
+from medimg_eval.data.layouts import CocoFrames, FrameRows, Frames, FrameSpans, Triplets
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.video import FilmFile, FrameFeatures, decoded_ahead, write_video
@@ -146,7 +146,7 @@ def test_frames_of_films_on_a_grid(tmp_path):
 
 
 def labels_of(tmp_path, source, every=1):
-    layout = Workflow(root=str(tmp_path), video="{video}.mp4", labels=source, every=every)
+    layout = Frames(root=str(tmp_path), video="{video}.mp4", labels=source, every=every)
     return {case.id: case.target.read() for case in layout.cases("test")}
 
 

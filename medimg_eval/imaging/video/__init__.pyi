@@ -3,6 +3,7 @@ from .films import (
     FilmFile as FilmFile,
     FilmPrompt as FilmPrompt,
     FrameFeatures as FrameFeatures,
+    FramePictures as FramePictures,
     decoded_ahead as decoded_ahead,
 )
 from .reading import Video as Video, grid as grid, read as read, write_video as write_video

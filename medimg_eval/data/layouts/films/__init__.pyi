@@ -1,0 +1,7 @@
+from .labelled import FramePicture as FramePicture, Frames as Frames
+from .sources import (
+    CocoFrames as CocoFrames,
+    FrameRows as FrameRows,
+    FrameSpans as FrameSpans,
+    Triplets as Triplets,
+)
