@@ -111,6 +111,8 @@ class FrameSpans(FrameSource):
         unit: frames of the video per unit of start and end, such as 0.025 for ms at 25 per second.
         closed: whether the end is itself labelled.
         otherwise: label of frames in no span; these are left out when empty.
+        ignored: labels whose spans do not count.
+        first: number of the first frame.
     """
 
     path: str
@@ -124,16 +126,19 @@ class FrameSpans(FrameSource):
     unit: float = 1.0
     closed: bool = False
     otherwise: str = ""
+    ignored: Sequence[str] = ()
+    first: int = 0
 
     def read_frames(self, path: Path) -> Iterator[Labelled]:
         """Yields each frame from the first span to the end of the last."""
         spans = []
         for row in self._rows(path):
-            begin, end = row.number(self.start) * self.unit, row.number(self.end) * self.unit
+            begin, end = ((row.number(name) - self.first) * self.unit for name in (self.start, self.end))
             first, last = int(np.ceil(begin - 1e-9)), int(np.ceil(end - 1e-9)) + int(self.closed)
             if begin < 0 or end < begin:
                 raise row.error(f"expected a span that ends after it starts, got {begin:g} to {end:g}")
-            spans.append((first, -(last - first), last, row.text(self.label)))
+            if row.text(self.label) not in self.ignored:
+                spans.append((first, -(last - first), last, row.text(self.label)))
         size = max((span[2] for span in spans), default=0)
         labels = np.full(size, self.otherwise, object)
         for first, _, last, label in sorted(spans):
