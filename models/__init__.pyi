@@ -105,5 +105,6 @@ from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
+from .workflow.poses import PoseClassifier as PoseClassifier
 from .workflow.smoothed import SmoothedFrames as SmoothedFrames
 from .workflow.temporal import TemporalModel as TemporalModel

@@ -408,3 +408,35 @@ def test_bleedorigin_asks_when_and_where(tmp_path):
     assert [case.id for case in cases] == ["esd1-000000", "esd1-000001", "esd1-000002"]
     np.testing.assert_array_equal(cases[1].target.read().positions, [[3, 5]])
     assert cases[0].target.read().positions.shape == (0, 2)
+
+
+def test_scoliosis1k_is_read_from_its_pickles_and_split(tmp_path):
+    poses = np.zeros((4, 17, 3))
+    for number, name in enumerate(["Positive", "Neutral", "Negative"]):
+        folder = tmp_path / f"Scoliosis1K-pose-pkl/{number:05d}/{name}/000_180"
+        folder.mkdir(parents=True)
+        (folder / "000_180.pkl").write_bytes(pickle.dumps(poses + number))
+    split = {"TRAIN_SET": ["00000", "00001"], "TEST_SET": ["00002"]}
+    (tmp_path / "Scoliosis1K_118.json").write_text(json.dumps(split))
+    benchmark = task("scoliosis1k_pose", tmp_path)
+    assert [case.id for case in benchmark.cases("fit")] == ["00000", "00001"]
+    (case,) = benchmark.cases("test")
+    assert case.target.read() == Findings({"Positive": 0, "Neutral": 0, "Negative": 1})
+    image = case.images[0].read()
+    assert image.array.shape == (3, 4, 17)
+    assert (image.array == 2).all()
+
+
+def test_strokevision_clips_are_split_by_subject(tmp_path):
+    (tmp_path / "keypoints").mkdir()
+    for number in (1, 2):
+        np.savez(tmp_path / f"keypoints/{number}.npz", poses=np.full((3, 17, 3), number))
+    rows = "1,s01,grasp,train,keypoints/1.npz\n2,s02,release,test,keypoints/2.npz\n"
+    (tmp_path / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows)
+    (case,) = task("strokevision_poses", tmp_path).cases("test")
+    assert (case.id, case.patient) == ("2", "s02")
+    assert (case.images[0].read().array == 2).all()
+    assert case.target.read() == Findings(dict.fromkeys(("grasp", "transport", "return"), 0) | {"release": 1})
+    (tmp_path / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows.replace("s02", "s01"))
+    with pytest.raises(UserError, match="lie in more than one split"):
+        task("strokevision_poses", tmp_path).cases("test")

@@ -9,6 +9,8 @@ from .films import (
     FrameRows as FrameRows,
     Frames as Frames,
     FrameSpans as FrameSpans,
+    PoseFolders as PoseFolders,
+    PoseTable as PoseTable,
     Triplets as Triplets,
 )
 from .folders import (

@@ -1,4 +1,4 @@
-"""Films with files that label their frames; a case is a film or one labelled frame."""
+"""Films with files that label their frames, and sequences of poses."""
 
 import lazy_loader as lazy
 
