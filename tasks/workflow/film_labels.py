@@ -271,6 +271,11 @@ class WorkflowTask(Task):
         rows = [part for band in bands for part in (np.repeat(band[columns][None], RIBBON, 0), gap)]
         return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
 
+    def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
+        """Frames on the grid, and places of their phases by truth and by an answer, int64, (frame,); -1 for none."""
+        truth = self._truth(case)
+        return truth.frames, self._phase_places(truth), self._phase_places(self.accept(case, answer))
+
     def _rows(self, case: Case, given: FrameLabels, metrics: Sequence[str]) -> list[LabelScore]:
         truth = self._truth(case)
         pairs: dict[str, Any] = {}
