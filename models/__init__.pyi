@@ -40,6 +40,7 @@ from .baselines.reports import (
     NormalReport as NormalReport,
 )
 from .classification.base import NetworkClassifier as NetworkClassifier
+from .classification.clips import ClipClassifier as ClipClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.merged import MergedClassifier as MergedClassifier

@@ -29,8 +29,8 @@ KIND = "attention"
 _NO_PHASES = "no run has answers of films with phases; test a model on one, such as task=phantom_films"
 
 ANSWERED = {
-    KIND: "no run holds weights of tiles with their places; test a head with attention, such as model=abmil, on one slide "
-    "a case",
+    KIND: "no run holds weights of tiles with their places; test a head with attention, such as model=abmil, on one "
+    "slide a case",
     RIBBONS: _NO_PHASES,
     CONFUSION: _NO_PHASES,
     TRANSITIONS: _NO_PHASES,

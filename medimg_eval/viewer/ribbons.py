@@ -24,7 +24,7 @@ RIBBONS, CONFUSION, TRANSITIONS = "ribbons", "phase_confusion", "phase_transitio
 FEW = 4
 """Films that are drawn where none are named."""
 
-BAND = 13.0
+BAND = 18.0
 """mm of a film: two ribbons, the errors, and its name."""
 
 NONE = "(none)"
@@ -103,8 +103,8 @@ def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, wi
     frame = pd.concat([_stretches(film, phases) for film in films], ignore_index=True)
     frame.insert(1, "model", model)
     caption = (
-        f"Phases of {len(films)} films by {model}: the truth above the prediction, white where there is none, and below "
-        "in red the frames that differ. Frames that are not judged are no errors."
+        f"Phases of {len(films)} films by {model}: the truth above the prediction, white where there is none, and "
+        "below in red the frames that differ. Frames that are not judged are no errors."
     )
     return Drawn(figure, frame, caption)
 

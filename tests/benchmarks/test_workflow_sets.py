@@ -8,6 +8,7 @@ import pytest
 
 from medimg_eval.case import Findings
 from medimg_eval.errors import UserError
+from medimg_eval.imaging.video import write_video
 from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
 from tests.helpers.authors import load_functions, require_clone
@@ -440,3 +441,10 @@ def test_strokevision_clips_are_split_by_subject(tmp_path):
     (tmp_path / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows.replace("s02", "s01"))
     with pytest.raises(UserError, match="lie in more than one split"):
         task("strokevision_poses", tmp_path).cases("test")
+
+
+def test_strokevision_clips_are_read_whole(tmp_path):
+    write_video(tmp_path / "1.mp4", np.stack([np.full((16, 16, 3), 20 * k, np.uint8) for k in range(3)]), 4)
+    (tmp_path / "clips.csv").write_text("clip,subject,label,split,video\n1,s01,grasp,test,1.mp4\n")
+    (case,) = task("strokevision_clips", tmp_path).cases("test")
+    assert case.images[0].read().array.mean((0, 2, 3)).tolist() == [0, 20, 40]
