@@ -159,9 +159,11 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
         return UsageError(f"{unread}: cannot be understood; quote the value twice, as in '{key}=\"VALUE\"'")
     first_lines = UsageError(" ".join(str(chain[0]).split("\n")[:2]).strip())
     unknown = next((link for link in chain if isinstance(link, ConfigAttributeError | ConfigKeyError)), None)
-    if words is None or unknown is None:
+    group = re.match(r"Could not override '([^']+)'", str(chain[0]))  # a group that the command does not have
+    if words is None or (unknown is None and group is None):
         return first_lines
     key = next((link.full_key for link in chain if isinstance(link, OmegaConfBaseException) and link.full_key), "")
+    key = group[1] if group else key
     try:
         hint = nearest(key, _keys(words, leaving_out=key)).partition(" (")[0]
     except Exception:  # noqa: BLE001 - a hint is not worth a second error
@@ -181,7 +183,7 @@ def _keys(words: Words, leaving_out: str) -> list[str]:
     kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] not in (leaving_out, "hydra.searchpath")]
     with _hydra():
         config = compose(words.command, [*kept, *search_path(words, folders)])
-    found: list[str] = list(GROUPS)
+        found = [group for group in GROUPS if _has_group(words.command, group)]
 
     def walk(node: Any, prefix: str) -> None:
         for key, value in node.items() if isinstance(node, dict) else ():
@@ -190,6 +192,17 @@ def _keys(words: Words, leaving_out: str) -> list[str]:
 
     walk(OmegaConf.to_container(config), "")
     return found
+
+
+def _has_group(command: str, group: str) -> bool:
+    from hydra import compose
+    from hydra.errors import HydraException
+
+    try:
+        compose(command, [f"~{group}"])
+    except HydraException:
+        return False
+    return True
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

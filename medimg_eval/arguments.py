@@ -150,7 +150,7 @@ def settled(config: Any) -> Any:
 
 
 def as_list(value: Any) -> list[Any]:
-    """What a key holds that may be given one value or a list of them."""
+    """Value of a key as a list, given alone or in one."""
     return value if isinstance(value, list) else [value]
 
 

@@ -118,7 +118,7 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class Correspondence:
-    """What is known of two images that are to be registered; each part is None where it is not known.
+    """References of two images to register; each part is None where it is not known.
 
     Attributes:
         fixed_labels: label map of the fixed image.
@@ -161,7 +161,7 @@ class Survival:
 
 @dataclass(frozen=True, eq=False)
 class FrameLabels:
-    """What is said of each frame of a video.
+    """Labels of each frame of a video.
 
     Attributes:
         frames: int64, (frame,), index of each labelled frame, ascending.
@@ -236,7 +236,7 @@ class Guide:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model is asked about one case.
+    """Question to a model about one case.
 
     Attributes:
         case_id: the case it is about.
@@ -298,7 +298,7 @@ NO_IMAGE = "no_image"
 
 @dataclass(frozen=True)
 class Condition:
-    """What is done to a case before it is shown.
+    """Change made to a case before it is shown.
 
     Attributes:
         name: such as `no_image`, `grey` or `blur`.

@@ -96,7 +96,7 @@ def families(group: str) -> dict[str, str]:
 
 
 class TaskFacts(NamedTuple):
-    """What tasks are sorted by in lists.
+    """Attributes that lists sort tasks by.
 
     Attributes:
         family: folder of the catalogue, such as `vqa`; of other tasks what their class is called; "" if unknown.

@@ -8,7 +8,8 @@ import logging
 import re
 import sysconfig
 import traceback
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,8 +107,28 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
+@contextmanager
+def interruptions() -> Iterator[None]:
+    """Raises KeyboardInterrupt again where others made something else of it.
+
+    Lightning answers with SystemExit; and a signal to all processes of a run ends those that read ahead, whose loss
+    then hides why.
+    """
+    try:
+        yield
+    except SystemExit as stop:
+        raise KeyboardInterrupt from stop
+    except Exception as error:
+        cause = error.__context__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise KeyboardInterrupt from error
+
+
 def error_in_words(error: BaseException) -> str:
-    """What went wrong, with kind and place of the error where its message is not made for people."""
+    """Message of an error, with its kind and place where it is not made for people."""
     if isinstance(error, CaseError):
         return str(error)
     frame = users_frame(error)

@@ -67,7 +67,7 @@ class Subject:
 
 
 class Observation(NamedTuple):
-    """What a provider said of one subject.
+    """Statement of a provider about one subject.
 
     Attributes:
         value: as the provider gave it; None where it failed.
@@ -110,7 +110,7 @@ class Evidence:
         return self.observations.get((provider, topic, owner))
 
     def of(self, provider: str, owner: str, topic: str = "") -> Any:
-        """What a provider said of a subject.
+        """Value that a provider stated of a subject.
 
         Raises:
             MissingEvidenceError: it failed, or was never shown it.
@@ -151,7 +151,7 @@ class Evidence:
         return hashlib.blake2b(json.dumps([said, made_by]).encode(), digest_size=8).hexdigest()
 
     def notes(self) -> list[str]:
-        """What failed and what was read in part, one sentence per provider and topic."""
+        """Notes on failures and partial reads, one sentence per provider and topic."""
         needed = ((place, seen) for place, seen in self.observations.items() if seen.status != "unneeded")
         groups = grouped(((provider, topic), (owner, seen)) for (provider, topic, owner), seen in needed)
         sentences = []
@@ -166,7 +166,7 @@ class Evidence:
         return sentences
 
     def only(self, owners: Collection[str]) -> Evidence:
-        """What a scoring process is sent: the observations of some owners and of their parts."""
+        """Evidence for a scoring process: the observations of some owners and of their parts."""
         kept = frozenset(owners)
         chosen = {
             place: observation
@@ -181,7 +181,7 @@ EMPTY_EVIDENCE = Evidence()
 
 @dataclass(frozen=True)
 class Context:
-    """What a score may depend on beside its own case.
+    """Evidence that a score may depend on beside its own case.
 
     Attributes:
         evidence: what providers said.

@@ -81,7 +81,7 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class ChannelAxis:
-    """What the channels of an image are, where they are volumes of one scan.
+    """Meaning of the channels of an image that are volumes of one scan.
 
     Attributes:
         kind: `time`, `diffusion`, `echo`, `inversion`, `flip angle`, or `phase` (of a heartbeat).
@@ -99,7 +99,7 @@ class ChannelAxis:
 
     @property
     def step(self) -> float | None:
-        """What one channel lies after the one before, where that is always the same; else None."""
+        """Step from one channel to the next, where it is always the same; else None."""
         steps = np.diff(self.values)
         if not len(steps) or not np.isfinite(steps).all() or np.ptp(steps) > 1e-3 * abs(float(steps.mean())):
             return None
@@ -121,7 +121,7 @@ class ChannelAxis:
 
 
 class _Voxels:
-    """What NumPy and a prompt see of an array with a place."""
+    """Voxels as NumPy and a prompt see them, with their place."""
 
     def _values(self) -> Array:
         raise NotImplementedError

@@ -316,7 +316,7 @@ class Annotators(Mapping[str, ModelSpec]):
 
     @cached_property
     def configs(self) -> dict[str, dict[str, Any]]:
-        """What each is made of.
+        """Configs that each object is made of.
 
         Raises:
             UsageError: something is set of an annotator that there is not.

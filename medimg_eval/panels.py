@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 
 class Extracted(NamedTuple):
-    """What was taken from a reply.
+    """Answer taken from a reply.
 
     Attributes:
         value: the answer; None where none was found.

@@ -91,7 +91,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about a case, before a template has made a prompt of it.
+    """Question about a case, before a template has made a prompt of it.
 
     Attributes:
         text: the question, without its options; marks such as `<image 1>` stand where an image belongs.
@@ -108,7 +108,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Key:
-    """What is right: the entry of a case in the answer key.
+    """Right answer: the entry of a case in the answer key.
 
     Attributes:
         value: by the question's kind: a letter (`choice`); letters (`choices`); `yes` or `no` (`yes_no`); a text or
@@ -173,7 +173,7 @@ class Turn(str):
         return made
 
     def as_record(self) -> dict[str, Any]:
-        """What is kept beside the text; what is not known is left out."""
+        """Record beside the text; what is not known is left out."""
         known = {name: value for name, value in self.usage._asdict().items() if value is not None}
         record = {"thought": self.thought, "finish": self.finish or None, "usage": known or None}
         return {name: value for name, value in record.items() if value is not None}
@@ -187,7 +187,7 @@ class Turn(str):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
+    """Answer of a model.
 
     Attributes:
         texts: what it wrote, turn by turn; the last is the answer. Empty for a model that chose without writing.
@@ -210,7 +210,7 @@ class Reply:
         return self.texts[-1] if self.texts else ""
 
     def as_record(self) -> dict[str, Any]:
-        """What a run keeps; what there is none of is left out."""
+        """Record that a run keeps; what there is none of is left out."""
         record: dict[str, Any] = {"texts": list(self.texts)}
         if self.confidence is not None:
             record["confidence"] = self.confidence

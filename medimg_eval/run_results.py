@@ -26,7 +26,7 @@ SUMMARY = {"metric": "metric", "mean": "value", "low": "low", "high": "high", "n
 
 
 class Predictions(Mapping[Trial, Any]):
-    """What a model answered, by trial; a case's id will do where nothing is varied. Files are read when asked for."""
+    """Answers of a model, by trial; a case's id will do where nothing is varied. Files are read when asked for."""
 
     def __init__(self, stored: Mapping[str, Stored | Failure], trials: Mapping[str, Trial]) -> None:
         self._stored = {trial: value for trial, value in stored.items() if not isinstance(value, Failure)}
@@ -125,13 +125,13 @@ class RunResults:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """What the model answered; cases that failed are in `failures`."""
+        """Answers of the model; cases that failed are in `failures`."""
         run = Run(self.folder, self.id)
         return Predictions(run.predictions(), run.trials())
 
     @cached_property
     def evidence(self) -> pd.DataFrame:
-        """What providers said of the predictions: one row per provider, topic and owner, word for word."""
+        """Statements of providers about the predictions: one row per provider, topic and owner, word for word."""
         import pandas as pd
 
         return pd.DataFrame(Run(self.folder, self.id).evidence())
@@ -150,12 +150,12 @@ class RunResults:
 
     @property
     def usage(self) -> Mapping[str, Any]:
-        """What answering took, over all starts: tokens, requests, retries, cost."""
+        """Cost of answering, over all starts: tokens, requests, retries, cost."""
         return usage_in_all(self.manifest.get("usage"))
 
     @property
     def notes(self) -> Sequence[str]:
-        """What readers of its numbers must know."""
+        """Notes for readers of its numbers."""
         return self._loaded[0].notes
 
     def _refuse(self, what: str) -> NoReturn:

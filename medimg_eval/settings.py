@@ -218,7 +218,7 @@ def refuse_absent_device(accelerator: str) -> None:
 
 
 def _precision(trainer: Mapping[str, Any]) -> str | int:
-    """What "auto" stands for here: part of a run's identity, for it decides answers."""
+    """Precision that "auto" stands for here: part of a run's identity, for it decides answers."""
     wanted: str | int = trainer["precision"]
     if isinstance(wanted, str) and wanted.endswith("-true") and wanted not in ("32-true", "64-true"):
         raise UsageError(

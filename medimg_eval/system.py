@@ -97,7 +97,7 @@ def uncollected() -> Iterator[None]:
 
 
 def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """What names are sorted by so that 2 comes before 10."""
+    """Sorting key by which 2 comes before 10."""
     parts = [part for part in re.split(r"(\d+)", name) if part]
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
 

@@ -304,7 +304,7 @@ class _Process:
 
     @property
     def exit_code(self) -> int:
-        """What it ended with."""
+        """Exit code of the process."""
         return self._process.wait()
 
     def tell(self, modules: Sequence[str], payload: bytes, *, begin: bool) -> None:
@@ -410,7 +410,7 @@ class Line:
 
 
 def serve(descriptor: int) -> None:
-    """What a process does: takes part after part until it is let go."""
+    """Loop of a process: takes part after part until it is let go."""
     line = Line(socket.socket(fileno=descriptor))
     modules, payload, begin = line.receive()
     while not begin:

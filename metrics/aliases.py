@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Alias:
-    """What a name that people type stands for.
+    """Metric that an alias stands for.
 
     Attributes:
         metrics: Names with their parameter; several where the task decides, as masks and answers have an ECE each.

@@ -79,7 +79,7 @@ class DetectionRule:
         """Returns a rule given as itself, as "luna16" or "iou", or as in a config (`{preset: iou, threshold: 0.1}`).
 
         Raises:
-            UsageError: There is no such preset or key, or a value cannot be meant.
+            UsageError: There is no such preset or key, or a value is invalid.
         """
         if isinstance(wanted, DetectionRule):
             return wanted
@@ -97,7 +97,7 @@ class DetectionRule:
         return rule
 
     def check(self) -> None:
-        """Raises UsageError for a value that cannot be meant."""
+        """Raises UsageError for an invalid value."""
         UsageError.refuse_unknown("matching: there is no", get_args(Matching), self.matching)
         for key in ("radius_um", "margin_um", "smallest_um", "least_score"):
             value = getattr(self, key)
@@ -490,7 +490,7 @@ def _value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
 
 
 class _Points(NamedTuple):
-    """What lies above each confidence, from the highest down, in each resample; first nothing, at infinity."""
+    """Counts above each confidence, from the highest down, in each resample; first nothing, at infinity."""
 
     hits: Floats  # (resample, level)
     false: Floats  # (resample, level)

@@ -38,7 +38,7 @@ Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a metric needs another model to have said.
+    """Statement of another model that a metric needs.
 
     Attributes:
         kind: of what is said: a judge's verdict, what an annotator reads in a text, how it compares two texts, the
@@ -102,7 +102,7 @@ class Metric:
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
         weighed: Of a summary that is told how often each row counts: see `summary`.
-        check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
+        check: Of one whose parameter is a text: raises UsageError for an invalid text.
         remark: Of a summary: takes a `ScoreTable` and the parameter and tells what to know of this run; "" for nothing.
         aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
         over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each
@@ -172,7 +172,7 @@ _UNTOLD = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """What a summary is computed from: Score rows of one run, as parallel arrays (row,).
+    """Score rows of one run that a summary is computed from, as parallel arrays (row,).
 
     Attributes:
         case: int64: the row's case, counted from 0. A case that a bootstrap drew twice counts as two.
@@ -231,7 +231,7 @@ _SHOWN = {"verdict": ("answer",), "annotation": ("answer",), "comparison": ("ans
 
 
 class _Declared(TypedDict, total=False):
-    """What `metric` and `summary` are both told; what each means stands at `Metric`."""
+    """Keywords of both `metric` and `summary`; `Metric` says what each means."""
 
     title: Required[str]
     higher_is_better: Required[bool | None]
@@ -331,17 +331,17 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
 
 
 def judge_says(*topics: str) -> tuple[Requirement, ...]:
-    """What a metric requires that reads a judge's verdicts on some questions; `ALL` for those on all of the task's."""
+    """Requirement of a judge's verdicts on some questions; `ALL` for those on all of the task's."""
     return tuple(Requirement("verdict", "judge", topic) for topic in topics)
 
 
 def read_by(*providers: str) -> tuple[Requirement, ...]:
-    """What a metric requires that rests on what annotators read in each of two texts."""
+    """Requirement of what annotators read in each of two texts."""
     return tuple(Requirement("annotation", provider) for provider in providers)
 
 
 def comparisons(*providers: str) -> tuple[Requirement, ...]:
-    """What a metric requires that rests on what annotators find of two texts together."""
+    """Requirement of what annotators find of two texts together."""
     return tuple(Requirement("comparison", provider) for provider in providers)
 
 

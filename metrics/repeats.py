@@ -53,7 +53,7 @@ def spread(rows: ScoreTable) -> tuple[float, float]:
 
 
 def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
-    """What each row adds to the sum of what cases are worth and to their number, (row, 2); NaN adds nothing."""
+    """Contribution of each row to the sum of the cases' values and to their number, (row, 2); NaN adds nothing."""
     added = np.zeros((rows.value.size, 2))
     known = ~np.isnan(values)
     added[first[known]] = np.stack([values[known], np.ones(known.sum())], axis=1)
@@ -230,7 +230,7 @@ def flips(sums: Floats, metric: str = "") -> Floats:
 
 
 def _per_repeat(rows: ScoreTable, metric: str = "") -> Floats:
-    """What each row adds to the sum of each repeat and to its number of cases, (row, 2 * repeat)."""
+    """Contribution of each row to the sum of each repeat and to its number of cases, (row, 2 * repeat)."""
     values, first = by_repeat(rows)
     added = np.zeros((rows.value.size, 2 * values.shape[1]))
     added[first] = np.hstack([np.nan_to_num(values), ~np.isnan(values)])
@@ -252,7 +252,7 @@ def repeat_sd(sums: Floats, metric: str = "") -> Floats:
 
 
 def _noise_pieces(rows: ScoreTable, metric: str = "") -> Floats:
-    """What each row adds: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
+    """Contribution of each row: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
     values, first = by_repeat(rows)
     known = (~np.isnan(values)).sum(axis=1)
     means, noise = _without_gaps(values), quotient(_variances(values), known)

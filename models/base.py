@@ -16,7 +16,7 @@ Example = Callable[[], Image]
 
 
 class Pass(NamedTuple):
-    """What one pass of a model is, for those who count and time it.
+    """One pass of a model, for those who count and time it.
 
     Attributes:
         run: called with one tensor of that shape, on the model's device.
@@ -72,15 +72,15 @@ class Model:
         """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
 
     def own_labels(self) -> Mapping[int, str]:
-        """What it finds by itself, integer -> name, for `predict`; empty where a task says what is to be found."""
+        """Labels of its own, integer -> name, for `predict`; empty where a task names the labels."""
         return {}
 
     def usage(self) -> Mapping[str, Any]:
-        """What answering has taken so far, such as tokens, requests and retries; noted with the run at its end."""
+        """Cost of answering so far, such as tokens, requests and retries; noted with the run at its end."""
         return {}
 
     def one_pass(self) -> Pass | None:
-        """What `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
+        """Pass that `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
         return None
 
 

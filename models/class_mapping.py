@@ -21,7 +21,7 @@ Classes = str | Mapping[Any, str] | Sequence[str]
 
 @dataclass(frozen=True)
 class Translation:
-    """What each class of a model becomes.
+    """Class of the task for each class of a model.
 
     Attributes:
         classes: of the model: integer -> name, without background.

@@ -16,7 +16,7 @@ from medimg_eval.models.text_encoders import device_of
 
 @dataclass(frozen=True)
 class Weights:
-    """What must come from the user, and all that a message about it has to say.
+    """Weights that must come from the user, with all that a message about them has to say.
 
     Attributes:
         argument: the constructor argument that names it.
@@ -91,7 +91,7 @@ def hub_name(given: str) -> HubName:
 
 
 class WithWeights(Model):
-    """What annotators and extractors share: weights that must come from the user, found by the settings.
+    """Base of annotators and extractors whose weights must come from the user, found by the settings.
 
     Attributes:
         role: what it is in settings and messages.
@@ -135,7 +135,7 @@ class WithWeights(Model):
 
     @property
     def who(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return f"{self.role} {self.name!r}" if self.name else "the model"
 
     def setting(self, argument: str) -> str:
@@ -157,7 +157,7 @@ class WithWeights(Model):
         return network.eval().requires_grad_(requires_grad=False).to(self.on)
 
     def called(self, weights: Weights) -> str:
-        """What identifies weights that are there: the repository and commit of the hub, or else the file's name."""
+        """Identity of weights that are there: the repository and commit of the hub, or else the file's name."""
         path = self.find(weights)
         snapshot = next((one.name for one in (path, *path.parents) if one.parent.name == "snapshots"), "")
         given = str(getattr(self, weights.argument))

@@ -283,7 +283,7 @@ class Probe(Classifier, RiskModel, Regressor):
 
 
 def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Targets:
-    """What heads learn, of the targets of cases.
+    """Targets that heads learn, of the targets of cases.
 
     Args:
         prompts: of the cases; their labels are the names of outputs.
@@ -332,7 +332,7 @@ def _weighed(pairs: Iterable[tuple[str, float]], attention: Array | None, prompt
 
 
 def _revision(encoder: Any) -> str:
-    """What tells one encoder's features from another's; "" without an encoder."""
+    """Identity of one encoder's features; "" without an encoder."""
     if encoder is None:
         return ""
     if isinstance(encoder, Mapping):

@@ -12,7 +12,7 @@ from medimg_eval.question import Decoding
 
 
 class Missing(NamedTuple):
-    """What stands between a run and a provider.
+    """Requirement that stands between a run and a provider.
 
     Attributes:
         key: the setting that mends it; "" where none does.
@@ -51,7 +51,7 @@ class Provider(Protocol):
 
     @property
     def revision(self) -> str:
-        """What identifies its weights and preprocessing."""
+        """Identity of its weights and preprocessing."""
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
         """Says something of each subject, in order; `shared` is what all of them have in common, such as a corpus."""
@@ -77,7 +77,7 @@ class Judge:
         self.remote = bool(getattr(model, "remote", False))
 
     def missing(self) -> Sequence[Missing]:
-        """What the model itself says that it lacks."""
+        """Requirements that the model itself says that it lacks."""
         try:
             getattr(self.model, "check_ready", lambda: None)()
         except UserError as error:

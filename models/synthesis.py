@@ -42,7 +42,7 @@ class Diffusers(Synthesizer):
         batch: pictures drawn at once.
 
     Raises:
-        UsageError: settings that cannot be meant; `check_ready` raises UserError where library or weights are missing.
+        UsageError: invalid settings; `check_ready` raises UserError where library or weights are missing.
     """
 
     reads_images: ClassVar[bool] = False

@@ -79,7 +79,7 @@ def loaded(kind: str, folder: Path, **options: Any) -> Any:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What an error of a library says, short enough for a message."""
+    """Error of a library in one line, short enough for a message."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

@@ -13,4 +13,5 @@ from .segmentation import SegmentationTask as SegmentationTask
 from .survival import SurvivalTask as SurvivalTask
 from .synthesis import SynthesisTask as SynthesisTask
 from .vertebrae import VertebraTask as VertebraTask
+from .volume_synthesis import VolumeSynthesisTask as VolumeSynthesisTask
 from .workflow import WorkflowTask as WorkflowTask

@@ -55,7 +55,7 @@ SCORES = {"decides": "scores"}
 
 
 class SetScore(NamedTuple):
-    """What a set of predictions is worth by one metric.
+    """Value of a set of predictions by one metric.
 
     Attributes:
         metric: as it was asked for.
@@ -200,7 +200,7 @@ class Task(ABC):
             object.__setattr__(self, name, value)
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """What the metrics need other models to have said; each comes after those that it goes on from."""
+        """Requirements of the metrics; each comes after those that it goes on from."""
         return tuple(dict.fromkeys(need for name in self.metrics for need in required(name)))
 
     def dispensable(self, need: Requirement) -> bool:
@@ -212,11 +212,11 @@ class Task(ABC):
         return ""
 
     def shows(self, need: Requirement) -> tuple[str, ...]:
-        """What of the data a provider sees, in words."""
+        """Data that a provider sees, in words."""
         return {"features": ("images", "questions"), "distance": ("images",)}.get(need.kind, ("answers",))
 
     def reads_as(self, need: Requirement) -> str:
-        """What decides how the words of a provider are read, which may change while they stay; "" for nothing."""
+        """Settings by which the words of a provider are read, which may change while they stay; "" for nothing."""
         return ""
 
     def subjects(
@@ -232,11 +232,11 @@ class Task(ABC):
         raise UsageError(f"task {self.name!r}: nothing of its predictions can be shown to {need.provider!r}")
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """What scores depend on beside their own case, from all cases and predictions (by trial id; Failures too)."""
+        """Context of scores beside their own case, from all cases and predictions (by trial id; Failures too)."""
         return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What readers of a table must know of this run, such as what providers failed on."""
+        """Notes for readers of a table on this run, such as what providers failed on."""
         return [*context.evidence.notes(), *context.notes]
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
@@ -262,31 +262,31 @@ class Task(ABC):
         return getattr(self, "labels", {})
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
-        """What is read of a case to train on it, by name, Images and Masks; kept in the cache of `fit`."""
+        """Images of a case to train on, by name, Images and Masks; kept in the cache of `fit`."""
         image, target = self.read_images(case)[0], case.target.read()
         return {"image": image, "target": target}
 
     def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
-        """What a model is shown and what is right, of what `training_images` gave; raises CaseError."""
+        """Input and target of a model, made of what `training_images` gave; raises CaseError."""
         image, target = images["image"], images["target"]
         same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
         return image, target
 
     def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
-        """What decides `training_images`: files, and a text of what is done to them."""
+        """Key that decides `training_images`: files, and a text of what is done to them."""
         # How a case refers to its files says what is done to them: regions, channels, label names.
         return case.files, repr((case.images, case.target))
 
     def check_case(self, case: Case) -> Checked:
-        """What `check` finds of one case: its grid, and what is wrong."""
+        """Findings of `check` on one case: its grid, and what is wrong."""
         return check_grids(self, case)
 
     def describe(self, cases: Sequence[Case], grids: Mapping[str, int]) -> str:
-        """What `check` says of all cases together; `grids`: how often each was found."""
+        """Findings of `check` on all cases together; `grids`: how often each was found."""
         return count_grids(cases, grids)
 
     def panels(self, case: Case) -> list[Panel]:
-        """What can be shown of a case: images, the target on them or beside them, and of a question the target."""
+        """Panels of a case: images, the target on them or beside them, and of a question the target."""
         names = [f"Image {number}" for number in range(1, len(case.images) + 1)]
         names = ["Image"] if len(names) == 1 else names
         images = [Panel("image", name, image.read) for name, image in zip(names, case.images, strict=True)]
@@ -294,7 +294,7 @@ class Task(ABC):
         return [*images, Panel("overlay", "Reference", case.target.read), *words]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """What can be shown of an answer.
+        """Panels of an answer.
 
         Args:
             case: whose answer it is.
@@ -310,7 +310,7 @@ class Task(ABC):
         return False
 
     def conditions(self) -> frozenset[str]:
-        """What can be done to its cases before they are shown, by name."""
+        """Changes that can be made to its cases before they are shown, by name."""
         return conditions_on("pixels", "moves") | part_conditions(getattr(self.layout, "image_parts", tuple)())
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
@@ -343,7 +343,7 @@ class Task(ABC):
 
     @property
     def published_numbers(self) -> tuple[PublishedNumber, ...]:
-        """What papers print of its benchmark, as its card says; raises UsageError where an entry cannot be read."""
+        """Numbers that papers print of it, as its card says; raises UsageError where an entry cannot be read."""
         return published_numbers(self.card.get("published"), self.name)
 
     @property
@@ -366,7 +366,7 @@ class Task(ABC):
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """What metrics have models asked beyond the settings; part of the run id."""
+        """Questions of metrics to models beyond the settings; part of the run id."""
         return {}
 
     @property
@@ -393,7 +393,7 @@ class Task(ABC):
         """The task that is fitted on subsets of its cases; `drawn` is its `fraction` or `shots`, and `draws`.
 
         Raises:
-            UsageError: they cannot be meant, or its folds are repeats already.
+            UsageError: they are invalid, or its folds are repeats already.
         """
         if self.folds():
             raise UsageError(f"task {self.name!r}: folds=all and sizes of what is fitted on are two runs; name one")
@@ -469,7 +469,7 @@ class Task(ABC):
 
     @abstractmethod
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """What is asked about one case."""
+        """Prompt of one case."""
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Calls the model's capability; returns one raw answer per prompt."""
@@ -497,7 +497,7 @@ class Task(ABC):
 
     @abstractmethod
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """What a case without an answer is worth."""
+        """Scores of a case without an answer."""
 
     @abstractmethod
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
@@ -510,7 +510,7 @@ class Task(ABC):
 
     @property
     def differences(self) -> list[str]:
-        """What readers of a table must know of a protocol that is not ours."""
+        """Differences to a protocol that is not ours, for readers of a table."""
         return list(self.published.get("notes", ())) if self.protocol == "published" else []
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
@@ -531,7 +531,7 @@ class Task(ABC):
         ]
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
-        """What all predictions together are worth, which belongs to no case.
+        """Scores of all predictions together, which belong to no case.
 
         Args:
             cases: of the run, in order.

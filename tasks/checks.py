@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Checked(NamedTuple):
-    """What a look at a case finds.
+    """Findings on one case.
 
     Attributes:
         doubts: what is wrong, in words.

@@ -69,7 +69,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({KIND, localisation.KIND})
 
     def __post_init__(self) -> None:
-        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid classes and metrics, before anything is loaded."""
         self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
         if self.half and not self.all_classes:
             self._take_half()
@@ -208,7 +208,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         ] + [LabelScore(name, metric, 0.0, "failed") for name in getattr(held, "outlines", ()) for metric in maps]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the probabilities."""
+        """Settings that decide the numbers beside the probabilities."""
         kind = "of which exactly one is present" if self.exclusive else "each present or absent"
         parts = [f"{len(self.classes)} classes, {kind}"]
         parts += [f"{name}: {', '.join(held)}" for name, held in self.sets.items()]
@@ -228,7 +228,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         return rows
 
     def _truth(self, case: Case) -> dict[str, float]:
-        """What is true of the task's classes; raises CaseError where the target does not fit."""
+        """Truth of the task's classes; raises CaseError where the target does not fit."""
         held = case.target.read()
         if not isinstance(held, Findings):
             raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected Findings")

@@ -63,7 +63,7 @@ class DetectionTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"detection"})
 
     def __post_init__(self) -> None:
-        """Refuses labels, metrics and rules that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels, metrics and rules, before anything is loaded."""
         for key, names in (("labels", self.labels), ("excluded", self.excluded), ("unscored", self.unscored)):
             self.complete(**{key: [names] if isinstance(names, str) else [str(name) for name in names]})
         named = [*self.labels, *self.excluded, *self.unscored]

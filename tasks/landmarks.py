@@ -49,7 +49,7 @@ class LandmarkTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
 
     def __post_init__(self) -> None:
-        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={str(label): str(name) for label, name in self.labels.items()})
         if len(set(self.labels.values())) < len(self.labels):
             raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")
@@ -116,7 +116,7 @@ class LandmarkTask(Task):
         return worst_landmark_scores(names or [NOTHING], self.case_metrics, missed=self.missed, diagonal=diagonal)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What a missed point is worth, and the units."""
+        """Value of a missed point, and the units."""
         worth = {"diagonal": "counted with the image's diagonal", "skip": "not counted"}
         missed = worth.get(str(self.missed), f"counted with {self.missed} {self.units}")
         return f"distances of missed points {missed}" + (", distances in pixels" if self.units == "pixel" else "")

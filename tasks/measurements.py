@@ -66,7 +66,7 @@ class MeasurementTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
 
     def __post_init__(self) -> None:
-        """Refuses measurements and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid measurements and metrics, before anything is loaded."""
         if isinstance(self.measures, str):
             UsageError.refuse_unknown(f"task {self.name!r}: there is no way to measure", ["cobb"], self.measures)
         if isinstance(self.measures, Mapping):
@@ -84,7 +84,7 @@ class MeasurementTask(Task):
 
     @property
     def names(self) -> list[str]:
-        """What is measured, in the order of the config."""
+        """Names of the measurements, in the order of the config."""
         return list(COBB) if isinstance(self.measures, str) else list(self.measures)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:

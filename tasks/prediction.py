@@ -14,7 +14,7 @@ NAME = "predict"
 
 
 class Output(NamedTuple):
-    """What a model can be asked to give: the family that asks for it, and what the model needs for that."""
+    """Output that a model can be asked for: the family that asks for it, and what the model needs for that."""
 
     family: str
     methods: tuple[str, ...]
@@ -37,7 +37,7 @@ OF_A_TRUTH = ("judge", "shots", "guides", "expected", "splits", "card", "facts",
 
 
 def output_of(wrapper: type, wanted: str | None, *, asked: bool) -> str:
-    """What a model of some class is asked for.
+    """Output that a model of some class is asked for.
 
     Args:
         wrapper: the class.

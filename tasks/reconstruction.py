@@ -104,7 +104,7 @@ class Sampling:
         return f"{self.acceleration:g} times fewer lines, {self.lines}, {100 * self.centre:g} % of them in the middle"
 
     def _fastmri(self, file: str, count: int) -> Array:
-        """What `fastmri.data.subsample` draws for a file, seeded by the characters of its name."""
+        """Mask that `fastmri.data.subsample` draws for a file, seeded by the characters of its name."""
         rng = np.random.RandomState([ord(letter) for letter in file])
         rng.randint(1)  # which of one pair of acceleration and centre: it moves the generator on
         middle = round(count * self.centre)
@@ -144,7 +144,7 @@ class DessT2:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> DessT2:
-        """Makes it of settings; raises UsageError for those that cannot be meant."""
+        """Makes it of settings; raises UsageError for invalid ones."""
         unknown = [name for name in said if name not in ("regions", "t1")]
         regions, t1 = said.get("regions", {}), said.get("t1", {})
         if unknown or not isinstance(regions, Mapping) or not regions or not isinstance(t1, Mapping):
@@ -243,7 +243,7 @@ class ReconstructionTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
 
     def __post_init__(self) -> None:
-        """Refuses metrics and sampling that cannot be meant, before anything is loaded."""
+        """Refuses invalid metrics and sampling, before anything is loaded."""
         check_metrics(self)
         if not self.metrics:
             raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")
@@ -367,7 +367,7 @@ class ReconstructionTask(Task):
                     yield Subject(_owner(case, label, preset), lambda read=read: array_key(read()), read)  # type: ignore[misc]
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """What networks said, of which the manifest takes note."""
+        """Context of networks' statements, of which the manifest takes note."""
         if not evidence.provenance:
             return super().context(cases, predictions, evidence)
         return Context(evidence, facts={"annotators": evidence.provenance})
@@ -488,13 +488,13 @@ def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]
 
 
 def _labels(case: Case) -> list[str]:
-    """What the scores of each echo are called, or the only ones of a scan without."""
+    """Names of the scores of each echo, or of the only ones of a scan without."""
     shape = case.target.geometry().shape
     return [WHOLE] if len(shape) < 4 else [f"echo {number}" for number in range(1, shape[0] + 1)]
 
 
 def _preset(metric: str) -> str:
-    """What a metric's pictures are scaled by; "" for the task's data range."""
+    """Preset that a metric's pictures are scaled by; "" for the task's data range."""
     return str(parse(metric)[1] or "")
 
 

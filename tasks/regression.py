@@ -65,7 +65,7 @@ class RegressionTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
 
     def __post_init__(self) -> None:
-        """Refuses outputs and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid outputs and metrics, before anything is loaded."""
         if not isinstance(self.outputs, str):
             self.complete(outputs=_checked([str(name) for name in self.outputs], f"task {self.name!r}"))
         self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
@@ -176,7 +176,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         return rows + (measurement_scores(truth, said, metrics=others) if others else [])
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """What is true, beside nothing: no number is the worst that can be said; all NaN where the truth is unknown."""
+        """Truth beside no prediction: no number is the worst of all; all NaN where the truth is unknown."""
         try:
             return worst_measurement_scores(self._truth(case), self.case_metrics)
         except CaseError:
@@ -189,7 +189,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         return "; ".join(parts)
 
     def _truth(self, case: Case) -> dict[str, float]:
-        """What is true of the task's outputs; raises CaseError where the target does not fit."""
+        """Truth of the task's outputs; raises CaseError where the target does not fit."""
         held = case.target.read()
         if not isinstance(held, Findings):
             raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected Findings of numbers")

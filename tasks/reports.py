@@ -52,7 +52,7 @@ class ReportTask(QuestionTask):
     output: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if self.clean:
             cleaner(self.clean)
         super().__post_init__()
@@ -62,7 +62,7 @@ class ReportTask(QuestionTask):
         return baseline_configs({"Most frequent report": "MostFrequentReport", "Normal report": "NormalReport"})
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
-        """What metrics see too: the report without thinking and other sections."""
+        """Report that metrics see too, without thinking and other sections."""
         if case.question is None:
             return super().told_to_judge(case, packed)
         texts = packed.get("texts") or [""]
@@ -95,7 +95,7 @@ class ReportTask(QuestionTask):
         return super().score(case, prediction, metrics, context)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the reports themselves."""
+        """Settings that decide the numbers beside the reports themselves."""
         # Without a template nobody was asked: the texts were there before.
         parts = [", ".join(self._choices(provenance)).removeprefix("extraction: cascade, ")] if self.template else []
         if provenance.get(JUDGE) and not self.template:

@@ -28,7 +28,7 @@ PAIR = "pair"
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """What a model makes of a pair.
+    """Vectors of a pair.
 
     Attributes:
         image: float32, (feature,).
@@ -188,7 +188,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What is searched."""
+        """Pool that is searched."""
         return "the gallery is the whole split, the images of a study together"
 
 

@@ -72,7 +72,7 @@ class Guides:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be meant."""
+        """Refuses invalid settings."""
         for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
             UsageError.refuse_unknown(f"task.guides.{what}: there is no", get_args(options), value)
         for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
@@ -165,7 +165,7 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     """Reads a task's `guides`; None where it has none.
 
     Raises:
-        UsageError: there is no such setting, or a value that cannot be meant.
+        UsageError: there is no such setting, or a value is invalid.
     """
     if settings is None:
         return None
@@ -216,7 +216,7 @@ class SegmentationTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability"})
 
     def __post_init__(self) -> None:
-        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={int(label): str(name) for label, name in self.labels.items()})
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
@@ -432,7 +432,7 @@ class SegmentationTask(Task):
     def _counted(
         self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...], evidence: Sequence[str]
     ) -> list[LabelScore]:
-        """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
+        """Counts of summaries, such as missed lesions: a case without an answer counts as an empty one."""
         nothing = np.zeros_like(reference.labels)
         counts = segmentation_scores(
             reference.labels,

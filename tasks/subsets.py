@@ -24,10 +24,10 @@ _STRATIFIED = ("classify", "estimate_risk")
 
 
 def checked(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be drawn, its sizes ascending, each once.
+    """Sizes and draws, the sizes ascending, each once.
 
     Raises:
-        UsageError: a size or a number of draws cannot be meant, or both kinds of sizes are given.
+        UsageError: a size or a number of draws is invalid, or both kinds of sizes are given.
     """
     kinds = [kind for kind in SIZES if drawn.get(kind) is not None]
     if len(kinds) != 1:

@@ -55,7 +55,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({KIND})
 
     def __post_init__(self) -> None:
-        """Refuses horizons and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid horizons and metrics, before anything is loaded."""
         try:
             times = [float(time) for time in self.horizons]
         except (TypeError, ValueError) as error:
@@ -79,7 +79,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
 
     @property
     def labels(self) -> dict[int, str]:
-        """What is asked for with its numbers, from 1 on: the risk, and survival at each horizon."""
+        """Names of the outputs with their numbers, from 1 on: the risk, and survival at each horizon."""
         return dict(enumerate([RISK, *map(at_horizon, self.horizons)], 1))
 
     def baselines(self) -> Mapping[str, Mapping[str, Any]]:
@@ -105,7 +105,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
             `Risk`; of a reference, `Survival`.
 
         Raises:
-            CaseError: it is something else, a name is unknown, a number is not finite, or survival cannot be meant.
+            CaseError: it is something else, a name is unknown, a number is not finite, or survival is invalid.
         """
         if what == "reference":
             return self._truth(case)
@@ -167,12 +167,12 @@ class SurvivalTask(TrainsOnPrompts, Task):
         return rows + [LabelScore(at_horizon(time), "predicted_survival", math.nan, FAILED) for time in self.horizons]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the risks."""
+        """Settings that decide the numbers beside the risks."""
         asked = f"; horizons {', '.join(f'{time:g}' for time in self.horizons)}" if self.horizons else ""
         return f"time in {self.unit}; ties of risk exact{asked}"
 
     def _truth(self, case: Case) -> Survival:
-        """What became of a case; raises CaseError where the target does not say."""
+        """Follow-up of a case; raises CaseError where the target does not say."""
         held = case.target.read()
         if not isinstance(held, Survival):
             raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected Survival")

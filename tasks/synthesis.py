@@ -26,7 +26,15 @@ from medimg_eval.store import sentence_key
 from medimg_eval.tasks.base import NOBODY, SCORES, SetScore, Task, check_metrics
 from medimg_eval.tasks.checks import Checked
 from medimg_eval.tasks.nearest_images import write_gallery
-from medimg_eval.tasks.synthesis_sets import NAMED, PROMPT, SynthesisSets, made_pictures, real_pictures, subjects_of
+from medimg_eval.tasks.synthesis_sets import (
+    NAMED,
+    PROMPT,
+    Shown,
+    SynthesisSets,
+    made_pictures,
+    real_pictures,
+    subjects_of,
+)
 
 PARTS = ("reference", "train", "holdout")
 """Sets of real images -> what their splits are called in `splits`."""
@@ -80,7 +88,7 @@ class SynthesisTask(Task):
     judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if self.protocol == "published":
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
@@ -155,9 +163,8 @@ class SynthesisTask(Task):
         if need.kind != "features":
             raise UsageError(f"task {self.name!r}: its pictures cannot be shown to {need.provider!r}")
         for part in need.sets:
-            shown = real_pictures(part, self._real(part), optional=self.unreadable == "skip")
-            yield from subjects_of(shown, need.provider, evidence)
-        made = made_pictures(self, cases, predictions)
+            yield from subjects_of(self.real_set(part), need.provider, evidence)
+        made = self.made_set(cases, predictions)
         yield from subjects_of(made, need.provider, evidence)
         if need.ability == "texts":
             for case in {picture.case.id: picture.case for picture in made}.values():
@@ -168,18 +175,18 @@ class SynthesisTask(Task):
         """All pictures with what extractors say of them, and what was compared with, in the provenance."""
         if not self.set_metrics:
             return super().context(cases, predictions, evidence)
-        real = {part: real_pictures(part, self._real(part), optional=self.unreadable == "skip") for part in self.parts}
-        sets = SynthesisSets(self, real, made_pictures(self, cases, predictions), evidence)
+        real = {part: self.real_set(part) for part in self.parts}
+        sets = SynthesisSets(self, real, self.made_set(cases, predictions), evidence)
         told = sets.provenance()
         facts = {"extractors": dict(evidence.provenance), "sets": told}
         return Context(replace(evidence, provenance={**evidence.provenance, **told}), sets, facts=facts)
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
-        """What the pictures are worth as a set, by each metric, finding and group."""
+        """Scores of the pictures as a set, by each metric, finding and group."""
         return context.shared.judged.scores if isinstance(context.shared, SynthesisSets) else []
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What is to be known of the pictures."""
+        """Notes on the pictures."""
         sets = context.shared
         return list(sets.judged.notes) if isinstance(sets, SynthesisSets) else []
 
@@ -188,6 +195,14 @@ class SynthesisTask(Task):
         if isinstance(context.shared, SynthesisSets):
             for extractor, nearest_pictures in context.shared.judged.nearest.items():
                 write_gallery(folder, extractor, nearest_pictures)
+
+    def real_set(self, part: str) -> list[Shown]:
+        """The pictures of a set of real images; raises as `check_data` does."""
+        return real_pictures(part, self._real(part), optional=self.unreadable == "skip")
+
+    def made_set(self, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
+        """The pictures that were made, in the order of cases; of those that failed none."""
+        return made_pictures(self, cases, predictions)
 
     def _real(self, part: str) -> list[Case]:
         """The cases of a set of real images; raises as `check_data` does."""
@@ -225,7 +240,7 @@ class SynthesisTask(Task):
         return case.attributes.get(finding, "").strip().lower() in PRESENT
 
     def says(self, case: Case, names: Sequence[str], attribute: str = "") -> list[float]:
-        """What a case's attributes say of findings, or of the values of one attribute: 1, 0, or NaN where it is open.
+        """Values of findings in a case's attributes, or of the values of one attribute: 1, 0, or NaN where it is open.
 
         A finding that is not spoken of is taken to be absent. A value that is none of `names` leaves all of them open.
         """
@@ -294,7 +309,7 @@ class SynthesisTask(Task):
         return [LabelScore(WHOLE, name, float(parse(name)[0].worst), "failed") for name in self.case_metrics]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the pictures themselves."""
+        """Settings that decide the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
         parts += [f"{part}: {provenance[part]}" for part in self.parts if part in provenance]
         parts += [f"{name} is {provenance[name]}" for name in self.extractors if name in provenance]

@@ -135,7 +135,7 @@ def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mappi
 
 
 def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> Iterator[Subject]:
-    """What an extractor has not been shown yet; keys that are known of another extractor are not computed again."""
+    """Pictures that an extractor has not been shown yet; keys known of another extractor are not computed again."""
     keys = {place[2]: observation.key for place, observation in evidence.observations.items() if observation.key}
     for owner, _, picture in shown:
         if evidence.find(provider, owner) is None:
@@ -143,7 +143,7 @@ def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> It
 
 
 class JudgedSets(NamedTuple):
-    """What the pictures of a run are worth as a set.
+    """Scores of the pictures of a run as a set.
 
     Attributes:
         scores: by metric, finding and group.
@@ -182,7 +182,7 @@ class SynthesisSets:
 
     @cached_property
     def judged(self) -> JudgedSets:
-        """What all extractors together say of them, in the order of the task's metrics."""
+        """Scores by all extractors together, in the order of the task's metrics."""
         names = self.task.set_metrics
         found: dict[str, list[SetScore]] = {}
         notes: list[str] = []
@@ -220,7 +220,7 @@ class ExtractedSets:
                 self.notes.append(f"{name}: an attribute of no case, and not judged: {', '.join(self.unknown)}")
 
     def scores(self, metric: str) -> list[SetScore]:
-        """What the pictures are worth by one metric: all, those of each finding, and those of each group.
+        """Scores of the pictures by one metric: all, those of each finding, and those of each group.
 
         A classifier's findings are judged of all pictures, one after the other.
         """
@@ -359,7 +359,7 @@ class ExtractedSets:
         return np.stack([self.evidence.of(self.name, f"{PROMPT}/{case.id}") for case in cases])
 
     def _says(self, cases: Sequence[Case]) -> Array | None:
-        """What attributes say of the findings, or of the choices, that the extractor gives probabilities of."""
+        """Values of the findings, or of the choices, that the extractor gives probabilities of."""
         made = self.extractor
         if not (made.findings or made.choices):
             return None

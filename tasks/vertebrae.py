@@ -62,7 +62,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         check_metrics(self, "vertebrae")
         UsageError.refuse_unknown("task.grader is", ("thresholds", "svm"), self.grader)
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):

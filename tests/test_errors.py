@@ -1,7 +1,9 @@
+import sys
+
 import pytest
 
 from medimg_eval.arguments import grouped
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError, UsageError, interruptions
 
 
 def test_errors_of_a_library_are_told_as_ours():
@@ -25,3 +27,21 @@ def test_the_first_unknown_name_is_refused_with_what_was_meant():
 def test_groups_keep_the_order_of_their_pairs():
     groups = grouped([("b", 1), ("a", 2), ("b", 3)])
     assert list(groups.items()) == [("b", [1, 3]), ("a", [2])]
+
+
+def lost_reader():
+    try:
+        raise KeyboardInterrupt  # noqa: TRY301
+    except KeyboardInterrupt:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")  # noqa: B904 - as torch does
+
+
+@pytest.mark.parametrize("end", [lambda: sys.exit(1), lost_reader])
+def test_what_others_make_of_an_interruption_is_one_again(end):
+    with pytest.raises(KeyboardInterrupt), interruptions():
+        end()
+
+
+def test_a_reader_that_is_lost_without_an_interruption_is_an_error():
+    with pytest.raises(RuntimeError), interruptions():
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")

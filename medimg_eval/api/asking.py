@@ -25,7 +25,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 
 class Given(NamedTuple):
-    """What a caller asked for: a resolved config, the words behind it, and the objects in place of its parts."""
+    """A resolved config, its words, and objects given for its parts."""
 
     config: dict[str, Any]
     words: list[str]
@@ -35,7 +35,7 @@ class Given(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What `test`, `test_checkpoints` and `fit` are called with alike."""
+    """The arguments that `test`, `test_checkpoints` and `fit` share."""
 
     command: str
     task: Any

@@ -80,7 +80,7 @@ def list_catalogue(
     access: str | None = None,
     search: str | None = None,
 ) -> pd.DataFrame:
-    """What there is of a kind, as the command `list` shows it: a row for each, by name.
+    """Table of the entries of a kind, as `list` shows it: a row for each, by name.
 
     Args:
         what: `tasks`, `models`, `metrics`, `suites`, `annotators`, `extractors` or `systems` (published ones).

@@ -165,7 +165,7 @@ def _stored(path: Path) -> dict[str, float]:
 
 @dataclass
 class Evaluated:
-    """What became of the checkpoints of a folder, under one task.
+    """Checkpoints of a folder that were evaluated under one task.
 
     Attributes:
         runs: their run folders, by step.

@@ -432,7 +432,7 @@ def in_folds(wanted: Mapping[str, Any]) -> bool:
 
 
 def subsets_wanted(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config asks to fit on: sizes and how often each is drawn; empty where it is all cases."""
+    """Sizes of subsets to fit on and draws of each; empty for all cases."""
     sizes = {kind: wanted[kind] for kind in SIZES if wanted.get(kind) is not None}
     return checked({**sizes, DRAWS: wanted[DRAWS]}) if sizes else {}
 

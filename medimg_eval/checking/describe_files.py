@@ -110,7 +110,7 @@ def _single(file: Path, family: str) -> Description:
 
 
 def _identifying(files: Sequence[Path]) -> list[str]:
-    """What may name a patient: in the first file's header, for a series shares it, and in all file names."""
+    """Identifying facts in the first file's header, which a series shares, and in file names."""
     from medimg_eval.deid import identities, scan, scan_names
 
     found = scan(files[0])

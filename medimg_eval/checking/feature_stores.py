@@ -22,7 +22,7 @@ STEP = 1 << 16
 
 @dataclass(frozen=True)
 class StoreDescription:
-    """What a folder of features is.
+    """Description of a folder of features.
 
     Attributes:
         kind: whose layout it has, in words.

@@ -29,7 +29,7 @@ class Readiness(NamedTuple):
 
 
 def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> tuple[list[Readiness], list[Missing]]:
-    """What each metric lacks; and all that is lacking, each once, by who would have it.
+    """Requirements that each metric lacks; and all of them once, by who would have it.
 
     Args:
         wanted: names of metrics, with or without what stands after the "@"; or "all" that need an annotator or a judge.

@@ -128,7 +128,7 @@ def _members(path: Path) -> set[str] | None:
 
 
 def _opened(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
-    """What is wrong with evenly spaced questions when their images are read, their prompts made, their keys placed."""
+    """Errors of evenly spaced questions when images are read, prompts made and keys placed."""
     whole = [case for case in cases if case.question is not None and not any(one in lost for one in _places(case))]
     some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
     sort = "questions that cannot be put"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """What a look at a part of a task's data found."""
+    """Result of looking at a part of a task's data."""
 
     part: str
     """`fit`, `validate` or `test`."""
@@ -45,7 +45,7 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes:
 
 
 def _leaks(task: Task, lookalikes: bool) -> Iterator[Finding]:
-    """What parts share. A model that is validated on its test cases is told of, and no doubt about the data."""
+    """Leaks between parts. Validation on the test cases is told of, and no doubt about the data."""
     from medimg_eval.data.leaks import find_leaks
     from medimg_eval.tasks.base import overlap_accepted
 

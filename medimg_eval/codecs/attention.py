@@ -43,7 +43,7 @@ class Weighed(dict[str, float]):
         return self
 
     def as_record(self) -> dict[str, Any]:
-        """What a run keeps."""
+        """Record that a run keeps."""
         return {self.key: dict(self)} | attention_record(self.attention, self.places)
 
     @classmethod
@@ -55,7 +55,7 @@ class Weighed(dict[str, float]):
 
 
 def attention_record(attention: Array | None, places: TilePlaces | None = None) -> dict[str, Any]:
-    """What JSON holds of weights: `attention` with the largest, and all over it as float16 in base64; {} for None.
+    """JSON record of weights: `attention` with the largest, and all over it as float16 in base64; {} for None.
 
     With places also `places`: the edge, and corners as int32, deflated, in base64.
 

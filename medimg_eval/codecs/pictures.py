@@ -1,4 +1,4 @@
-"""Generated images of one prompt: a folder of PNG files, and JSON beside it that names them."""
+"""Generated images of one prompt: a folder of PNG or NIfTI files, and JSON beside it that names them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from medimg_eval.codecs.base import FileCodec, Stored, json_digest, read_json, write_json
 from medimg_eval.errors import CaseError
+from medimg_eval.image import Image
+from medimg_eval.imaging import write_image
 from medimg_eval.system import file_digest, whole
 from medimg_eval.trust import place_in
 
@@ -17,7 +19,8 @@ from medimg_eval.trust import place_in
 class GeneratedImages(NamedTuple):
     """The images of one prompt, and the seed of each.
 
-    They are arrays, uint8 or uint16, (row, column) or (row, column, 3); of a stored prediction their files.
+    They are arrays, uint8 or uint16, (row, column) or (row, column, 3), or volumes, each an `Image`; of a stored
+    prediction their files.
     """
 
     pictures: Sequence[Any]
@@ -31,13 +34,17 @@ class Pictures(FileCodec):
     suffix = ".json"
 
     def save(self, path: Path, value: GeneratedImages) -> None:
-        """Writes PNGs into a folder beside the file, and last the file, which names them."""
+        """Writes PNGs, or volumes as NIfTI, into a folder beside the file, and last the file, which names them."""
         from imagecodecs import png_encode
 
         folder = path.with_name(path.name.removesuffix(self.suffix))
         folder.mkdir(exist_ok=True)
-        names = [f"{folder.name}/{number:03d}.png" for number in range(len(value.pictures))]
+        endings = [".nii.gz" if isinstance(picture, Image) else ".png" for picture in value.pictures]
+        names = [f"{folder.name}/{number:03d}{ending}" for number, ending in enumerate(endings)]
         for name, picture in zip(names, value.pictures, strict=True):
+            if isinstance(picture, Image):
+                write_image(path.parent / name, picture)
+                continue
             with whole(path.parent / name) as partial:
                 # Level 1 takes a quarter of the time, and 9 % more room.
                 partial.write_bytes(png_encode(np.ascontiguousarray(picture), level=1))

@@ -14,7 +14,7 @@ class Recorded(Protocol):
     """A prediction that knows its own record."""
 
     def as_record(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
+        """Record of values that JSON can hold."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -22,7 +22,7 @@ class Recorded(Protocol):
 
 
 class Records(Codec):
-    """What the own `as_record` of predictions of a class gives."""
+    """Codec of predictions that have an `as_record` of their own."""
 
     form = "record"
     heavy = False

@@ -7,12 +7,14 @@ import importlib
 import logging
 import os
 import shlex
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from importlib.resources import files
-from types import ModuleType
-from typing import TYPE_CHECKING
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS, MODULES, PAIRS, POSITIONAL
@@ -49,11 +51,14 @@ def start(argv: Sequence[str]) -> int:
         argv: the words after the program's name.
 
     Returns:
-        The exit code: 0 done, 1 a case or the command failed, 2 something asked for does not exist, 130 interrupted.
+        The exit code: 0 done, 1 a case or the command failed, 2 something asked for does not exist, 130 interrupted,
+        143 asked to end by SIGTERM, as `kill`, `docker stop` and clusters do.
     """
     traced = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0") or "debug=true" in [a.lower() for a in argv]
     words: Words | None = None
+    ending = Ending()
     try:
+        ending.heed()
         if "-sc" in argv or "--shell-completion" in argv:
             return _complete(argv)
         words = take_apart(argv)
@@ -62,12 +67,43 @@ def start(argv: Sequence[str]) -> int:
             return 0
         return max((_tell(error, words, traced=traced) for error in _run(words)), default=0)
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command goes on from here\n")
-        return 130
+        return ending.tell()
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
         return _tell(error, words, traced=traced)
     finally:
+        ending.forget()
         gc.unfreeze()  # as it was: some libraries complain at exit of what was never collected
+
+
+class Ending:
+    """SIGTERM taken as Ctrl-C is, so that a run that is asked to end says how it goes on.
+
+    Attributes:
+        asked: whether the signal came.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+
+    def heed(self) -> None:
+        """Listens from now on; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def forget(self) -> None:
+        """Puts back what listened before."""
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def tell(self) -> int:
+        """Says how to go on; returns the exit code."""
+        sys.stderr.write("interrupted; the same command goes on from here\n")
+        return 143 if self.asked else 130
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
 
 
 def take_apart(argv: Sequence[str]) -> Words:

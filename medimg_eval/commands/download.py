@@ -21,7 +21,7 @@ def run(config: DictConfig) -> None:
     """Fetches what the task's card, or the annotator's or extractor's config, names; says what came and what is next.
 
     Raises:
-        UsageError: nothing is named, or its card cannot be meant.
+        UsageError: nothing is named, or its card is invalid.
         UserError: it is not to be had from the hub, in which case the steps are printed, or something came wrong.
     """
     wanted = plain(config)

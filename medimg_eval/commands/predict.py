@@ -67,7 +67,7 @@ def _read_with(found: RunResults) -> list[str]:
 
 
 def _left_out(found: RunResults) -> list[str]:
-    """What was passed over, by the reason for it."""
+    """Files that were passed over, by the reason."""
     by_reason: dict[str, list[str]] = {}
     for path, why in _summary(found).get("left_out", {}).items():
         by_reason.setdefault(why, []).append(Path(path).name)

@@ -47,7 +47,7 @@ def run(config: DictConfig) -> None:
     """Writes a form, or scores filled sheets.
 
     Raises:
-        UsageError: what is asked for cannot be meant.
+        UsageError: what is asked for is invalid.
         UserError: there are no images, or a sheet cannot be understood.
     """
     wanted = plain(config)
@@ -173,7 +173,7 @@ def _picture(file: Path, side: int) -> Picture:
 
 
 def _doubts(items: Sequence[Item]) -> list[str]:
-    """What would tell readers the truth without a look at what the images show."""
+    """Signs that would tell readers the truth without a look at the images."""
     doubts = []
     for what, of in (
         ("sizes", lambda one: "x".join(map(str, one.picture.size))),

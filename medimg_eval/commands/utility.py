@@ -135,7 +135,7 @@ def _synthetic(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _like(task: Task) -> dict[str, Any]:
-    """What is right about a picture, said as the task says it of its real cases."""
+    """Target of a picture, in the form that the task's real cases have."""
     first = task.cases("fit")[0]
     truth = first.target.read()
     if isinstance(truth, Findings):

@@ -34,7 +34,7 @@ class Archive:
 
     @classmethod
     def of(cls, config: str | Mapping[str, Any]) -> Archive:
-        """What an item of `card.download.unpack` says: a name, or `{zip: name, strip: prefix, below: folder}`.
+        """Archive of an item of `card.download.unpack`: a name, or `{zip: name, strip: prefix, below: folder}`.
 
         Raises UsageError where a key is not known, or the archive is not named.
         """

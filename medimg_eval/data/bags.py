@@ -54,7 +54,7 @@ def stored_bag(path: Path, name: str, kind: str = "", magnification: float | Non
 
 @dataclass(frozen=True)
 class NoFeatures:
-    """What stands for features that are not there, so that their case fails alone; `why` is a sentence."""
+    """Placeholder for missing features, so that their case fails alone; `why` is a sentence."""
 
     why: str
     files: tuple[Path, ...] = ()

@@ -63,7 +63,7 @@ class StoredArray:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """What a key stands for: arrays on disk by name, and what was stored along with them."""
+    """Arrays on disk by name, and what was stored along with them."""
 
     arrays: Mapping[str, StoredArray]
     meta: Mapping[str, Any]

@@ -46,7 +46,7 @@ class HubFiles:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> HubFiles:
-        """What `card.download` of a task says; raises UsageError for an unknown key, or without `hub` or `files`."""
+        """Download that `card.download` states; raises UsageError for an unknown key, or without `hub` or `files`."""
         UsageError.refuse_unknown("task.card.download has no key", KEYS, *config)
         if not config.get("hub") or not config.get("files"):
             raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
@@ -79,7 +79,7 @@ class RemoteFile:
 
     @property
     def checksum(self) -> str:
-        """What its content is known by."""
+        """Checksum of its content."""
         return self.sha256 or self.blob
 
     def is_whole(self, path: Path) -> bool:
@@ -95,7 +95,7 @@ class RemoteFile:
 
 @dataclass
 class Fetched:
-    """What `fetch` did: how many files and bytes came over the network, and how many files were there already."""
+    """Counts of a download: files and bytes over the network, and files that were there already."""
 
     files: int = 0
     size: int = 0
@@ -265,7 +265,7 @@ def hub_module(part: str = "") -> Any:
 
 
 def _broken() -> tuple[type[BaseException], ...]:
-    """What a transfer ends with: the errors of whichever HTTP library the hub's own is built on, and the system's."""
+    """Errors that a transfer ends with: those of the hub's HTTP library, whichever it is, and the system's."""
     return (OSError, *hub_module("errors").HfHubHTTPError.__bases__)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval.case import Array, Case, Image, Reference
 from medimg_eval.errors import CaseError, UserError, shortened
-from medimg_eval.system import file_digest
+from medimg_eval.system import file_digest, walk
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import split_source
 
@@ -37,7 +37,7 @@ Files = tuple[Path, ...]
 
 
 class Leak(NamedTuple):
-    """What two parts share.
+    """Cases, patients or images that two parts share.
 
     Attributes:
         kind: `same cases`, `patients`, `cases`, `images` or `lookalikes`.
@@ -49,7 +49,7 @@ class Leak(NamedTuple):
 
 
 class Leaks(NamedTuple):
-    """What a look at the parts of a task found.
+    """Leaks found between the parts of a task.
 
     Attributes:
         found: of each pair of parts and kind one.
@@ -170,7 +170,7 @@ class _Seen:
                 yield Leak("lookalikes", f"{one} and {other} share {count}: {shortened(named)}")
 
     def not_looked(self) -> Iterator[str]:
-        """What was not compared."""
+        """Notes on what was not compared."""
         if self._unseen:
             yield f"{self._unseen:,} images could not be read, or are too large, to be compared by what they show"
 
@@ -195,8 +195,19 @@ def _pixels(image: Reference[Image]) -> Array | None:
 
 
 def _equal(files: Files, others: Files) -> bool:
-    sizes = [tuple(path.stat().st_size for path in one) for one in (files, others)]
-    return sizes[0] == sizes[1] and [*map(file_digest, files)] == [*map(file_digest, others)]
+    files, others = _below(files), _below(others)
+    return _sizes(files) == _sizes(others) and [*map(file_digest, files)] == [*map(file_digest, others)]
+
+
+def _below(paths: Files) -> Files:
+    """The files themselves; of a folder, such as that of a DICOM series, every file below it that is not hidden."""
+    return tuple(
+        file for path in paths for file in (sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path])
+    )
+
+
+def _sizes(files: Files) -> tuple[int, ...]:
+    return tuple(path.stat().st_size for path in files)
 
 
 class _Images:
@@ -228,7 +239,7 @@ class _Images:
                 yield Leak("images", f"{one} and {other} share {len(pairs):,} equal images: {shortened(sorted(pairs))}")
 
     def not_looked(self) -> Iterator[str]:
-        """What was not compared."""
+        """Notes on what was not compared."""
         if self._late:
             yield f"{self._late:,} images were not compared in the time there was; python -m medimg_eval check does"
         if self._inside:
@@ -258,12 +269,12 @@ class _Images:
     def _by_size(self, images: Mapping[Files, str]) -> dict[tuple[int, ...], list[Files]]:
         found: dict[tuple[int, ...], list[Files]] = defaultdict(list)
         for number, files in enumerate(images):
-            if number % 256 == 0 and time.monotonic() > self._until:
+            if time.monotonic() > self._until:
                 self._late += len(images) - number
                 break
             try:
-                found[tuple(path.stat().st_size for path in files)].append(files)
-            except OSError:  # a missing file fails as a case
+                found[_sizes(_below(files))].append(files)
+            except (CaseError, OSError):  # a missing file, or a folder that cannot be opened, fails as a case
                 continue
         return found
 
@@ -273,5 +284,5 @@ class _Images:
             if time.monotonic() > self._until:
                 self._late += 1
                 return tuple(map(str, files))
-            self._digests[files] = tuple(file_digest(path) for path in files)
+            self._digests[files] = tuple(map(file_digest, _below(files)))
         return self._digests[files]

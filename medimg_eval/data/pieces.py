@@ -65,7 +65,7 @@ class SlicePlan:
 
 @dataclass(frozen=True)
 class ShownPlan:
-    """What is shown of slides and of volumes."""
+    """Plan of the tiles of slides and slices of volumes to show."""
 
     tiles: TilePlan = field(default_factory=TilePlan)
     slices: SlicePlan = field(default_factory=SlicePlan)
@@ -103,7 +103,7 @@ class Piece(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What is read at once of a piece.
+    """Part of a piece that is read at once.
 
     Attributes:
         piece: the piece.
@@ -173,7 +173,7 @@ def _content(path: Path) -> str:
 
 
 def _settings(thing: Any) -> Any:
-    """What a reference says beside where its files lie."""
+    """Settings of a reference beside where its files lie."""
     if is_dataclass(thing) and not isinstance(thing, type):
         return {type(thing).__name__: {one.name: _settings(getattr(thing, one.name)) for one in fields(thing)}}
     if isinstance(thing, Mapping):
@@ -252,7 +252,7 @@ def _opened(path: Path, um_per_px: float | None, process: int) -> Slide:
 
 
 def read_chunk(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
-    """What an encoder is shown of a chunk, as a reading process does it: uint8 (tile, channel, row, column), or images.
+    """Pixels of a chunk for an encoder, read as a reading process does: uint8 (tile, channel, row, column), or images.
 
     A Failure where it cannot be read.
     """

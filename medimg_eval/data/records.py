@@ -122,7 +122,7 @@ class Entry:
         return [row for row in self.rows if row.values.keys() == self.row.values.keys()]
 
     def agreed(self, read: Callable[[Row], T]) -> T:
-        """What all records say; raises UserError naming both lines where one says otherwise than the first."""
+        """Value that all records state; raises UserError naming both lines where one differs from the first."""
         value = read(self.row)
         for row in self.rows[1:]:
             other = read(row)
@@ -172,7 +172,7 @@ def stem(path: Path) -> str:
 
 
 class Target(Protocol):
-    """What is right about a case, and where that is said; one adapter for each way of saying it."""
+    """Truth of a case and where it lies; one adapter for each way of stating it."""
 
     def reference(self, entry: Entry) -> Reference[Any]:
         """Where the truth of one case will be read from.
@@ -183,7 +183,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OneFile:
-    """What is read from one file."""
+    """Truth that is read from one file."""
 
     path: Path
 
@@ -194,7 +194,7 @@ class OneFile:
 
 
 class Unreadable:
-    """What raises CaseError, its message, in the place of a truth."""
+    """Placeholder for a truth that raises CaseError with its message."""
 
     message: str
 
@@ -208,14 +208,14 @@ class Unreadable:
 
 
 class OnImage:
-    """What lies on the grid of an image, its `image`."""
+    """Truth that lies on the grid of an image, its `image`."""
 
     image: Reference[Image] | None
     if TYPE_CHECKING:
 
         @property
         def files(self) -> tuple[Path, ...]:
-            """What it is read from."""
+            """Files that it is read from."""
 
     def geometry(self) -> Geometry:
         """The grid of the image; raises CaseError where it belongs to none."""

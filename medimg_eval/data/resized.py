@@ -27,7 +27,7 @@ def size_of(wanted: object, key: str = "size") -> Size:
 
 @dataclass(frozen=True)
 class _Made(Generic[T]):
-    """What is made of a stored picture or label map when it is read."""
+    """Change of a stored picture or label map when it is read."""
 
     stored: Reference[T]
 

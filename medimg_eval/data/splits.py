@@ -417,7 +417,7 @@ def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> li
 
 
 def _names(entry: Entry, key: str) -> set[str]:
-    """What the key is of a case: of each of its slides, where a case is a patient and the key names slides."""
+    """Keys of a case: of each of its slides, where a case is a patient and the key names slides."""
     rows = entry.alike if len(entry.rows) > 1 else entry.rows
     return {replace(entry, rows=(row,)).fill(key) for row in rows}
 

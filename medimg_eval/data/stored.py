@@ -38,7 +38,7 @@ def require_ours(config: Any, source: Path) -> None:
 
 
 def _strangers(config: Any, place: str) -> Iterator[str]:
-    """What a config would run that is not ours, at any depth, and where it stands."""
+    """Classes of others that a config would run, at any depth, and where they stand."""
     if isinstance(config, Mapping):
         if "_target_" in config and not _is_ours(config["_target_"]):
             yield f"{config['_target_']} ({place}._target_)"

@@ -45,7 +45,7 @@ class DegradedImage:
 
 @dataclass(frozen=True)
 class MovedTarget:
-    """What is right of images whose content is moved.
+    """Truth of images whose content is moved.
 
     Attributes:
         target: as it lies on disk.

@@ -14,7 +14,7 @@ VERSION = 1
 
 
 class DrawKey(NamedTuple):
-    """What a draw depends on: never on severity, on the order of cases, or on the process.
+    """Key that a draw depends on: never on severity, on the order of cases, or on the process.
 
     Attributes:
         seed: of the run.

@@ -87,7 +87,7 @@ def header_findings(
     past: Past | None = None,
     left_out: Counter[str] | None = None,
 ) -> tuple[list[Finding], Vocabulary, frozenset[str]]:
-    """What a pydicom Dataset holds; what names its patient; the options that the file declares, by name.
+    """Identifying facts of a pydicom Dataset; what names its patient; the options that the file declares, by name.
 
     The path is named in the findings; `keep` are names of `OPTIONS` that the data may make use of, beside those that
     the file declares; `past` is the file, or all files, before de-identification; `left_out` counts what was taken for
@@ -303,7 +303,7 @@ def _times_fault(header: Header, times: str, declared: frozenset[str]) -> str:
 
 
 def _pictured(header: Header, dataset: Any) -> None:
-    """What only a look at the pixels can tell: text, faces, labels of slides."""
+    """Identifiers that only a look at the pixels can tell: text, faces, labels of slides."""
     modality, stated = text_of(dataset.get("Modality")), text_of(dataset.get("BurnedInAnnotation"))
     captured = text_of(dataset.get("SOPClassUID")).startswith(SECONDARY_CAPTURE)
     if stated == "YES":

@@ -28,7 +28,7 @@ from medimg_eval.system import walk
 
 @dataclass
 class PhiReport:
-    """What was found in a folder, or in the folder of the one file.
+    """Identifying facts of a folder, or of the folder of one file.
 
     Attributes:
         findings: in the order of the files; their paths are relative, and parts that name a patient are masked.
@@ -144,7 +144,7 @@ def _family(path: Path) -> str:
 
 
 def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
-    """What files held before: by relative name, and of all of them; a past shares the UIDs of all."""
+    """Former identifiers of files, by relative name and of all; a past shares the UIDs of all."""
     everything = Past()
     pasts: dict[str, Past] = {}
     if before is None:

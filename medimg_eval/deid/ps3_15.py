@@ -137,7 +137,7 @@ WORDS: Mapping[str, str] = {
 
 
 class Rule(NamedTuple):
-    """What the profile says of one attribute.
+    """Action of the profile on one attribute.
 
     Attributes:
         action: a key of `WORDS`.

@@ -115,7 +115,7 @@ class Doubt:
 
 
 def scan(path: str | Path) -> list[Doubt]:
-    """What may identify a patient in a DICOM, NIfTI, MetaImage or NRRD header.
+    """Facts that may identify a patient in a DICOM, NIfTI, MetaImage or NRRD header.
 
     Empty for other formats, and where nothing is in doubt. Raises CaseError where the file is missing or of no known
     format.

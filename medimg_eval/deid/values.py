@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass
 class Past:
-    """What files held before they were de-identified.
+    """Identifiers that files held before they were de-identified.
 
     Values are those of one file, by attribute with its sequences; UIDs those of all files that identify an instance;
     terms name a patient: of one file, or of all where files are not paired.
@@ -118,7 +118,7 @@ def text_of(value: Any) -> str:
 
 
 def names_nobody(vr: str, text: str) -> bool:
-    """Whether a value is empty or a dummy that cannot be meant: `REMOVED`, 1 January, midnight, `XXXX`, age 000."""
+    """Whether a value is empty or a dummy that nobody would enter: `REMOVED`, 1 January, midnight, `XXXX`, age 000."""
     bare = folded(text)
     if not bare.strip("0") or _NOBODY.match(text):
         return True

@@ -29,11 +29,11 @@ class Data(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
 
     @property
     def may_leave(self) -> MayLeave:
-        """What its card says."""
+        """Permission that its card states."""
 
 
 def permitted_by(card: MayLeave, said: MayLeave) -> str:

@@ -26,7 +26,7 @@ from medimg_eval.tasks.base import Task
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What `fit` needs of a wrapper beside its capability; it is an `nn.Module` as well."""
+    """Methods that `fit` needs of a wrapper beside its capability; it is an `nn.Module` as well."""
 
     def training_samples(self, shown: Any, target: Any, labels: Mapping[int, str], *, seed: int) -> Samples:
         """Training samples of one case, drawn anew from `seed` at each visit; runs in worker processes.

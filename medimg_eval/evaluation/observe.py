@@ -162,13 +162,13 @@ class _Stage:
 
     @cached_property
     def store(self) -> ContentStore:
-        """What it said in any run."""
+        """Store of its observations of any run."""
         store = observation_store(self.source.kind, self.source.identity)
         self.stack.callback(store.close)
         return store
 
     def observe(self, topic: str, subjects: Iterable[Subject]) -> dict[Place, Observation]:
-        """What it says of subjects: from the run, from the store, or asked now."""
+        """Observations of subjects: from the run, from the store, or asked now."""
         found: dict[Place, Observation] = {}
         left: dict[str, _Left] = {}
         said = {key: value for key, value in self.lines.values() if value is not None}
@@ -235,7 +235,7 @@ class _Stage:
         return found
 
     def _shown(self, batch: Sequence[_Left]) -> list[Observation]:
-        """What it says of a batch; where something fails, halves of it are shown, down to the one that is at fault."""
+        """Observations of a batch; where something fails, halves of it are shown, down to the one that is at fault."""
         if self.most is not None and len(batch) > self.most:
             return [*self._shown(batch[: self.most]), *self._shown(batch[self.most :])]
         try:
@@ -277,7 +277,7 @@ class _Stage:
         return found
 
     def _asked(self, item: _Left) -> str:
-        """What the judge was asked, word for word."""
+        """Question to the judge, word for word."""
         if item.key not in self.words:
             self.words[item.key] = item.subjects[0].read()[0].text
         return self.words[item.key]
@@ -293,7 +293,7 @@ class _Stage:
 
 
 def _known(key: str, value: Any) -> Observation:
-    """What was said, as an observation, which a provider may give itself: nothing counts as a failure."""
+    """Observation of a value, which a provider may give itself: nothing counts as a failure."""
     meta: Mapping[str, Any] = {}
     if isinstance(value, Observation):
         value, meta = value.value, value.meta

@@ -104,7 +104,7 @@ def _judge(plan: Plan) -> None:
 
 
 def _gather(plan: Plan) -> Context:
-    """What judges, annotators, extractors and networks say of stored predictions, and what scores then depend on."""
+    """Observations of stored predictions by judges, annotators, extractors and networks, and the context of scores."""
     task, run = plan.task, plan.run
     with run.stage("evidence", len(plan.trials)) as counts:
         evidence = gather_evidence(task, run, plan.shown, {**plan.sources, **judges_of(plan)})

@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def shown(self) -> list[Case]:
-        """What providers are shown: each trial as a case of its own, called by the trial's id."""
+        """Cases that providers are shown: each trial as a case of its own, called by the trial's id."""
         return [self.judged_as(trial) for trial in self.trials]
 
     def judged_as(self, trial: Trial) -> Case:
@@ -131,7 +131,7 @@ class Plan:
 
     @property
     def model_name(self) -> str:
-        """What tables call the model."""
+        """Name of the model in tables."""
         return self.run.manifest["model"]
 
 
@@ -458,7 +458,7 @@ def begin(
 
 
 def _described(plan: Plan) -> Manifest:
-    """What the manifest of a `test` run says beyond that.
+    """Facts of a `test` run for its manifest.
 
     How it is judged is noted at the end, so that what a finished run says holds for its table until there is another.
     """
@@ -495,7 +495,7 @@ def _described(plan: Plan) -> Manifest:
 
 
 def task_facts(task: Task) -> Manifest:
-    """What a task asks for, whether or not its answers are judged."""
+    """Facts of a task's questions, whether or not its answers are judged."""
     return Manifest(
         task_title=task.title or task.name, task_config=dict(task.config), noun=task.noun, output=task.output
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
-from medimg_eval.errors import CaseError, ToldCauses, error_in_words
+from medimg_eval.errors import CaseError, ToldCauses, error_in_words, interruptions
 from medimg_eval.evaluation.devices import Batches, device_of, in_use
 from medimg_eval.evaluation.fitting.embedding import features_for
 from medimg_eval.evaluation.manifest import Manifest
@@ -115,14 +115,12 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
         options_of_trainer["plugins"] = [LightningEnvironment()]  # it would take a job of SLURM for its own group
     trainer = settings.trainer(**options_of_trainer)
     data = CaseDataModule(asker.task, cases=cases, **options)
-    try:
+    with interruptions():
         trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
-    except SystemExit as stop:  # Lightning's answer to Ctrl-C
-        raise KeyboardInterrupt from stop
 
 
 def model_info(model: ModelSpec) -> dict[str, Any]:
-    """What a manifest says of a loaded model."""
+    """Facts of a loaded model for the manifest."""
     made: Any = model.model
     count = sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
     return {"class": type(made).__qualname__, "parameters": count} | model.identity

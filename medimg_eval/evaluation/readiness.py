@@ -37,7 +37,7 @@ NO_JUDGE = "needs a judge; add model@judge=NAME (docs/definitions/judges.md)"
 
 
 def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec], task: Task) -> list[Missing]:
-    """What must be set, fetched or named before the requirements can be met; empty where nothing must.
+    """Settings, files or names that the requirements lack; empty where they lack nothing.
 
     Args:
         requirements: of the task.
@@ -82,7 +82,7 @@ def refuse(lacks: Sequence[Missing]) -> None:
 
 
 def of_provider(need: Requirement, providers: Mapping[str, ModelSpec], metrics: tuple[str, ...]) -> Iterator[Missing]:
-    """What one annotator, network or extractor lacks."""
+    """Requirements that one annotator, network or extractor lacks."""
     role = "extractor" if need.kind == "features" else "annotator"
     key = f"{role}s.{need.provider}"
     if need.provider not in providers:
@@ -123,7 +123,7 @@ def _of_judge(
 
 
 def made_of(need: Requirement, spec: ModelSpec, *, fresh: bool = True) -> Any:
-    """What a config makes, under its name, made anew or kept; raises UserError if it is of another kind."""
+    """Object that a config makes, under its name, made anew or kept; raises UserError if it is of another kind."""
     made: Any = spec.load() if fresh else spec.model
     kinds = TEXTS if need.kind in TEXTS else (need.kind,)
     if getattr(made, "kind", None) not in kinds:

@@ -73,7 +73,7 @@ Keys = Mapping[str, Sequence[str]]
 
 @dataclass
 class TrialScores:
-    """What is stored of a trial's scores.
+    """Stored scores of a trial.
 
     Attributes:
         keys: metric -> what its latest scores rest on; also of metrics that gave none.
@@ -87,7 +87,7 @@ class TrialScores:
 
 
 class _Predictions(NamedTuple):
-    """What the lines of predictions say, by trial id."""
+    """Predictions by trial id, read from lines."""
 
     size: int
     stored: dict[str, Stored | Failure]
@@ -276,7 +276,7 @@ class Run:
         )
 
     def predictions(self) -> dict[str, Stored | Failure]:
-        """What became of each trial asked so far, by its id and by any rank. An answer beats an earlier failure."""
+        """Predictions of each trial asked so far, by its id and by any rank. An answer beats an earlier failure."""
         stored = self._predictions().stored
         return {name: one for name, one in stored.items() if not isinstance(one, Path) or one.is_file()}
 
@@ -303,7 +303,7 @@ class Run:
         return self._predictions().read_with
 
     def _predictions(self) -> _Predictions:
-        """What the lines of predictions say; they are read again only when there are more."""
+        """Predictions in the lines; they are read again only when there are more."""
         size = sum(file.stat().st_size for file in self.folder.glob("predictions-*.jsonl"))
         if self._read is None or self._read.size != size:
             found = self._read = _Predictions(size, {}, {}, {})
@@ -326,7 +326,7 @@ class Run:
         return self._read
 
     def scores(self, former: str = "", metrics: Sequence[str] = ()) -> dict[str, TrialScores]:
-        """What is stored of each trial's scores, by its id.
+        """Stored scores of each trial, by its id.
 
         Args:
             former: hash of the settings under which lines of schema 1 hold.

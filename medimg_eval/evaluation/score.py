@@ -42,7 +42,7 @@ Group = tuple[bytes, tuple[Requirement, ...], bool]
 
 
 class ScoreKeys:
-    """What the scores of a run rest on: a key per metric and trial.
+    """Keys that the scores of a run rest on, per metric and trial.
 
     Args:
         task: how predictions are judged.
@@ -131,7 +131,7 @@ class ScoreKeys:
 
 
 def _needs(task: Task, metric: str) -> tuple[Requirement, ...]:
-    """What a metric rests on: what it requires itself, and what all of the task's do, such as a judge's extraction."""
+    """Requirements of a metric: its own, and those that all of the task's have, such as a judge's extraction."""
     own = required(metric)
     return (*own, *(need for need in task.requirements() if need.topic == "option" and need not in own))
 
@@ -148,7 +148,7 @@ def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
 
 
 def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
-    """What is stored of each trial's scores, by its id; of schema 1 those of predictions that lie in files."""
+    """Stored scores of each trial, by its id; of schema 1 those of predictions that lie in files."""
     former: Mapping[str, Any] = dict(run.manifest)
     if not task.codec.heavy or "scoring" not in former:
         return run.scores()

@@ -115,7 +115,7 @@ def _told(context: Context) -> dict[str, Any]:
 
 
 def worst_of(task: Task, case: Case, context: Context) -> Sequence[LabelScore]:
-    """What a case without an answer is worth."""
+    """Scores of a case without an answer."""
     return task.worst(case, **_told(context))
 
 

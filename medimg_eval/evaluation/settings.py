@@ -108,5 +108,5 @@ class Settings:
 
     @property
     def may_leave(self) -> Any:
-        """What the user says of sending data to another machine; None where nothing is said."""
+        """Permission of the user to send data to another machine; None where nothing is said."""
         return self.config.get("may_leave")

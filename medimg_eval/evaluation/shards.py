@@ -37,7 +37,7 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its files are called by."""
+        """Prefix of its files' names."""
         return f"shard{self.number}of{self.of}"
 
     def trials(self, every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
@@ -82,7 +82,7 @@ def tells(manifest: Mapping[str, Any], shard: Any, rank: int) -> bool:
 
 
 def read_notes(path: Path) -> Manifest:
-    """What a shard has noted of its own work; nothing where it has not."""
+    """Notes of a shard on its own work; nothing where it has none."""
     try:
         return cast("Manifest", json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -33,7 +33,7 @@ Raised = dict[str, str]
 
 
 class _Written(NamedTuple):
-    """What the manifest and the summary say of the rows that were written."""
+    """Facts of the written rows, for the manifest and the summary."""
 
     failures: dict[Trial, Failure]
     raised: list[Raised]
@@ -164,7 +164,7 @@ def _kept(
 
 
 def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
-    """What readers of a table must know of this run, beside what the task's card says."""
+    """Notes for readers of a table on this run, beside those of the task's card."""
     task, run, cases = plan.task, plan.run, plan.cases
     notes = [*task.notes(cases, context), *_lost(raised, len(cases))]
     if lacking := left_out(task.layout):
@@ -178,7 +178,7 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
 
 
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
-    """What metrics of sets raised, by the part of the set that they were to judge."""
+    """Errors of metrics of sets, by the part of the set that they were to judge."""
     return [
         {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
         for one in scores
@@ -187,7 +187,7 @@ def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
 
 
 def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
-    """What a table says below of metrics that raised, and on which cases."""
+    """Note on metrics that raised, and on which cases."""
     by_metric = grouped((one["metric"], one) for one in raised)
     return [
         f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "

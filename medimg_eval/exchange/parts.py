@@ -21,7 +21,7 @@ KEYS = ("modality", "units", "picture")
 
 
 class Parts(NamedTuple):
-    """What an image of another library holds, as `medimg_eval.case.Image` does: (channel, *spatial), RAS+ mm."""
+    """Content of an image of another library, as `medimg_eval.case.Image` holds it: (channel, *spatial), RAS+ mm."""
 
     array: Array
     affine: Array
@@ -35,7 +35,7 @@ def plain_affine(steps: tuple[float, ...]) -> Array:
 
 
 def own_facts(parts: Parts, *, picture: bool) -> dict[str, str]:
-    """What no field of another library holds."""
+    """Facts that no field of another library holds."""
     found = {"modality": parts.modality, "units": parts.units if parts.units != "mm" else ""}
     return {key: text for key, text in (found | {"picture": "yes" if picture else ""}).items() if text}
 

@@ -206,7 +206,7 @@ def _replies(run: RunResults, task: Task) -> Iterator[Reply]:
 
 
 def _right(case: Case) -> str:
-    """What is right, as a text; of several texts the first."""
+    """Right answer as a text; of several texts the first."""
     reference = case.target.read()
     held = getattr(reference, "value", reference)
     first = held[0] if isinstance(held, Sequence) and not isinstance(held, str) and held else held

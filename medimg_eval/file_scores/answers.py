@@ -68,7 +68,7 @@ def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
 
 
 def _kind(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, Any]:
-    """What is chosen from, and what kind of answer that makes."""
+    """Options that are chosen from, and the kind of answer."""
     right = columns["reference"]
     letters = [name for name in rows[0].values if LETTER.fullmatch(name)]
     options: dict[str, Any] = {}

@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """What was made of the logs of one data set.
+    """Runs made of the logs of one data set.
 
     Attributes:
         dataset: what the program calls it.

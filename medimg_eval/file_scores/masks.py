@@ -19,7 +19,7 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Folders of predictions as models that answer so.
 
     Raises:
-        UsageError: a key is missing or cannot be meant.
+        UsageError: a key is missing or is invalid.
     """
     references = references_of(wanted, "masks", "the folder of label maps that are right")
     if wanted["resample"] not in (None, "nearest"):

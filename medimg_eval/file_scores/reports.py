@@ -37,6 +37,6 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
 
 
 def _predicted(name: str, file: str, layout: Any) -> ModelSpec:
-    """What was written, as a model that answers so."""
+    """Written reports, as a model that answers so."""
     config = {"file": file, "columns": dict(layout.columns)}
     return ModelSpec(name, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions))

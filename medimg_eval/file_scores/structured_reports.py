@@ -68,7 +68,7 @@ def _table(kind: str, name: str, path: Path, wanted: Mapping[str, Any]) -> Path:
 
 
 def _cases(reports: Sequence[StructuredReport], ids: set[str], path: Path) -> list[str]:
-    """What cases are called: by the first kind of name that the references know."""
+    """Names of cases: the first kind of name that the references know."""
     named = {key: [_name(report, key) for report in reports] for key in KEYS}
     fitting = [key for key in KEYS if set(named[key]) & ids]
     chosen = named[fitting[0]] if fitting else named["file"]

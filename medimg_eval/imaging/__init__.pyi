@@ -1,5 +1,6 @@
 from .files import (
     PICTURES as PICTURES,
+    VOLUMES as VOLUMES,
     ImageFile as ImageFile,
     MaskFile as MaskFile,
     find_label_maps as find_label_maps,

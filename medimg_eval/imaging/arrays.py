@@ -28,7 +28,7 @@ ORDER = {"c": 0, "t": 1, "f": 1}
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of an array without its values.
+    """Facts of an array in a file without its values.
 
     `offset` is where in the file the values lie as they are in memory; None where they do not. In `fortran` order the
     first axis varies fastest.

@@ -68,6 +68,9 @@ class MaskFile(_Files):
         return read_grid(self.files, **options)
 
 
+VOLUMES = (".nii.gz", ".nii", ".mha", ".nrrd")
+"""How names of single files that hold a volume end, the longest first."""
+
 PICTURES = (".png", ".tif", ".tiff", ".bmp")
 """How the names of pictures end that hold label maps; JPEG blurs their edges."""
 

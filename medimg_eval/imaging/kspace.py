@@ -71,7 +71,7 @@ PRESETS: Mapping[str, KeyMap] = {
 
 @dataclass(frozen=True, eq=False)
 class KSpace:
-    """What a scan, or a run of its slices, measured; arrays are as stored, None where the file has none.
+    """Measured samples of a scan, or of a run of its slices; arrays are as stored, None where the file has none.
 
     Samples are complex, with an axis for each name in `axes`, and without alternating signs; `centred` says whether the
     lowest frequency lies in the middle. Test data have no target, fully sampled data no mask; the attributes are

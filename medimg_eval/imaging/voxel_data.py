@@ -34,7 +34,7 @@ TRAILING = 1 << 20
 
 
 class Transform(Protocol):
-    """What is done to stored values on their way to the result."""
+    """Steps that turn stored values into the result."""
 
     def __call__(self, stored: Array) -> Array:
         """Returns the values of a block, of the same shape."""

@@ -101,7 +101,7 @@ class Question:
 
 @dataclass
 class Record:
-    """What is true of one case, by construction.
+    """Facts of one case, true by construction.
 
     Files are paths below the kind's folder by what they are; boxes are name, frame (None without), and corners as
     `shapes.box` gives them; measurements are name, value, unit; texts go beside the report, by their column in

@@ -183,7 +183,7 @@ def draw_lens() -> Array:
 
 
 def draw_frame(wall: _Wall, polyp: _Polyp | None, camera: float, aim: Array, spin: float) -> tuple[Array, Array]:
-    """What the camera sees: float32, (row, column, 3), and where the polyp is."""
+    """Frame that the camera sees: float32, (row, column, 3), and where the polyp is."""
     rows = np.arange(SHAPE[0], dtype=np.float32)[:, None] - np.float32(SHAPE[0] / 2 + aim[0])
     columns = np.arange(SHAPE[1], dtype=np.float32)[None] - np.float32(SHAPE[1] / 2 + aim[1])
     focus = 78.0

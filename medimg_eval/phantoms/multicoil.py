@@ -48,7 +48,7 @@ PATTERN = ("test", "fit", "fit", "validate", "fit", "test")
 
 @dataclass(frozen=True)
 class Scan:
-    """What is to be measured.
+    """Scan to be measured.
 
     Its `case` is an id such as `multicoil-003-c16-r8`; `number` is that of the patient, from 0 on.
     """
@@ -62,7 +62,7 @@ class Scan:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What tables can be divided by; `seen` or `unseen` in the scans that are fitted on."""
+        """Attributes that tables can be divided by; `seen` or `unseen` in the scans that are fitted on."""
         seen = {True: "seen", False: "unseen"}
         return {
             "coils": str(self.coils),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -16,8 +16,11 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.phantoms.chest_reports import ChestReports, picture
-from medimg_eval.phantoms.cohort import REPORTS, Member
+from medimg_eval.phantoms.cohort import REPORTS, Member, Phantom
 from medimg_eval.phantoms.report import NOUNS
+
+LESION = 4
+"""The label of a lesion in the phantoms of heads."""
 
 WORDS: Mapping[str, Sequence[str]] = {
     **NOUNS,
@@ -53,6 +56,28 @@ class ChestPrompts:
             findings = {name: value for name, value in row.items() if name != "case"}
             cases.append(Case(case.id, case.images, target, case.patient, {**case.attributes, **findings}))
         return cases
+
+
+@dataclass
+class HeadPrompts:
+    """MR phantoms of heads, whose prompt says whether there is a lesion; each case has its real volume.
+
+    `root` holds the phantoms `mr` (None keeps them in the cache), written on first use; `count` is over all splits.
+    """
+
+    root: str | None = None
+    count: int = 16
+    seed: int = 0
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of `fit`, `validate` or `test`; no patient lies in two of them."""
+        heads = Phantom("mr", root=self.root, count=self.count, seed=self.seed).cases(split)
+        return [replace(case, target=Given(Text(_head_prompt(case)), case.target.files)) for case in heads]
+
+
+def _head_prompt(case: Case) -> str:
+    lesion = bool((case.target.read().labels == LESION).any())
+    return "A T1-weighted MRI of a head with a lesion." if lesion else "A T1-weighted MRI of a head."
 
 
 class PhantomGenerator(Synthesizer):
@@ -93,7 +118,7 @@ class PhantomGenerator(Synthesizer):
 
     @cached_property
     def training(self) -> list[Case]:
-        """What it was "trained" on: the phantoms to fit on."""
+        """Cases that it was "trained" on: the phantoms to fit on."""
         cases = self.layout.cases("fit")
         if not cases:
             raise UserError(f"model.count={self.layout.count} phantoms are too few: none is there to fit on")

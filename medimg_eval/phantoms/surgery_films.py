@@ -42,7 +42,7 @@ cases.csv: film, patient, split.
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What happens in a film: names of phases, and bool (frame,) for each of `PRESENCE`."""
+    """Events of a film: names of phases, and bool (frame,) for each of `PRESENCE`."""
 
     phases: Array
     shown: dict[str, Array]
@@ -81,7 +81,7 @@ class SurgeryFilms:
 
 
 def draw_course(member: Member) -> Course:
-    """What happens in a film of a member of a cohort."""
+    """Events of a film of a member of a cohort."""
     rng = member.own
     bleeds = not member.healthy
     phases = [name for name in PHASES if bleeds or name != "haemostasis"]

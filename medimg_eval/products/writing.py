@@ -26,7 +26,7 @@ SEGMENTATIONS = "dicom_seg"
 
 
 class Products(NamedTuple):
-    """What was written: files or folders with how many things they hold; and what could not be, case -> why."""
+    """Written files or folders with how many things they hold; and what could not be written, case -> why."""
 
     written: Mapping[Path, int]
     failures: Mapping[str, str]
@@ -104,7 +104,7 @@ def _is_dicom(case: Case) -> bool:
 
 
 def _named(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
-    """What the table of answers is called; "" of what makes no table, such as probabilities of voxels."""
+    """Name of the table of answers; "" of what makes no table, such as probabilities of voxels."""
     if any(isinstance(one, Mapping) and "probabilities" in one for _, one in known.values()):
         return "classes"
     if not task.codec.heavy:

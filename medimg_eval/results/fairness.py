@@ -88,7 +88,7 @@ def judge_fairness(
         Sheets of each task and metric: the groups, and how they differ; then of rates, where there are probabilities.
 
     Raises:
-        UsageError: If there is no such metric or attribute, or a setting cannot be meant.
+        UsageError: If there is no such metric or attribute, or a setting is invalid.
         UserError: If no run is finished, or one has no value of a metric.
     """
     how = DisparitySettings() if how is None else how

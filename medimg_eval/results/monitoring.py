@@ -34,7 +34,7 @@ NAMES = {
 
 
 class Period(NamedTuple):
-    """What one period holds."""
+    """Content of one period."""
 
     name: str
     parts: tuple[Part, ...]
@@ -63,12 +63,12 @@ class Monitoring:
 
     @property
     def name(self) -> str:
-        """What the chart is called."""
+        """Name of the chart."""
         return NAMES[self.kind]
 
     @property
     def violated(self) -> list[str]:
-        """What is out of control, a sentence for each period."""
+        """Periods that are out of control, a sentence for each."""
         rows = self.frame.loc[self.frame["violations"] != ""].to_dict("records")
         return [f"{row['period']}: {row['direction']}: {row['violations']}" for row in rows]
 

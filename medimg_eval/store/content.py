@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 class Stored(NamedTuple):
-    """What is kept under a key.
+    """Content kept under a key.
 
     The value is what JSON holds, or a float32 array (feature,); `meta` has facts about the content, such as the size of
     a picture.
@@ -153,7 +153,7 @@ def reply_store(folder: Path | None = None) -> ContentStore:
 
 
 def observation_store(kind: str, identity: str) -> ContentStore:
-    """What a provider has said, in the user's cache.
+    """Statements of a provider, in the user's cache.
 
     The kind is verdict, annotation, comparison, features or distance; the identity the provider's name with a hash of
     its settings and weights.

@@ -44,7 +44,7 @@ DTYPES = ("float16", "float32")
 
 
 class Item(NamedTuple):
-    """What is added at once.
+    """Features that are added at once.
 
     Attributes:
         key: of its content.

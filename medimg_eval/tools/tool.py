@@ -39,7 +39,7 @@ LONGEST_RESULT = 16_384
 
 
 class ToolResult(NamedTuple):
-    """What came of a call.
+    """Result of a call.
 
     Attributes:
         text: what the model is told.
@@ -84,7 +84,7 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What models are told of it."""
+        """Description of the tool for models."""
         return ToolSpec(self.name, self.description, self.parameters)
 
     @classmethod
@@ -261,7 +261,7 @@ class _Partial:
 
 
 def _source_digest(function: Callable[..., Any], settings: Mapping[str, Any]) -> str:
-    """What decides a function's results: its source without comments, and its settings."""
+    """Digest of a function's results: of its source without comments, and of its settings."""
     try:
         source = ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):
@@ -271,7 +271,7 @@ def _source_digest(function: Callable[..., Any], settings: Mapping[str, Any]) ->
 
 
 def _told_arguments(doc: str) -> dict[str, str]:
-    """What the section `Args:` of a docstring says, by argument."""
+    """Descriptions in the section `Args:` of a docstring, by argument."""
     _, found, after = doc.partition("Args:\n")
     told: dict[str, str] = {}
     name = ""

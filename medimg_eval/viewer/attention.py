@@ -53,7 +53,7 @@ Load = Callable[[Path], Task]
 
 
 class Looked(NamedTuple):
-    """What is drawn of a case.
+    """Case with its map, to be drawn.
 
     Attributes:
         case: its id.
@@ -176,7 +176,7 @@ def _has_answers(run: RunScores) -> bool:
 
 
 def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:
-    """What is drawn of a run: the cases named, or the first few, those with outlines before the others."""
+    """Cases of a run to be drawn: those named, or the first few, those with outlines before the others."""
     stored = Run(run.folder, run.run)
     trials = stored.trials()
     kept = {

@@ -36,7 +36,7 @@ VOXELS = 1 << 62
 
 
 class Seen(NamedTuple):
-    """What is drawn of a case.
+    """Case to be drawn.
 
     Attributes:
         base: (row, column), or (row, column, 3) in 0 to 255.

@@ -27,7 +27,7 @@ SEEN = 1
 
 
 class CaseView:
-    """What can be shown of the cases of a task.
+    """Views of the cases of a task.
 
     Args:
         task: as the runs were judged.
@@ -71,7 +71,7 @@ class CaseView:
         return self._cases.get(case_id)
 
     def prediction(self, model: str, case_id: str) -> Stored | Failure | None:
-        """What a run has stored of a case."""
+        """Prediction that a run has stored of a case."""
         case = self.case(case_id)
         return None if case is None else self._stored[model].get(self._trial(case, model))
 
@@ -88,7 +88,7 @@ class CaseView:
         return "" if case is None or case.question is None else " ".join(case.question.text.split())[:160]
 
     def texts(self, case_id: str, models: Iterable[str] | None = None) -> dict[str, Any]:
-        """What was asked, what is right, and what each model said; empty for a task that is not put in words."""
+        """Texts of question, right answer and each model's reply; empty for a task that is not put in words."""
         case = self.case(case_id)
         if case is None:
             return {}
@@ -100,7 +100,7 @@ class CaseView:
         return {**found, "problem": problem} if problem else found
 
     def scene(self, case_id: str, folder: Path) -> Scene:
-        """What is seen of a case; pictures are written into `folder`. What cannot be read is said, under `problems`."""
+        """Scene of a case; pictures are written into `folder`. Files that cannot be read are named under `problems`."""
         case = self.case(case_id)
         if case is None:
             return {"pictures": [], "panels": [], "problems": ["the task has no such case any more"]}
@@ -148,7 +148,7 @@ class CaseView:
         return found
 
     def _answer(self, case: Case, name: str) -> dict[str, Any] | None:
-        """What a model said of a case, and what was taken from it; None where neither is to be shown in words."""
+        """Answer of a model to a case, and where it was taken from; None where neither is to be shown in words."""
         stored = self.prediction(name, case.id)
         if isinstance(stored, Failure):
             return {"failure": f"{stored.stage}: {stored.message}"}
@@ -172,7 +172,7 @@ class CaseView:
 
 
 def _reply(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model wrote, and which options it preferred."""
+    """Reply of a model, and the options that it preferred."""
     found: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
     if stored.get("messages"):
         found["messages"] = [{key: cut(str(value)) for key, value in one.items()} for one in stored["messages"]]

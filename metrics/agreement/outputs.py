@@ -37,7 +37,7 @@ _MOST_RANKS = 1 << 17
 
 
 class Outputs(NamedTuple):
-    """What is true and what was predicted, centred and scaled by the spread of what is true.
+    """True and predicted values, centred and scaled by the spread of the true ones.
 
     Attributes:
         names: of the outputs.

@@ -47,7 +47,7 @@ _RIVAL = late_pattern(
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule found: a label, or None with the rule that says why there is none."""
+    """Label that a rule took, or None with the rule that says why there is none."""
 
     label: str | None
     rule: str
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True)
 class OptionSet:
-    """What was asked, in the forms that rules need."""
+    """Options of a question, in the forms that rules need."""
 
     sheet: Sheet
 

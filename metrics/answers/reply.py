@@ -20,7 +20,7 @@ JUDGE = "judge"
 
 
 class Read(NamedTuple):
-    """What an annotator read in both texts of a pair, as JSON holds it."""
+    """Reading of both texts of a pair by an annotator, as JSON holds it."""
 
     reference: Any
     prediction: Any
@@ -34,7 +34,7 @@ def texts_among(value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """What a model replied to one question, and the entry of the answer key.
+    """Reply of a model to one question, and the entry of the answer key.
 
     Attributes:
         kind: what an answer is, as in `medimg_eval.question.Kind`.
@@ -103,7 +103,7 @@ class AnsweredQuestion:
 
     @cached_property
     def text(self) -> str:
-        """What was written of an answer in free words or a report; "" where there is nothing."""
+        """Text of an answer in free words or a report; "" where there is nothing."""
         return str(self.extraction.value or "")
 
     @cached_property
@@ -125,7 +125,7 @@ class AnsweredQuestion:
         return not {"yes", "no"} >= self.options.keys()
 
     def _meant(self, letter: str) -> str:
-        """What an option of a question says whose answer is yes or no."""
+        """Meaning of an option of a question whose answer is yes or no."""
         return str(extract("yes_no", self.options[letter], {}).value)
 
     @cached_property
@@ -152,7 +152,7 @@ class AnsweredQuestion:
 
     @cached_property
     def preferred(self) -> tuple[str, ...]:
-        """What a model that chose prefers: one answer, or several alike; none where it wrote.
+        """Answers that a model preferred: one, or several alike; none where it wrote.
 
         Letters of options; of a question whose answer is yes or no, what the options say.
         """

@@ -242,7 +242,7 @@ def ece_mass(rows: ScoreTable, bins: float) -> Weighed:
 
 
 def _width_pieces(rows: ScoreTable, bins: float) -> Floats:
-    """What each row adds to the bins' sums of right less confidence, and to their number: (row, bin + 1)."""
+    """Contribution of each row to the bins' sums of right less confidence, and to their number: (row, bin + 1)."""
     stated, number = said(rows), whole_number(bins)
     added = np.zeros((rows.value.size, number + 1))
     added[stated.place, equal_width(stated.sure, number)] = stated.right - stated.sure
@@ -268,7 +268,7 @@ def ece_width(sums: Floats, bins: float) -> Floats:
 
 
 def _averaged(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats) -> Floats:
-    """What each row adds to the sum of what statements are worth, and to their number: (row, 2)."""
+    """Contribution of each row to the sum of the statements' values, and to their number: (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     added[stated.place] = np.stack([values, counted], axis=1)
     return added
@@ -353,7 +353,7 @@ def calibration_slope(rows: ScoreTable) -> Weighed:
 
 @confidence_summary(title="Calibration intercept", source=_COX, best=0.0, higher_is_better=None, at_once=True)
 def calibration_intercept(rows: ScoreTable) -> Weighed:
-    """What must be added to the log odds of all confidences for their mean to be the share that is right.
+    """Shift of the log odds of all confidences that makes their mean the share that is right.
 
     The intercept of a logistic regression with a slope of 1: calibration in the large. Below 0 confidences are too
     high. NaN where all are right or all are wrong.

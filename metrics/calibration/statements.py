@@ -33,7 +33,7 @@ EVIDENCE = ("probability", "confidence")
 
 
 class Stated(NamedTuple):
-    """What was said with which confidence, and whether it was so.
+    """Confidence of a statement, and whether it was so.
 
     Attributes:
         place: (statement,), the row that it stands for.

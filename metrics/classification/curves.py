@@ -37,7 +37,7 @@ CLASSES, EXCLUSIVE = "classes", "exclusive"
 
 @dataclass(frozen=True)
 class Classified:
-    """What is true of the classes of one case, and what was said.
+    """True classes of one case, and predicted ones.
 
     Attributes:
         truth: class -> 1 present, 0 absent, a probability between, or NaN where it is not known.
@@ -65,7 +65,7 @@ class Classified:
 
 
 class Choice(NamedTuple):
-    """What a parameter such as `macro-competition` asks for.
+    """Average over classes that a parameter such as `macro-competition` asks for.
 
     Attributes:
         average: one of `AVERAGES`; of a single class `macro`.

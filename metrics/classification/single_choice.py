@@ -47,7 +47,7 @@ def top_k_accuracy(pair: Classified, k: float) -> Mapping[str, float]:
 
 
 def _grades(rows: ScoreTable) -> Floats:
-    """What each row adds to the sums of distances and of their squares, and to how often a class is true and is said.
+    """Contribution of each row to the sums of distances and their squares, and to the counts of classes.
 
     (row, 2 + 2 * class). A case adds at the row of the class that is present; several equally probable ones are said in
     parts.

@@ -49,7 +49,7 @@ class _Radii(NamedTuple):
 
 
 class _Inside(NamedTuple):
-    """What each row of a set finds.
+    """Neighbours of each row of a set.
 
     Attributes:
         precise: (generated,): it lies within a neighbourhood of a real row.

@@ -63,7 +63,7 @@ class ImageSet:
 
 @dataclass(frozen=True, eq=False)
 class ImageSets:
-    """What a metric of sets is given.
+    """Sets of images that a metric is given.
 
     Attributes:
         by_name: `generated`, and those of `reference`, `train` and `holdout` that it needs.

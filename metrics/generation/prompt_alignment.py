@@ -26,7 +26,7 @@ HOW = "Wilson, at the number of independent draws that the spread over prompts' 
 
 
 class Judged(NamedTuple):
-    """What pictures are worth by one finding.
+    """Values of pictures by one finding.
 
     Attributes:
         value: 0 to 1; NaN where there is nothing to judge.

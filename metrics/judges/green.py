@@ -26,7 +26,7 @@ CATEGORIES = {
 
 
 class Errors(TypedDict):
-    """What a judge counted in one report.
+    """Errors that a judge counted in one report.
 
     Attributes:
         matched: findings that both reports have; absent where it was not asked for.

@@ -89,7 +89,7 @@ class RarePhrases:
 
 @dataclass(frozen=True)
 class Leakage:
-    """What was found in generated texts; arrays are (text,).
+    """Leaked identifiers in generated texts; arrays are (text,).
 
     Attributes:
         suspected: spans that look like a patient, and are not known.
@@ -239,7 +239,7 @@ _KINDS = "spans: " + ", ".join(PATTERNS)
 
 
 def _written(pair: AnsweredQuestion) -> str | None:
-    """What was written of a report or an answer in free words; None of another kind."""
+    """Text of a report or an answer in free words; None of another kind."""
     return pair.text if pair.kind in ("open", "report") and pair.preferences is None else None
 
 

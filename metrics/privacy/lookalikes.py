@@ -37,7 +37,7 @@ STRIP = 2048
 
 
 class Looks(NamedTuple):
-    """What is kept of pictures.
+    """Reduced forms of pictures.
 
     Attributes:
         squares: float16, (picture, 4096): of mean 0 and length 1; zeros for a picture of one colour.
@@ -49,7 +49,7 @@ class Looks(NamedTuple):
 
 
 def looks_of(picture: npt.ArrayLike) -> Looks:
-    """What is kept of one picture, (row, column) or (channel, row, column) of any numbers; NaN counts as 0."""
+    """Reduced form of one picture, (row, column) or (channel, row, column) of any numbers; NaN counts as 0."""
     from scipy.fft import dctn
     from scipy.ndimage import uniform_filter
 

@@ -139,7 +139,7 @@ def _quotients(means: Array, first: float | None, second: float, sample: float) 
 
 @lru_cache(maxsize=2)
 def _matrices(window: str) -> tuple[Array, Array]:
-    """What a strip is multiplied by from the left, (STRIP, STRIP + reach), and from the right."""
+    """Matrices that a strip is multiplied by from the left, (STRIP, STRIP + reach), and from the right."""
     taps = taps_of(window)
     weights = np.full(taps, 1 / taps)
     if window == "gaussian":

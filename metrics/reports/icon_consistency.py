@@ -64,7 +64,7 @@ class Consistency(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was written of another study of the same set.
+    """Report of another study of the same set.
 
     Attributes:
         references: its reference reports.

@@ -160,7 +160,7 @@ def radcliq_v1(pair: AnsweredQuestion) -> float:
 
 
 def _inverse_pieces(rows: ScoreTable) -> npt.NDArray[np.float64]:
-    """What each row adds: its value, and one."""
+    """Contribution of each row: its value, and one."""
     judged = ~np.isnan(rows.value)
     return np.column_stack([np.where(judged, rows.value, 0.0), judged.astype(float)])
 

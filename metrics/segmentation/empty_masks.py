@@ -27,7 +27,7 @@ _IN_WORDS: Mapping[Status, str] = {
 
 @dataclass(frozen=True)
 class EmptyPolicy:
-    """What a metric is worth for a label that the reference, the prediction or each of them lacks.
+    """Values of metrics for a label that the reference, the prediction or each of them lacks.
 
     A rule is a number, "best" or "worst" (the metric's own), or "skip": NaN, which is left out of means and
     counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2");
@@ -51,7 +51,7 @@ class EmptyPolicy:
     spacing: Literal["refuse", "skip"] = "refuse"
 
     def check(self) -> EmptyPolicy:
-        """Returns the policy itself; raises UsageError for rules that cannot be meant."""
+        """Returns the policy itself; raises UsageError for invalid rules."""
         for status in ("absent", "missed", "hallucinated"):
             for name, rule in getattr(self, status).items():
                 if name not in (_DISTANCES, _EVERY) and name not in available("mask"):

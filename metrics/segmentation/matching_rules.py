@@ -51,7 +51,7 @@ class InstanceRule:
         """Returns a rule given as itself, as its source ("given") or as in a config; None is the default.
 
         Raises:
-            UsageError: There is no such key, or a value cannot be meant.
+            UsageError: There is no such key, or a value is invalid.
         """
         if wanted is None or isinstance(wanted, InstanceRule):
             return wanted or cls()
@@ -118,7 +118,7 @@ class LesionRule:
         In a config `preset` names what is changed: `{preset: brats2024-ped, min_volume: 5}`.
 
         Raises:
-            UsageError: There is no such preset or key, or a value cannot be meant.
+            UsageError: There is no such preset or key, or a value is invalid.
         """
         if wanted is None or isinstance(wanted, LesionRule):
             return wanted or cls()
@@ -165,7 +165,7 @@ def _words(rule: LesionRule) -> str:
 
 
 def _checked(where: str, stated: Mapping[str, Any], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns what a config states; raises UsageError for keys and values that cannot be meant."""
+    """Returns what a config states; raises UsageError for invalid keys and values."""
     for key, value in stated.items():
         if key not in known:
             raise UsageError(f"{where}: there is no {key!r}{nearest(key, (*known, *also))}")

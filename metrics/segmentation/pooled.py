@@ -61,7 +61,7 @@ def _check(parameter: str) -> None:
 
 
 def _sums(rows: ScoreTable, parameter: str | None = None) -> Real:
-    """What each row adds to the sizes of its label, (row, label x 4)."""
+    """Contribution of each row to the sizes of its label, (row, label x 4)."""
     label = np.unique(rows.label, return_inverse=True)[1]
     size = np.argmax(rows.metric[:, None] == np.array(SIZES), axis=1)
     added = np.zeros((rows.value.size, (int(label.max(initial=-1)) + 1) * len(SIZES)))

@@ -43,7 +43,7 @@ def at_horizon(horizon: float) -> str:
 
 @dataclass(frozen=True)
 class Followed:
-    """What became of one case, and what was predicted.
+    """Follow-up of one case, and its prediction.
 
     Attributes:
         time: until the event, or until the case was last seen.
@@ -97,7 +97,7 @@ class _Observed:
     columns: Array
 
     def beside(self, rows: ScoreTable, which: str, label: str) -> Floats:
-        """What was predicted of each case, NaN where nothing was."""
+        """Prediction of each case, NaN where there is none."""
         mine = rows.case[self.columns]
         found = np.flatnonzero((rows.metric == which) & (rows.label == label))
         order = found[np.argsort(rows.case[found], kind="stable")]

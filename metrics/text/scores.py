@@ -34,7 +34,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TextScores:
-    """What `text_scores` returns.
+    """Result of `text_scores`.
 
     Attributes:
         values: metric -> its value for all reports; NaN where none can be judged.
@@ -208,7 +208,7 @@ def _pairs(
 
 
 class _Measured:
-    """What metrics say of each report; each is asked once."""
+    """Values of each report by the metrics; each is asked once."""
 
     def __init__(self, pairs: Sequence[AnsweredQuestion]) -> None:
         self.pairs = pairs

@@ -27,7 +27,7 @@ _Pair = tuple[int, int]
 
 
 class Counts(NamedTuple):
-    """What corpus BLEU sums over texts.
+    """Counts that corpus BLEU sums over texts.
 
     Attributes:
         matches: by n, from 1 to 4: n-grams that a reference has too, each at most as often as the reference that has

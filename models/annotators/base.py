@@ -17,11 +17,11 @@ from medimg_eval.models.hub import WithWeights
 
 
 class Annotator(WithWeights, ABC):
-    """What `TextAnnotator` and `PairAnnotator` share: whatever they raise is recorded against the batch's reports."""
+    """Base of `TextAnnotator` and `PairAnnotator`: whatever they raise is recorded against the batch's reports."""
 
     @property
     def revision(self) -> str:
-        """What signatures say of the weights: their names, with what identifies the files."""
+        """Identity of the weights in signatures: their names, with what identifies the files."""
         return ", ".join(self.called(one) for one in self.needs)
 
 
@@ -31,7 +31,7 @@ class TextAnnotator(Annotator):
     kind: ClassVar[Kind] = "annotation"
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
-        """What it reads in each text."""
+        """Readings of each text."""
         return self.annotate(subjects)
 
     @abstractmethod
@@ -55,7 +55,7 @@ class PairAnnotator(Annotator):
     kind: ClassVar[Kind] = "comparison"
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
-        """What it finds of each pair, among the references of the set."""
+        """Findings of each pair, among the references of the set."""
         return self.compare(subjects, getattr(shared, "corpus", shared))
 
     @abstractmethod

@@ -62,7 +62,7 @@ class BertScore(PairAnnotator):
         collapse_blanks: takes several blanks for one first, as CXR-Report-Metric does.
 
     Raises:
-        UsageError: a baseline or a layer that cannot be meant.
+        UsageError: an invalid baseline or layer.
     """
 
     preferred_batch = 16
@@ -98,7 +98,7 @@ class BertScore(PairAnnotator):
 
     @property
     def revision(self) -> str:
-        """What signatures say of it: the weights, and the choices that move the numbers."""
+        """Identity in signatures: the weights, and the choices that move the numbers."""
         weighed = "idf of all references" if self.idf else "no idf"
         scale = "not rescaled" if self.baseline is None else f"rescaled by {self.baseline.f1:g}"
         return f"{super().revision} (layer {self.layer}, {weighed}, {scale})"

@@ -35,7 +35,7 @@ _NAMES = Weights.of_encoder(
 
 
 class Entity(NamedTuple):
-    """What a report names.
+    """Entity that a report names.
 
     Attributes:
         name: as the tokenizer spells it.

@@ -64,7 +64,7 @@ class ReportClassifier(TextAnnotator):
         threshold: in [0, 1].
 
     Raises:
-        UsageError: the unit or the threshold cannot be meant.
+        UsageError: the unit or the threshold is invalid.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER,)
@@ -105,7 +105,7 @@ class ReportClassifier(TextAnnotator):
         return found
 
     def _parts(self, text: str) -> list[str]:
-        """What is classified of a report: nothing of an empty one."""
+        """Parts of a report to classify: none of an empty one."""
         if self.unit == "sentence":
             return sentences(text)
         return [text] if text.strip() else []
@@ -180,7 +180,7 @@ class SrrBert(ReportClassifier):
 
     @property
     def revision(self) -> str:
-        """What signatures say of the weights, and whose sentences are read where they are not ours."""
+        """Identity of the weights in signatures, and whose sentences are read where they are not ours."""
         return super().revision + (", sentences by RadEval with NLTK's Punkt" if self.as_radeval else "")
 
     def _parts(self, text: str) -> list[str]:

@@ -15,7 +15,7 @@ from medimg_eval.models.classification import Classifier
 
 
 class MeansOfFit(Model):
-    """What models share that say of every case the mean over the cases to `fit` on of what is known by each name."""
+    """Base of models that give every case the mean of each known value over the cases to `fit` on."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False

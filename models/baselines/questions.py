@@ -56,7 +56,7 @@ class Baseline(VisionLanguageModel, Chooser):
         """A number per option letter, the largest for the preferred one."""
 
     def text(self, prompt: Prompt) -> str:
-        """What it writes where there are no options: nothing, unless it knows better."""
+        """Reply without options: nothing, unless it knows better."""
         return ""
 
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
@@ -187,7 +187,7 @@ class NearestQuestion(Baseline):
         return {letter: float(text in right) for letter, text in texts.items()}
 
     def text(self, prompt: Prompt) -> str:
-        """What was right for the nearest question without options; "" where no question shares a word."""
+        """Right answer of the nearest question without options; "" where no question shares a word."""
         _check_studied(self._vectorizer, "nearest_question")
         votes = self._votes(prompt, self._written[:, 0], self._written[:, 1])
         return self._answers[max(votes, key=lambda answer: (votes[answer], -answer))] if votes else ""
@@ -223,7 +223,7 @@ def texts_of(key: Key) -> tuple[str, ...]:
 
 
 def _known(cases: Sequence[Case], who: str) -> list[Known]:
-    """What is right in each case; without records that cannot be read, which fail as cases where they are asked."""
+    """Right answer of each case; without records that cannot be read, which fail as cases where they are asked."""
     found = []
     for case in cases:
         try:

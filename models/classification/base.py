@@ -85,7 +85,7 @@ class NetworkClassifier(nn.Module, Classifier):
         batch: images computed at once.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     preferred_batch: ClassVar[int] = 32
@@ -126,7 +126,7 @@ class NetworkClassifier(nn.Module, Classifier):
         for prompt, logits in zip(prompts, self.logits(prompts), strict=True):
             asked = self._asked(prompt)
             exclusive = bool(prompt.options) or not prompt.labels
-            # Of classes that exclude each other, those that are not asked for cannot be meant.
+            # Of classes that exclude each other, those that are not asked for are no answer.
             found = self._together(logits[:, list(asked.values())], exclusive=exclusive, case=prompt.case_id)
             answers.append(dict(zip(asked, found.tolist(), strict=True)))
         return answers

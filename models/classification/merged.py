@@ -52,7 +52,7 @@ class MergedClassifier(nn.Module, Classifier):
         shares: case -> the share that was used for it last.
 
     Raises:
-        UsageError: there is no such rule, or numbers cannot be meant.
+        UsageError: there is no such rule, or numbers are invalid.
     """
 
     preferred_batch: ClassVar[int] = 32

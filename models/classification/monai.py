@@ -27,7 +27,7 @@ class ImageClassifier(NetworkClassifier):
         checkpoint: weights: the folder of a `fit` run, a Lightning checkpoint, or a state dict saved by torch.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class OpenClipClassifier(NetworkClassifier):
         frozen: whether the tower stays as it is, so that `fit` trains the head alone.
 
     Raises:
-        UsageError: settings that cannot be meant; `prepare` raises UserError where the open_clip library is missing or
+        UsageError: invalid settings; `prepare` raises UserError where the open_clip library is missing or
             the model cannot be loaded.
     """
 

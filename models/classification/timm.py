@@ -45,7 +45,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         backbone_options: further arguments of `timm.create_model`.
 
     Raises:
-        UsageError: settings that cannot be meant; `prepare` raises UserError where the timm library is missing, or the
+        UsageError: invalid settings; `prepare` raises UserError where the timm library is missing, or the
             model cannot be loaded or has another number of classes.
     """
 

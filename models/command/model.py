@@ -80,7 +80,7 @@ class CommandModel(Model):
         self._started()
 
     def usage(self) -> Mapping[str, Any]:
-        """What the program says of itself: name, version, revision."""
+        """Identity of the program by its own words: name, version, revision."""
         return dict(self._about)
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:

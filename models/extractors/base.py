@@ -59,7 +59,7 @@ class FeatureExtractor(WithWeights, ABC):
 
     @property
     def abilities(self) -> frozenset[str]:  # type: ignore[override]
-        """What it does beside giving pictures vectors."""
+        """Abilities beside giving pictures vectors."""
         able = {
             "texts": self.reads_texts,
             "findings": bool(self.findings),
@@ -94,7 +94,7 @@ class FeatureExtractor(WithWeights, ABC):
 
     @property
     def revision(self) -> str:
-        """What identifies it: its weights, and how pictures are brought to it."""
+        """Identity of its weights and of how pictures are brought to it."""
         return "; ".join((*(self.called(one) for one in self.needs), self.preprocessing))
 
     @property
@@ -159,7 +159,7 @@ class Encoder(FeatureExtractor, Embedder):
 
     @cached_property
     def loaded(self) -> Any:
-        """What `load` returned, once."""
+        """Result of `load`, once."""
         return self.load()
 
     @abstractmethod
@@ -335,7 +335,7 @@ class FeatureTable(FeatureExtractor):
 
 
 def _facts(image: Image) -> dict[str, Any]:
-    """What notes say of a picture: size and type in words, and whether it holds a single value."""
+    """Facts of a picture for notes: size and type in words, and whether it holds a single value."""
     array = np.asarray(image.array)
     size = " x ".join(map(str, array.shape[1:]))
     constant = bool(array.size and (array == array.flat[0]).all())

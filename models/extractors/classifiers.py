@@ -26,7 +26,7 @@ class FindingClassifier(TimmEncoder):
             that are not named have 0.5. Take those that were set on real images.
 
     Raises:
-        UsageError: findings or thresholds that cannot be meant.
+        UsageError: invalid findings or thresholds.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ModelClassifier(FeatureExtractor):
         chooses: that attribute.
 
     Raises:
-        UsageError: the model does not classify; or names or thresholds that cannot be meant.
+        UsageError: the model does not classify; or names or thresholds are invalid.
     """
 
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "weights")

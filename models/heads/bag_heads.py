@@ -54,7 +54,7 @@ class BagHead(Head):
         device: `auto` for a GPU where there is one, or torch's name of a device.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     takes: ClassVar[Literal["vectors", "bags"]] = "bags"
@@ -74,7 +74,7 @@ class BagHead(Head):
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         UsageError.refuse_unknown("head.precision is", ("float32", "bfloat16"), self.precision)
         wrong = {name: getattr(self, name) for name in ("epochs", "batch", "members") if getattr(self, name) < 1}
         if wrong or (self.tiles is not None and self.tiles < 1):
@@ -212,7 +212,7 @@ class BagHead(Head):
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """What bags are taught, as the loss takes it.
+    """Targets of bags, as the loss takes them.
 
     Attributes:
         kind: of the targets.

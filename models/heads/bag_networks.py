@@ -12,7 +12,7 @@ from medimg_eval.models.heads.bags import Batch
 
 
 class Answer(NamedTuple):
-    """What a network says of some bags.
+    """Outputs of a network for some bags.
 
     Attributes:
         logits: (bag, output).

@@ -44,7 +44,7 @@ WEIGHTS, RECORD = "head.safetensors", "head.json"
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What is right about the cases that a head learns from, or is judged on.
+    """Targets of the cases that a head learns from, or is judged on.
 
     Attributes:
         kind: `exclusive` of classes one of which is present, `classes` of those with a probability each, `numbers`, or
@@ -143,7 +143,7 @@ class Head(ABC):
         return replace(self, **change)
 
     def settings(self) -> dict[str, Any]:
-        """What the constructor was given, by name."""
+        """Arguments of the constructor, by name."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def save(self, folder: Path) -> None:

@@ -30,7 +30,7 @@ class CoxNet(PathHead):
         max_iter: outer iterations at most.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"survival"})
@@ -42,7 +42,7 @@ class CoxNet(PathHead):
     max_iter: int = 200
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if not (self.alpha >= 0 and 0 <= self.l1_ratio <= 1):
             raise UsageError(f"expected head.alpha from 0 and head.l1_ratio from 0 to 1, got {self.settings()}")
 

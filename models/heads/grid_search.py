@@ -33,7 +33,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """What a head learns from, or is judged on: features, targets, and whose case each is."""
+    """Data that a head learns from, or is judged on: features, targets, and whose case each is."""
 
     features: Features
     targets: Targets

@@ -34,7 +34,7 @@ class LogisticRegression(PathHead):
         max_iter: iterations at most.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     C: float | Literal["adaptive"] = 1.0
@@ -119,7 +119,7 @@ def _amount(given: float | str, width: int, classes: int) -> float:
 
 
 def _truth(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array, Array]:
-    """What is true, float64, (case, output), and what each case, or each case and output, counts."""
+    """Truth, float64, (case, output), and the weight of each case, or of each case and output."""
     values = np.nan_to_num(targets.values)
     if targets.kind == "exclusive":
         codes = targets.codes

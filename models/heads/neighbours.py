@@ -39,7 +39,7 @@ class NearestNeighbours(Head):
             instructions for it do faster, and compares these exactly: about one neighbour in ten thousand is another.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: invalid settings.
     """
 
     uses_torch: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class NearestNeighbours(Head):
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         UsageError.refuse_unknown("head.centre is", CENTRES, self.centre)
         UsageError.refuse_unknown("head.precision is", ("float32", "bfloat16"), self.precision)
         if self.k < 1 or (self.temperature is not None and self.temperature <= 0):

@@ -41,7 +41,7 @@ class Ridge(PathHead):
     solver: Literal["exact", "lsqr"] = "exact"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         if (isinstance(self.alpha, str) and self.alpha != "hest") or (
             not isinstance(self.alpha, str) and not 0 <= self.alpha < float("inf")
         ):
@@ -82,7 +82,7 @@ class Ridge(PathHead):
 
 
 class _Products:
-    """What ridge regressions on the same cases share, all float64."""
+    """Products that ridge regressions on the same cases share, all float64."""
 
     def __init__(self, vectors: Array, values: Array, scale: str) -> None:
         self.mean, self.deviation = scaling_of(vectors, scale)

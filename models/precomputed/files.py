@@ -24,7 +24,7 @@ ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", "
 
 
 class FromFiles(Model):
-    """What models share whose answers lie on disk: they look at no image and need no torch."""
+    """Base of models whose answers lie on disk: they look at no image and need no torch."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
@@ -42,7 +42,7 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
 
 
 def named_columns(columns: Sequence[str] | Mapping[str, str] | None, what: str) -> dict[str, str]:
-    """What is read -> its column, of a list of columns that are called alike, or a mapping; {} for None.
+    """Columns by the names that are read, of a list of columns that are called alike, or a mapping; {} for None.
 
     Raises:
         UsageError: it is one text; the message says `what` a column holds.

@@ -16,7 +16,7 @@ FLOOR = 1e-6
 
 
 class ZeroFilled(Reconstructor):
-    """What was not measured is taken for 0, and coils are combined by the root of the sum of squares."""
+    """Reconstruction that takes what was not measured for 0, and combines coils by the root of the sum of squares."""
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
         """Returns magnitudes, float32."""

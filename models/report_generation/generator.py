@@ -60,7 +60,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         batch: reports written at once.
 
     Raises:
-        UsageError: settings that cannot be meant; `prepare` and `study` raise UserError where a library is missing or
+        UsageError: invalid settings; `prepare` and `study` raise UserError where a library is missing or
             a model cannot be loaded.
     """
 

@@ -74,7 +74,7 @@ class Words:
 
 
 class Pieces:
-    """What a pretrained decoder writes in.
+    """Tokens that a pretrained decoder writes in.
 
     Args:
         tokenizer: of transformers.

@@ -423,7 +423,7 @@ class ClassPrompted(nn.Module):
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was read of a bundle.
+    """Content of a bundle.
 
     Attributes:
         network: with its weights.

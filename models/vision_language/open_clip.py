@@ -51,7 +51,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         batch: images, or texts, computed at once.
 
     Raises:
-        UsageError: a template without an option, or other settings that cannot be meant; `prepare` raises UserError
+        UsageError: a template without an option, or other invalid settings; `prepare` raises UserError
             where the open_clip library is missing or the model cannot be loaded.
     """
 
@@ -252,7 +252,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return found if self.several == "largest" else [_unit(each.mean(0, keepdims=True)) for each in found]
 
     def _source(self, open_clip: Any) -> tuple[str, str | None]:
-        """What open_clip calls the model, and its weights."""
+        """Name of the model in open_clip, and its weights."""
         path = None if self.checkpoint is None else Path(self.checkpoint).expanduser()
         if path is not None and not path.exists():
             raise UserError(f"{path}: no such file or folder; set model.checkpoint to weights of open_clip")

@@ -88,7 +88,7 @@ class TemporalConvolutions(nn.Module):
         return torch.cat(parts, 1)
 
     def stepper(self) -> Stepper:
-        """What answers frame by frame, as `forward` would of the whole film."""
+        """Function that answers frame by frame, as `forward` would of the whole film."""
         return Stepper(self)
 
 
@@ -155,7 +155,7 @@ class Recurrent(nn.Module):
         return [self.last(self.gru(held)[0]).transpose(1, 2)]
 
     def stepper(self) -> RecurrentStepper:
-        """What answers frame by frame."""
+        """Function that answers frame by frame."""
         return RecurrentStepper(self)
 
 

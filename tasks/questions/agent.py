@@ -45,7 +45,7 @@ class AgentQuestionTask(QuestionTask):
     recordings: str = field(default="", metadata=SCORES)
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         UsageError.refuse_unknown("task.calling is", ("auto", "native", *PROTOCOLS), self.calling)
         UsageError.refuse_unknown("task.thoughts_in_history is", ("none", "all"), self.thoughts_in_history)
@@ -106,6 +106,6 @@ class AgentQuestionTask(QuestionTask):
 
 
 def _bound(prompt: Prompt) -> Mapping[str, Any]:
-    """What the harness fills into a call."""
+    """Arguments that the harness fills into a call."""
     images = prompt.images
     return {"image": images[0] if images else None, "images": images, "case": prompt.case_id}

@@ -18,7 +18,7 @@ class TextProtocol(ABC):
 
     @abstractmethod
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """What the model is told before the first question."""
+        """Instructions before the first question."""
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
@@ -36,7 +36,7 @@ class Hermes(TextProtocol):
     _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """What the model is told before the first question."""
+        """Instructions before the first question."""
         listed = "\n".join(json.dumps(_as_function(tool), ensure_ascii=False) for tool in tools)
         return (
             "You may call one or more tools. They are described within <tools></tools> as JSON:\n"
@@ -67,7 +67,7 @@ class React(TextProtocol):
     _MADE_UP = re.compile(r"^[ \t*]*Observation[ \t*]*:", re.MULTILINE | re.IGNORECASE)
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """What the model is told before the first question."""
+        """Instructions before the first question."""
         listed = "\n".join(
             f"{tool.name}: {tool.description} Arguments: {json.dumps(dict(tool.parameters))}" for tool in tools
         )

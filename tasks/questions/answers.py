@@ -47,7 +47,7 @@ def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
 
 
 def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
-    """What a metric leaves of a case that failed: NaN where it says that it cannot judge the case at all.
+    """Scores of a case that failed: NaN where a metric says that it cannot judge the case at all.
 
     Args:
         name: the metric.
@@ -80,7 +80,7 @@ def credit_of_draw(case: Case) -> float | None:
 
 
 def written_out(kind: str, value: Any) -> str:
-    """What is right, as a model would write it: letters with commas, of several right texts the first."""
+    """Right answer, as a model would write it: letters with commas, of several right texts the first."""
     if kind == "choices":
         return ", ".join(value)
     if isinstance(value, list | tuple) and value and isinstance(value[0], str):

@@ -98,7 +98,7 @@ def _share(found: re.Match[str]) -> float | None:
 
 
 def status_of(metric: str, pair: AnsweredQuestion) -> str:
-    """What a Score row says of the answer: of one of `confidence` whether it was right, else how it came about."""
+    """Status of an answer in its Score row: of one of `confidence` whether it was right, else how it came about."""
     if metric != "confidence":
         return pair.status
     return RIGHT if accuracy(pair) == 1 else WRONG

@@ -47,7 +47,7 @@ class ConsultationQuestionTask(QuestionTask):
     synonyms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         if isinstance(self.patient, Mapping):  # the place for one, in which none is named
             self.complete(patient=None)
@@ -74,7 +74,7 @@ class ConsultationQuestionTask(QuestionTask):
         return replace(made, later=(Message("user", (fill(self.script, known | {"character": character}),)),))
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the questions themselves."""
+        """Settings that decide the numbers beside the questions themselves."""
         if self.patient is None:
             return super().signature(provenance)
         return f"{super().signature(provenance)}, dialogue with a patient of at most {self.turns} turns"
@@ -150,7 +150,7 @@ class _Talk:
     ended: bool = False
 
     def to_doctor(self) -> Prompt:
-        """What the doctor is asked: the patient is the user."""
+        """Messages to the doctor: the patient is the user."""
         *before, opening = self.prompt.messages
         images = tuple(part for part in opening.parts if isinstance(part, int))
         first, *others = self.patient
@@ -160,7 +160,7 @@ class _Talk:
         return replace(self.prompt, messages=(*before, *said), later=())
 
     def to_patient(self) -> Prompt:
-        """What the patient is asked: the script and the doctor are the user."""
+        """Messages to the patient: the script and the doctor are the user."""
         said = list(self.prompt.later)
         for reply, answer in zip(self.patient, self.doctor, strict=True):
             said += [Message("assistant", (reply,)), Message("user", (answer,))]

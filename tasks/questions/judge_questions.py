@@ -134,7 +134,7 @@ class JudgeQuestion:
         return [str(text) for text in earlier[self.each]]
 
     def verdict(self, text: str) -> Any:
-        """What the judge's reply says: a number, a name, or what its reader makes of it; None where that is nothing."""
+        """Verdict in the judge's reply: a number, a name, or what its reader makes of it; None where there is none."""
         if self.parse:
             return reader(self.parse)(text)
         found = list(re.finditer(self.pattern, text, re.IGNORECASE | re.DOTALL))

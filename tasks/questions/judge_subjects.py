@@ -99,7 +99,7 @@ def verdicts_on(
 
 
 def verdict_of(question: JudgeQuestion, observation: Observation) -> Any:
-    """What a reply is worth; None where it holds no verdict, or there is none."""
+    """Verdict of a reply; None where it holds none, or there is no reply."""
     if observation.status == "failed":
         return None
     return observation.value if observation.status == "unneeded" else question.verdict(observation.value)
@@ -130,7 +130,7 @@ def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> d
 
 
 def judge_notes(facts: Mapping[str, Any], judge: str, unasked: int) -> list[str]:
-    """What a table says below of replies without a verdict, and of questions that nobody has been asked."""
+    """Notes below a table on replies without a verdict, and on questions that nobody has been asked."""
     failed = Counter(failure["question"].partition("/")[0] for failure in facts["failures"])
     notes = [
         f"judge {judge}: {without - failed[name]:,} of {of:,} replies to {name} hold no verdict and are not judged"

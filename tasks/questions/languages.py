@@ -51,7 +51,7 @@ class InLanguage:
         return language
 
     def told_language(self: Any) -> list[str]:
-        """What a signature says of the language: nothing of English."""
+        """Language in a signature: nothing of English."""
         if self.language == ENGLISH:
             return []
         if _FIELD.fullmatch(self.language):
@@ -59,7 +59,7 @@ class InLanguage:
         return [f"language: {self.language}, words by {TOKENISER_OF[self.language]} instead of blanks"]
 
     def notes(self: Any, cases: Sequence[Case], context: Context) -> list[str]:
-        """What readers of a table must know, and how many cases rules for English leave out."""
+        """Notes for readers of a table, and how many cases rules for English leave out."""
         notes: list[str] = super().notes(cases, context)  # type: ignore[misc]
         if not any(_READ_ENGLISH.match(name) for name in self.metrics):
             return notes

@@ -23,7 +23,7 @@ VERDICTS = "verdicts.jsonl"
 
 @dataclass(frozen=True)
 class SharedTexts:
-    """What the cases of a task share.
+    """Texts that the cases of a task share.
 
     Attributes:
         corpus: all references.

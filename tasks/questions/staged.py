@@ -144,7 +144,7 @@ class StagedQuestionTask(QuestionTask):
     ranged: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses stages that cannot be meant."""
+        """Refuses invalid stages."""
         super().__post_init__()
         if lost := [name for name in self.case_metrics if any(need.topic != ALL for need in required(name))]:
             raise UsageError(

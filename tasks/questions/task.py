@@ -105,7 +105,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
     judges: ClassVar[frozenset[str]] = frozenset({"answer"})
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         check_metrics(self, "answers")
         self.check_languages()
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():
@@ -162,7 +162,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return {question.name: question for stage in stages for question in stage}
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """What metrics need, and the task's own questions to a judge."""
+        """Requirements of the metrics, and the task's own questions to a judge."""
         others = (need for need in super().requirements() if need.kind != "verdict")
         return (*judge_says(*self.judge_questions), *others)
 
@@ -186,7 +186,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         )
 
     def shows(self, need: Requirement) -> tuple[str, ...]:
-        """What of the data a provider sees, in words."""
+        """Data that a provider sees, in words."""
         if need.kind != "verdict":
             return super().shows(need)
         pictures = ("images",) if self.judge_questions[need.topic].images else ()
@@ -329,7 +329,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return converse(model, prompts, self._decoding, self.next_turn)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
-        """What the user says after so many replies; None where the last one is the answer.
+        """Words of the user after so many replies; None where the last one is the answer.
 
         Args:
             prompt: as it was first put.
@@ -403,7 +403,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
 
     def baselines(self) -> Mapping[str, Mapping[str, Any]]:
-        """What answers without weights and without images."""
+        """Baselines that answer without weights and without images."""
         return baseline_configs(BASELINES)
 
     def for_baselines(self) -> Mapping[str, Any]:
@@ -436,7 +436,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the questions themselves."""
+        """Settings that decide the numbers beside the questions themselves."""
         return ", ".join([*self._choices(provenance), *self._read_by(provenance)])
 
     def _choices(self, provenance: Mapping[str, str]) -> list[str]:
@@ -484,7 +484,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         return [Panel("prompt", "Prompt", lambda: self.prompt(case, shown).messages), *panels]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """What was taken from a reply; of a place, also on the image."""
+        """Answer taken from a reply; of a place, also on the image."""
         if case.question is None or not isinstance(prediction, Mapping):
             return []
 

@@ -59,7 +59,7 @@ class RegistrationTask(Task):
     output: ClassVar[str] = "transforms"
 
     def __post_init__(self) -> None:
-        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={int(label): str(name) for label, name in self.labels.items()})
         check_metrics(self, "transforms")
         UsageError.refuse_unknown(f"task {self.name!r}: there is no surface", get_args(Surface), self.surface)
@@ -236,7 +236,7 @@ def dense(transform: Array, start: Geometry, end: Geometry) -> Array:
 
 
 def checked_reference(case: Case, known: Correspondence) -> Correspondence:
-    """What is known of a pair, whose grids and numbers are those of its images; raises CaseError naming the case."""
+    """Reference of a pair, whose grids and numbers are those of its images; raises CaseError naming the case."""
     fixed, moving = (image.geometry() for image in case.images)
     for labels, grid, which in ((known.fixed_labels, fixed, "fixed"), (known.moving_labels, moving, "moving")):
         if labels is not None:

@@ -73,7 +73,7 @@ class WorkflowTask(Task):
     noun: ClassVar[str] = "videos"
 
     def __post_init__(self) -> None:
-        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        """Refuses invalid classes and metrics, before anything is loaded."""
         names = [*self.phase_names, *self.presence_names]
         if not names:
             raise UsageError(f"task {self.name!r}: expected `phases`, `presence`, or both")
@@ -228,7 +228,7 @@ class WorkflowTask(Task):
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the labels."""
+        """Settings that decide the numbers beside the labels."""
         look = f"online, {self.delay} later frames seen" if self.delay else "online, no look-ahead"
         left = f"; without {', '.join(self.background)} as segments" if self.background else ""
         return f"frames at {self.fps:g} per second; {look if self.online else 'offline: the whole film is seen'}{left}"

@@ -3,14 +3,20 @@
 Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repository that it names.
 """
 
+import json
+import math
 import statistics
+import warnings
+from types import SimpleNamespace
 
+import nibabel as nib
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import ndimage
 
 from medimg_eval.metrics import get
-from medimg_eval.metrics.measurement import landmark_scores
+from medimg_eval.metrics.measurement import DessScan, dess_t2, landmark_scores
 from medimg_eval.metrics.reconstruction import image_scores
 from medimg_eval.metrics.registry import ScoreTable
 from tests.benchmarks.test_fairseg import write
@@ -136,3 +142,86 @@ def test_the_mc_mrrec_challenges_scores_are_its_scripts():
     names = ["ssim@mcmrrec", "psnr@mcmrrec", "vif@mcmrrec"]
     ours = {score.metric: score.value for score in image_scores(reference, reconstruction, metrics=names)}
     assert [ours[name] for name in names] == pytest.approx(right, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mrsegmentators_scores_and_classes_are_its_scripts(tmp_path):
+    clone = require_clone("hhaentze/MRSegmentator")
+    monai = pytest.importorskip("monai")
+    names = ["AsDiscreted", "Compose", "EnsureChannelFirstd", "Lambdad", "LoadImaged", "MapLabelValued", "Spacingd"]
+    given = {name: getattr(monai.transforms, name) for name in names}
+    given |= {name: getattr(monai.metrics, name) for name in ("DiceMetric", "HausdorffDistanceMetric")}
+    mappings = SimpleNamespace(**load_functions(clone / "evaluation/mappings.py", "amos_to_mrseg", "channels"))
+    plain = {"pd": pd, "mappings": mappings, "tqdm": lambda items, **_: items, "warnings": warnings}
+    theirs = load_functions(clone / "evaluation/eval_data.py", "ConvolutedLoad", "calc_metric", **given, **plain)
+    rng = np.random.default_rng(4)
+    affine = np.diag([-1.5, -1.5, 3.0, 1.0])  # the spacing that they resample to: nothing is left to resample
+    amos = sorted(mappings.amos_to_mrseg)
+    files = []
+    for number in range(3):
+        truth = np.zeros((30, 26, 12), np.uint8)
+        for label in rng.permutation(amos)[:9]:
+            start = rng.integers(0, (22, 18, 8))
+            truth[tuple(slice(low, low + 7) for low in start)] = label
+        known = np.vectorize(lambda label: mappings.amos_to_mrseg.get(int(label), 0))(truth).astype(np.uint8)
+        prediction = np.roll(np.where(rng.random(truth.shape) < 0.97, known, 0), rng.integers(-2, 3, 3), (0, 1, 2))
+        case = f"amos_05{number:02d}"
+        for folder, labels in (("imagesTr", truth), ("labelsTr", truth), ("predictions", prediction)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            nib.save(nib.Nifti1Image(labels.astype(np.uint8), affine), tmp_path / folder / f"{case}.nii.gz")
+        files.append({"image": f"./imagesTr/{case}.nii.gz", "label": f"./labelsTr/{case}.nii.gz"})
+    (tmp_path / "dataset.json").write_text(json.dumps({"training": files[:2], "validation": files[2:]}))
+    labels = [str(tmp_path / pair["label"]) for pair in files]
+    frame = pd.DataFrame({"label": labels, "pred": [path.replace("labelsTr", "predictions") for path in labels]})
+    dice, hausdorff = theirs["calc_metric"](frame, mappings.amos_to_mrseg, (1.5, 1.5, 3.0))
+    amos_mr = task("mrsegmentator_amos_mr", tmp_path)
+    judged = 0
+    for place, case in enumerate(amos_mr.cases("test")):
+        prediction = np.asarray(nib.load(frame["pred"][place]).dataobj)
+        for score in amos_mr.score(case, prediction, ["dice", "hd95"]):
+            right = (dice if score.metric == "dice" else hausdorff)[score.label][place]
+            assert score.value == pytest.approx(right, rel=1e-6, nan_ok=True), (case.id, score)
+            judged += not np.isnan(right)
+    assert judged > 20
+
+
+class Plain:
+    """What stands for DOSMA's scans, volumes and maps: the numbers alone."""
+
+    ref_dicom = None
+    device = SimpleNamespace(xp=np)
+
+    def __init__(self, volume):
+        self.volumes = self.volume = volume
+
+    def get_metadata(self, key, default):
+        return default
+
+    def _partial_clone(self, volume, headers):
+        return Plain(volume)
+
+
+def test_skm_teas_t2_is_that_of_dosma_which_its_evaluation_calls():
+    clone = require_clone("ad12/DOSMA")
+    pydicom = pytest.importorskip("pydicom")
+    given = {"math": math, "np": np, "pydicom": pydicom, "warnings": warnings, "Tag": pydicom.tag.Tag}
+    given |= {"ScanSequence": Plain, "MedicalVolume": Plain, "T2": lambda made: made.volume}
+    given |= dict.fromkeys(("Tissue", "SegModel", "ActionWrapper", "deepcopy"))
+    theirs = load_functions(clone / "dosma/scan_sequences/mri/qdess.py", "QDess", **given)["QDess"]
+    rng = np.random.default_rng(5)
+    first = ndimage.gaussian_filter(rng.uniform(0, 3000, (24, 20, 6)), 1)
+    second = first * rng.uniform(0.05, 0.9, first.shape)
+    scan = DessScan(repetition_time=20.4, echo_time=6.4, flip_angle=20.0, spoiler_time=1800.0, spoiler_area=3132.0)
+    right = theirs([Plain(first), Plain(second)]).generate_t2_map(
+        suppress_fat=True,
+        suppress_fluid=True,
+        gl_area=scan.spoiler_area,
+        tg=scan.spoiler_time,
+        tr=scan.repetition_time,
+        te=scan.echo_time,
+        alpha=scan.flip_angle,
+        t1=1200.0,
+    )
+    ours = dess_t2(first, second, scan, t1=1200.0)
+    assert 100 < np.count_nonzero(right) < right.size
+    np.testing.assert_allclose(np.nan_to_num(ours), right, atol=1e-9)

@@ -358,3 +358,26 @@ def test_chexbenchs_letters_are_its_scripts(capsys):
                 continue
             assert (taken("chexbench", reply) == letter) == right, reply
         capsys.readouterr()
+
+
+def test_medvlsynthers_two_readings_are_its_scripts():
+    clone = require_clone("UCSC-VLAA/MedVLSynther")
+    theirs = load_functions(
+        clone / "eval/regrade_eval_results.py", "_extract_answer", "extract_answer", "grade_answer", re=re
+    )
+    first = load_functions(clone / "eval/run_offline_inference.py", "extract_answer", "grade_answer", re=re)
+    more = [
+        "<answer>{0}</answer>",
+        "<think>{2}</think><answer>{0}. {1}</answer>",
+        "The answer is {0}",
+        "answer: {1}\nSure.",
+    ]
+    more += ["<answer>{2}</answer> no: <answer>{0}\nfor {1}</answer>", "It is: {1}", "<answer>\n{1}\n</answer>"]
+    draw = random.Random(5)
+    tagged = [draw.choice(more).format(letter, OPTIONS[letter], draw.choice([*OPTIONS])) for letter in [*OPTIONS] * 300]
+    for rule, script in (("answer_tag_regraded", theirs), ("answer_tag", first)):
+        for reply in [*replies(OPTIONS), *tagged]:
+            read = script["extract_answer"](reply)
+            for letter, text in OPTIONS.items():
+                right = script["grade_answer"](read, text, letter)
+                assert (taken(rule, reply) == letter) == right, (rule, reply)

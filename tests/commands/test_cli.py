@@ -99,6 +99,17 @@ def test_the_trace_is_shown_on_demand(how, capfd, monkeypatch, tmp_path):
     assert "did you mean 'brain_tissue'" in err
 
 
+@pytest.mark.parametrize("key", ["task", "tasks", "suite"])
+def test_a_group_that_a_command_does_not_have_is_no_key_of_it(key, capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert start(["table", f"{key}=x"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith(f"medimg_eval: there is no key {key!r}")
+    assert "mean 'task'" not in said
+    assert "Could not override" not in said
+
+
 def test_a_key_of_the_users_own_config_folder_is_known(capfd, monkeypatch, tmp_path):
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "mine.yaml").write_text("_target_: a.B\nstrength: 3\n")

@@ -1,4 +1,4 @@
-"""`figure`: every kind from a CSV of scores, one figure per task, and what cannot be meant."""
+"""`figure`: every kind from a CSV of scores, one figure per task, and invalid settings."""
 
 from pathlib import Path
 
@@ -52,7 +52,8 @@ def test_every_kind_is_drawn_from_a_csv(scores, tmp_path, capsys, monkeypatch):
     # Subsetting fonts costs more than everything else; files are written in the tests of files and of the program.
     monkeypatch.setattr(figures, "write_figure", lambda found, folder, stem: drawn.update({stem: found}) or [folder])
 
-    others = {"data_fraction", "learning_curve", "kaplan_meier", "attention"}  # of fits, of risks, of slides
+    # of fits, sweeps, risks, slides
+    others = {"data_fraction", "severity", "learning_curve", "kaplan_meier", "attention"}
     kinds = {kind: one for kind, one in figures.KINDS.items() if kind not in others}
     draw(scores, tmp_path / "out", kind=list(kinds), metric="dice")
 

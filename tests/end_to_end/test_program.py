@@ -186,8 +186,9 @@ def readable(path):
         return ""
 
 
-def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
-    program, starter, write_dataset, config_dir, tmp_path, monkeypatch
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_end_with_a_code_of_their_own_and_the_run_goes_on_later(
+    program, starter, write_dataset, config_dir, tmp_path, monkeypatch, number, code
 ):
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
@@ -195,9 +196,9 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
     words = ["test", "--config-dir", conf, "task=ellipsoids", *waiting("case02", gate), "num_workers=0"]
     process = starter.begin(words, tmp_path, environment(HELPERS))
     wait_for_lines("runs/*/*/predictions-0.jsonl", 1, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert "the same command goes on from here" in err
     assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "interrupted"
     gate.touch()

@@ -63,6 +63,19 @@ def test_equal_images_are_found_whatever_they_are_called(pictures):
     assert texts(task_of()) == []
 
 
+def test_folders_such_as_those_of_dicom_series_are_compared_by_the_files_below_them(pictures):
+    usual()
+    for at in range(6):
+        Path(f"{at}.png").rename("slice")
+        Path(f"{at}.png").mkdir()
+        Path("slice").rename(f"{at}.png/{at}.dcm")
+    assert texts(task_of()) == ["fit and test share 1 equal images: c0 = c4"]
+    Path("4.png/4.dcm").write_bytes(b"picture" + bytes([4]) * 20)  # of the same size, with other content
+    assert texts(task_of()) == []
+    Path("4.png/more.dcm").write_bytes(b"")
+    assert texts(task_of()) == []
+
+
 def test_shared_patients_and_cases_are_named(pictures):
     usual("aabbca")
     task = task_of(layout={"allow_overlap": "an example"})

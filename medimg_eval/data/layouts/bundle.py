@@ -167,7 +167,7 @@ class ArrayFiles(FolderLayout):
         return replace(entry, rows=(row,), images=(image,), attributes=self.attributes_of(bundle))
 
     def attributes_of(self, bundle: Bundle) -> dict[str, str]:
-        """What a file says of its patient."""
+        """Attributes of the patient in a file."""
         return {key: _scalar(bundle.array(key)) for key in self.about if key in bundle.headers}
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:

@@ -129,7 +129,7 @@ class DicomTree(FolderLayout):
 
 
 class HeaderValues(dict[str, Any]):
-    """What is known of a DICOM file; words that may name a patient are read from it when a pattern wants them."""
+    """Header of a DICOM file; words that may name a patient are read when a pattern wants them."""
 
     def __init__(self, paths: Sequence[Path], known: Mapping[str, Any]) -> None:
         """Takes what the index knows of an image."""

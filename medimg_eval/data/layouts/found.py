@@ -111,7 +111,7 @@ class FoundImages(Layout):
         return [case for one in found for case in self._cases(one)] if not self.questions else self._asked(found)
 
     def left_out(self) -> Mapping[str, str]:
-        """What lies there and is no case: file or series -> why."""
+        """Files or series that are no case, and why."""
         return self._left_out
 
     def _named(self) -> str:

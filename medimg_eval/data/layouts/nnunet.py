@@ -130,7 +130,7 @@ class NnUNet(FolderLayout):
 
 
 def _regions(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[int, ...]], list[int]]:
-    """What `dataset.json` names -> its labels, and every label."""
+    """Labels by the names of `dataset.json`, and every label."""
     regions = {}
     for key, value in content["labels"].items():
         # Version 1 goes from number to name, version 2 from name to number or numbers.

@@ -118,7 +118,7 @@ class Questions(Layout):
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be meant, before any file is read."""
+        """Refuses invalid settings, before any file is read."""
         self._left_out: dict[str, str] = {}
         check_options(self.options)
         check_answer(self.answer)
@@ -256,7 +256,7 @@ class Questions(Layout):
         return {**self.attributes, **{key: column for key, column in made.items() if column}}
 
     def _known(self, record: Record) -> dict[str, str]:
-        """What a wrong record still says of itself, so that it is missed in its set and subgroup."""
+        """Fields that a wrong record still has, so that it is missed in its set and subgroup."""
         found = {}
         for key, column in self._attributes().items():
             if column != IMAGE_COUNT:
@@ -410,7 +410,7 @@ class Keyed:
 
     @property
     def content(self) -> str:
-        """What is right; "" where the record is wrong."""
+        """Content of the answer; "" where the record is wrong."""
         try:
             return repr(self.read())
         except CaseError:

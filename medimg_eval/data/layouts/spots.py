@@ -140,7 +140,7 @@ def _features(path: Path) -> _Embedded:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What tells a file from the one that lay there before."""
+    """Stamp that tells a file from the one that lay there before."""
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     said = path.stat()

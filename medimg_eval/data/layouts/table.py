@@ -110,7 +110,7 @@ class Table(FolderLayout):
         return replace(entry, patient=self.patient_of(entry), attributes=texts(kept))
 
     def image_parts(self) -> tuple[str, ...]:
-        """What images are told apart by; none where they are not."""
+        """Parts that tell images apart; none where nothing does."""
         named = tuple(map(str, self.image)) if isinstance(self.image, Mapping) else ()
         return (*named, VALUES) if self.values else named
 
@@ -255,7 +255,7 @@ def _files(root: Path, folder: str) -> dict[str, list[Path]]:
 
 
 def _identity(image: Any) -> Any:
-    """What tells images of one case apart: a store holds many bags in one file."""
+    """Identity of an image of a case: a store holds many bags in one file."""
     if isinstance(image, PartImage):
         return image.part, _identity(image.image)
     if isinstance(image, EmbeddedImage):

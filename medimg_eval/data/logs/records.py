@@ -47,7 +47,7 @@ class LogRecord:
 
 @dataclass(frozen=True)
 class Log:
-    """What one model replied to one set of questions.
+    """Replies of one model to one set of questions.
 
     Attributes:
         program: that wrote it.

@@ -106,7 +106,7 @@ def is_absent(config: Mapping[str, Any], record: Record) -> bool:
 
 
 def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Mapping[str, str]) -> Any:
-    """What is right about a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
+    """Answer of a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
 
     Raises CaseError where the record does not say, or says something that is not possible.
     """
@@ -310,7 +310,7 @@ def _placed(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tu
 
 @dataclass(frozen=True, eq=False)
 class Faulty(Unreadable):
-    """What stands where the truth of a wrong record would; the message says how to mend it."""
+    """Placeholder for the truth of a wrong record; the message says how to mend it."""
 
     record: Record
     message: str
@@ -330,7 +330,7 @@ def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBox
 
 
 def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], dict[str, int]]:
-    """What goes beside an answer, and what sizes of images do: `{size: image}`, or `image 2` for the second."""
+    """Facts beside an answer, with sizes of images: `{size: image}`, or `image 2` for the second."""
     found: dict[str, Any] = {}
     sized: dict[str, int] = {}
     for name, said in config.items():

@@ -27,7 +27,7 @@ LARGEST = 2**30
 
 @dataclass(frozen=True)
 class Member:
-    """What the directory says of a member."""
+    """Entry of a member in the archive's directory."""
 
     start: int
     packed: int

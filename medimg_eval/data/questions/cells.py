@@ -33,7 +33,7 @@ BATCH, RECENT = 16, 8
 
 @dataclass(frozen=True)
 class Cell(ABC):
-    """What one field of one record holds; its place is such as `line 7` or `row 7`."""
+    """Content of one field of one record; its place is such as `line 7` or `row 7`."""
 
     path: Path
     column: str
@@ -41,7 +41,7 @@ class Cell(ABC):
 
     @abstractmethod
     def content(self) -> bytes | str:
-        """What is stored."""
+        """Stored content."""
 
     def read(self) -> bytes:
         """The file that is stored, unpacked where it is text in base64; raises CaseError where there is none."""
@@ -58,7 +58,7 @@ class Cell(ABC):
         return False
 
     def text(self) -> str:
-        """What is stored, as text."""
+        """Stored content as text."""
         content = self.content()
         return content if isinstance(content, str) else content.decode("utf-8", errors="replace")
 

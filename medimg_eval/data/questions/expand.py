@@ -64,7 +64,7 @@ def _is_meant(name: str, given: Any) -> bool:
 
 
 def _each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
-    """What a step makes of each record, told apart by `row` where it makes several."""
+    """Records that a step makes of each record, told apart by `row` where it makes several."""
     found: list[Record] = []
     for record in records:
         made = [record] if record.fault else make(record)
@@ -132,7 +132,7 @@ def _cross(records: list[Record], step: Step, root: Path) -> list[Record]:
 
 @dataclass(frozen=True)
 class _Keys:
-    """What must be the same in a record and in that of another file: patterns, or columns, of each."""
+    """Keys that join a record to one of another file: patterns, or columns, of each."""
 
     own: tuple[str, ...]
     other: tuple[str, ...]

@@ -167,7 +167,7 @@ def cell_columns(specs: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
-    """What a pattern gives of a record: once, or once for each item of a field that is a list; nothing of an empty one.
+    """Items that a pattern gives of a record: once, or once for each item of a list; nothing of an empty one.
 
     Raises CaseError where two fields are lists, or an expression finds nothing.
     """

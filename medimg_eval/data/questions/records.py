@@ -46,7 +46,7 @@ class Record(Row):
         return CaseError(f"{self.path}, {self.place}: {message}")
 
     def said(self, error: CaseError) -> str:
-        """What an error of this record says, without the place."""
+        """Message of an error of this record, without the place."""
         return str(error).removeprefix(f"{self.path}, {self.place}: ")
 
     def find(self, name: str) -> Any:
@@ -117,7 +117,7 @@ def _within(value: Any, path: Sequence[str]) -> Any:
 
 
 def literal(value: Any) -> Any:
-    """What a text that holds a JSON or Python literal stands for; any other value as it is.
+    """Value of a text that holds a JSON or Python literal; any other value as it is.
 
     Raises ValueError for a text that is neither.
     """

@@ -127,7 +127,7 @@ def _twice(value: Any) -> str:
 
 
 def _parsed_json(text: str) -> Any:
-    r"""What a JSON text says; what `\ud83d` alone stands for, half of a sign, becomes U+FFFD.
+    r"""Value of a JSON text; `\ud83d` alone, half of a sign, becomes U+FFFD.
 
     Raises ValueError where it is no JSON, or nests too deep.
     """

@@ -190,7 +190,7 @@ class NumberColumns:
         return given(Findings(found), entry)
 
     def _reader(self, row: Row) -> str:
-        """What is added to the name of a number: `/reader`, or `/reader/reading`."""
+        """Suffix of the name of a number: `/reader`, or `/reader/reading`."""
         parts = {column: row.text(column) for column in (self.reader, self.reading) if column}
         for column, text in parts.items():
             if not text or BETWEEN in text:

@@ -41,7 +41,7 @@ class TableTarget:
     )
 
     def reference(self, entry: Entry) -> Reference[Any]:
-        """What the target makes of the case's rows."""
+        """Reference that the target makes of the case's rows."""
         first, rows = self._rows(entry.root / self.table)
         name = entry.fill(self.key_is)
         if name in rows:
@@ -91,7 +91,7 @@ class _AllPoints:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the points are read from."""
+        """Files that the points are read from."""
         return tuple(dict.fromkeys(path for part in self.parts for path in part.files))
 
     def read(self) -> Points:

@@ -257,7 +257,7 @@ class FilledMask(OnImage):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the boxes are read from."""
+        """Files that the boxes are read from."""
         return self.boxes.files
 
     def read(self) -> Mask:

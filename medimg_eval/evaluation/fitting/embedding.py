@@ -202,7 +202,7 @@ def _takes_volumes(encoder: ModelSpec) -> bool:
 
 
 def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, Any]:
-    """What features are of, as JSON holds it: another of these is another store."""
+    """Settings of features, as JSON holds them: another of these is another store."""
     shown = {"tiles": asdict(plan.tiles)} if "slide" in kinds else {}
     shown |= {"slices": asdict(plan.slices)} if "volume" in kinds else {}
     revision = getattr(encoder.model, "revision", "")  # weights of the hub by their commit, and the preprocessing

@@ -24,7 +24,7 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.data.leaks import find_leaks, note_leaks
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, interruptions
 from medimg_eval.evaluation.fitting.fit_at_once import learn_at_once
 from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
@@ -155,13 +155,12 @@ def _train(
     module.context = context
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
-        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+        with interruptions():
+            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{last}: holds objects, which a checkpoint of fit does not, and is not loaded; remove {run.folder}"
         ) from error
-    except SystemExit as stop:  # Lightning's answer to Ctrl-C
-        raise KeyboardInterrupt from stop
     if best.best_model_score is None or not best.best_model_score.isfinite():
         raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
     return float(best.best_model_score)

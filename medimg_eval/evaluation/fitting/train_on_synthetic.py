@@ -45,7 +45,7 @@ class Training:
         return f"{self.setting}-{self.fraction:g}-seed{self.seed}"
 
     def __str__(self) -> str:
-        """What messages and tables call it."""
+        """Name in messages and tables."""
         return f"{self.setting}, {100 * self.fraction:g} %, seed {self.seed}"
 
 
@@ -82,7 +82,7 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
     """Returns every combination, seed by seed, so that a study that is stopped early can be compared with what it has.
 
     Raises:
-        UsageError: one cannot be meant, or is named twice, or there is none.
+        UsageError: one is invalid, or is named twice, or there is none.
     """
     for name, values in (("settings", settings), ("fractions", fractions), ("seeds", seeds)):
         if not values or len(set(map(str, values))) < len(values):
@@ -170,7 +170,7 @@ def _train_and_test(plan: Plan, one: Training) -> tuple[Path, dict[str, int]]:
 
 
 def _begin(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:
-    """What the study's file says, with all models that are wanted now or were before."""
+    """Content of the study's file, with all models that are wanted now or were before."""
     file = plan.folder / STUDY
     told: dict[str, Any] = {"schema": SCHEMA, **plan.about, "started": now(), "cells": {}}
     if file.is_file():

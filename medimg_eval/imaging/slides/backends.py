@@ -300,7 +300,7 @@ def _colour(text: Any) -> tuple[int, int, int]:
 
 
 def first_line(error: Exception) -> str:
-    """What a library says, without values that may be a patient's."""
+    """First line of a library's message, without values that may be a patient's."""
     return without_values((str(error).strip().splitlines() or [""])[0])
 
 
@@ -361,7 +361,7 @@ class StoredTiles:
 
 
 class _Level:
-    """What it takes to decode a page after its file is closed."""
+    """Settings that decode a page after its file is closed."""
 
     def __init__(self, page: Any) -> None:
         self.tile = (page.tilelength, page.tilewidth)

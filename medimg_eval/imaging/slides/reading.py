@@ -36,7 +36,7 @@ Box = tuple[tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is read: the first level-0 pixel, the shape of the result, level-0 pixels per pixel of the result."""
+    """Region to read: the first level-0 pixel, the shape of the result, level-0 pixels per pixel of the result."""
 
     first: tuple[int, int]
     shape: tuple[int, int]

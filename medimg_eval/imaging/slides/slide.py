@@ -94,7 +94,7 @@ class Slide:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What one should know of the slide, in words."""
+        """Doubts about the slide, in words."""
         backend = self._backend
         found = list(cast("tuple[int, Backend, tuple[str, ...]]", self._open)[2])
         if backend.stated is None and self._given is None:

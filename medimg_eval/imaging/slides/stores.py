@@ -239,7 +239,7 @@ def _rate_evals(root: Path) -> Files:
 
 
 def _expected(kind: str, root: Path) -> tuple[str, ...]:
-    """What coordinates were made of, by TRIDENT or CLAM."""
+    """Settings that coordinates were made of, by TRIDENT or CLAM."""
     if kind == "trident":
         folder = (_trident_folder(root) or root).parent / "patches"
         return tuple(sorted(_stems(folder, HDF5, "_patches")))

@@ -194,7 +194,7 @@ class Film:
 
 @dataclass(frozen=True)
 class FilmPrompt(Prompt):
-    """What a model is asked about one film.
+    """Question to a model about one film.
 
     Attributes:
         film: its frames.

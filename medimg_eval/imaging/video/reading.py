@@ -80,7 +80,7 @@ _INHERITED: list[Any] = []
 
 @dataclass(frozen=True, eq=False)
 class _Index:
-    """What the packets of a video stream say without being decoded.
+    """Facts of the packets of a video stream that need no decoding.
 
     `times` are seconds after the first frame, ascending; `number` is time stamp -> frame, empty where stamps do not
     tell frames apart and they must be counted; `keys` are the frames that decoding can start at, ascending, and
@@ -379,7 +379,7 @@ class Video:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was mended or is doubted of the frames read so far, in words."""
+        """Repairs and doubts of the frames read so far, in words."""
         return tuple(self._source.notes)
 
     @property

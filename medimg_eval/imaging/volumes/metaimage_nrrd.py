@@ -73,7 +73,7 @@ LPS = "left-posterior-superior"
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """What a header says: its own words by field, and their length in bytes.
+    """Words of a header by field, and their length in bytes.
 
     The reader is SimpleITK's, which has read it. The shape is that of the spatial axes; the affine is float64, (4, 4),
     voxel index to RAS+ mm; units are `pixel` where no voxel size is stated.

@@ -27,7 +27,7 @@ MILLIMETRES = {1: (1000.0, "metres"), 3: (0.001, "micrometres")}
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """What a header says, checked.
+    """Content of a header, checked.
 
     The shape has two or three spatial axes; the affine is float64, (4, 4), voxel index to RAS+ mm; the scale is slope
     and intercept, None for stored values; units are `pixel` of what `write_mask` and `write_image` wrote without a

@@ -49,20 +49,20 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """What it is called in a table."""
+        """Name in a table."""
         title = metrics.title(self.metric) if is_known(self.metric) else self.metric
         parts = [title, *([self.label] if self.label else []), *(f"{key}={value}" for key, value in self.where.items())]
         return ", ".join(parts) + (f", difference to {self.baseline}" if self.baseline else "")
 
     @property
     def criterion(self) -> str:
-        """What must hold, in words."""
+        """Criterion in words."""
         bounds = [] if self.lower is None else [f"lower bound at least {self.lower:g}"]
         bounds += [] if self.upper is None else [f"upper bound at most {self.upper:g}"]
         return " and ".join(bounds)
 
     def to_json(self) -> dict[str, Any]:
-        """What a plan holds of it: what is not the default."""
+        """JSON of a plan's entry: what is not the default."""
         usual = Endpoint(self.metric)
         return {key: value for key, value in asdict(self).items() if key == "metric" or value != getattr(usual, key)}
 

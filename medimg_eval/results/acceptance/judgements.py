@@ -20,7 +20,7 @@ ACCEPTANCE = "acceptance.json"
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What became of one run.
+    """Verdict on one run.
 
     Attributes:
         run: which.
@@ -51,7 +51,7 @@ class Judgement:
         return verdict_sheet(self.run, self.verdicts, self.notes)
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept beside the run."""
+        """JSON that is kept beside the run."""
         return {
             "run": self.run.run,
             "plan": self.plan or None,
@@ -78,7 +78,7 @@ def judge_runs(
 
     Raises:
         DeviationError: the plan was changed, or a signature does not fit.
-        UsageError: an endpoint cannot be meant.
+        UsageError: an endpoint is invalid.
     """
     stated = read_endpoints(accept) if accept else []
     if plan is None:

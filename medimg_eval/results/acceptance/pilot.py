@@ -60,7 +60,7 @@ class Need:
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """What a plan holds of it."""
+        """JSON that a plan holds of it."""
         kept = ("expected", "sd", "prevalence", "level", "value")
         own = {key: getattr(self, key) for key in ("name", "bound", "power", "precision", "units", "cautious", "why")}
         return own | {key: getattr(self.design, key) for key in kept}

@@ -25,7 +25,7 @@ LABELS = ("labels", "regions", "classes", "measures", "matching")
 
 @dataclass(frozen=True)
 class Plan:
-    """What was fixed, with its hash and its signatures.
+    """Fixed endpoints and analysis, with their hash and signatures.
 
     Attributes:
         content: as JSON holds it: `title`, `made`, `program`, `task`, `data`, `product`, `definitions`, `labels`,
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """What is to be reached, in order."""
+        """Endpoints to be reached, in order."""
         return read_endpoints(self.content["accept"])
 
     @property
@@ -119,7 +119,7 @@ def read_plan(file: Path) -> Plan:
 
 
 def deviations(plan: Plan, run: RunScores, *, stated: Sequence[Endpoint] = ()) -> list[str]:
-    """What of a run is not as planned, one sentence each; nothing where it may be judged.
+    """Deviations of a run from the plan, one sentence each; nothing where it may be judged.
 
     Args:
         plan: read, its signatures checked.
@@ -178,7 +178,7 @@ def _of_analysis(plan: Plan, run: RunScores, stated: Sequence[Endpoint]) -> Iter
 
 
 def remarks(plan: Plan) -> list[str]:
-    """What a reader of a verdict must know of its plan beside the signatures."""
+    """Remarks on the plan for readers of a verdict, beside the signatures."""
     told = [f"Plan {plan.hash[:23]}..., made {plan.content['made']}."]
     if plan.content["program"] != (now := f"medimg_eval {__version__}"):
         told.append(f"Planned with {plan.content['program']}, judged with {now}.")

@@ -158,7 +158,7 @@ def _read(key: Path) -> bytes:
 
 
 def _fingerprint(key: bytes) -> str:
-    """What a key is told apart by; of a secret it tells nothing else."""
+    """Fingerprint that tells a key from others; of a secret it tells nothing else."""
     return f"SHA256:{hashlib.sha256(b'medimg_eval plan key' + key).hexdigest()[:32]}"
 
 

@@ -20,7 +20,7 @@ MET, NOT_MET, NOT_JUDGED = "met", "not met", "not judged"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one endpoint.
+    """Verdict on one endpoint.
 
     Attributes:
         endpoint: which.

@@ -65,7 +65,7 @@ def judge_agreement(
         seed: Seed of the bootstrap.
 
     Raises:
-        UsageError: If a number of the bootstrap cannot be meant.
+        UsageError: If a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
     measured = [_measured(one, resamples=resamples, level=level, seed=seed) for one in verdicts]
@@ -253,7 +253,7 @@ class _Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What one judge said to one question, beside the labels of people, for the cases that have both.
+    """Verdicts of one judge on one question, beside the labels of people, for the cases that have both.
 
     Attributes:
         question: Name of the judge's question.
@@ -359,7 +359,7 @@ def _judgements(folder: Path) -> Iterator[_Judged]:
 
 
 def verdicts_of(folder: Path, judge: str) -> dict[str, dict[str, Any]]:
-    """What a judge said of a run, as far as it is stored: by case, name of a question -> verdict."""
+    """Verdicts of a judge on a run, as far as they are stored: by case, name of a question -> verdict."""
     verdicts: dict[str, dict[str, Any]] = {}
     known = bool(judge) and any(next(folder.glob(name), None) for name in FILES)
     for said in _judgements(folder) if known else ():

@@ -62,7 +62,7 @@ def label_agreement(
 
     Raises:
         UserError: there are no reports, or one names a label or state that there is not.
-        UsageError: a number of the bootstrap cannot be meant.
+        UsageError: a number of the bootstrap is invalid.
         ValueError: the two differ in length.
     """
     check_numbers(resamples, level, seed)

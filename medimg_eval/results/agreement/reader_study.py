@@ -290,7 +290,7 @@ _REST = frozenset(["reader", "item", ORIGIN, "comment", "study"])
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What readers said.
+    """Readings of several readers.
 
     Attributes:
         readers: their names.
@@ -350,7 +350,7 @@ def read_readings(files: Sequence[Path], key: Path, *, scale: int = 5) -> Readin
 
 
 def _truth(key: Path) -> tuple[dict[str, str], str]:
-    """What each item of a key is, and the form it belongs to; "" where the key does not say."""
+    """Truth of each item of a key, and the form it belongs to; "" where the key does not say."""
     truth: dict[str, str] = {}
     study = ""
     for line, row in _table(key, ("item", "truth")):

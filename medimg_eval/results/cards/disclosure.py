@@ -36,7 +36,7 @@ _NAMES = {name: title for section in SECTIONS.values() for name, title in sectio
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What a table rests on, for its readers.
+    """Facts that a table rests on, for its readers.
 
     Attributes:
         title: What the table shows.

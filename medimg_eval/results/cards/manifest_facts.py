@@ -214,7 +214,7 @@ def _of_run(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _acceptance(file: Path) -> str:
-    """What a run was last judged by, and the verdicts, as `test` and `score` keep them; nothing where it was not."""
+    """Last criterion of a run and its verdicts, as `test` and `score` keep them; nothing where it was not judged."""
     if not file.is_file():
         return ""
     held = json.loads(file.read_text(encoding="utf-8"))

@@ -28,7 +28,7 @@ EVERY_LABEL = ""
 
 @dataclass(frozen=True)
 class Field:
-    """What models are compared on: one task, or one label of it.
+    """Set on which models are compared: one task, or one label of it.
 
     Attributes:
         title: The task's title.
@@ -66,7 +66,7 @@ class Field:
 
     @property
     def units(self) -> str:
-        """What is independent of each other, in words: patients, or cases where the data name none."""
+        """Independent units, in words: patients, or cases where the data name none."""
         return next((run.unit for run in self.runs.values()), "cases")
 
     @property

@@ -65,7 +65,7 @@ def compare(
         how: The test, its corrections and its settings; None takes those of `CompareSettings`.
 
     Raises:
-        UsageError: If there is no such metric, attribute or model, or a setting cannot be meant.
+        UsageError: If there is no such metric, attribute or model, or a setting is invalid.
         UserError: If no task has two models to compare.
     """
     how = CompareSettings() if how is None else how

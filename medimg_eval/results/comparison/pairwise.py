@@ -68,7 +68,7 @@ class CompareSettings:
     seed: int = 0
 
     def check(self) -> None:
-        """Raises UsageError for settings that cannot be meant."""
+        """Raises UsageError for invalid settings."""
         if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
             raise UsageError(f"alpha must be a number between 0 and 1, got {self.alpha!r}")
         tests = ("auto", *(test for test in get_args(Test) if test != "bootstrap"))
@@ -129,7 +129,7 @@ class Pair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a test of two models found, the first less the second."""
+    """Result of a test of two models, the first less the second."""
 
     p: Sides
     n: int

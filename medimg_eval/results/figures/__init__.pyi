@@ -12,6 +12,7 @@ from .learning_curve_plot import learning_curve as learning_curve
 from .forest_plot import radar as radar
 from .ranks import critical_difference as critical_difference, rank_stability as rank_stability
 from .reliability_diagram import reliability as reliability
+from .severity_plot import severity as severity
 from .significance_matrix import significance_map as significance_map
 from .style import (
     Width as Width,

@@ -32,7 +32,7 @@ LIMITS = 1.96
 
 
 class Differences(NamedTuple):
-    """What one panel shows: one model, or one group of its cases."""
+    """Differences shown in one panel: of one model, or of one group of its cases."""
 
     piece: Piece
     pairs: pd.DataFrame

@@ -66,7 +66,7 @@ def data_fraction(
         A frame with a row per model, size and draw, and one of the mean over draws, with its interval.
 
     Raises:
-        UsageError: There is no such metric or label, or the target cannot be meant.
+        UsageError: There is no such metric or label, or the target is invalid.
         UserError: No run was fitted on subsets, or none has a value.
     """
     if is_evidence(metric):

@@ -48,7 +48,7 @@ class Drawn:
 
     @property
     def remarks(self) -> list[str]:
-        """What whoever writes the figure should know of it."""
+        """Remarks for whoever writes the figure."""
         width, height = self.size
         return [f"{width:.0f} x {height:.0f} mm is taller than a page leaves room for"] if height > PAGE else []
 

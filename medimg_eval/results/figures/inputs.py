@@ -100,7 +100,7 @@ class Pieces:
 
     @property
     def unit(self) -> str:
-        """What intervals resample."""
+        """Units that intervals resample."""
         return self.some.unit
 
     def end(self) -> str:

@@ -163,6 +163,7 @@ KINDS: Mapping[str, Kind] = {
     },
     "kaplan_meier": _drawn_by("kaplan_meier", ("by",), metric=False),
     "data_fraction": _drawn_by("data_fraction", ("label",), "target"),
+    "severity": _drawn_by("severity", ("label",)),
     "learning_curve": _drawn_by("learning_curve", ("label",)),
     "radar": _drawn_by("radar", ("by",), each_task=False),
 }

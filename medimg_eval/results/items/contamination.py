@@ -36,7 +36,7 @@ Record = dict[str, Any]
 
 
 class Hints(NamedTuple):
-    """What hints at contamination.
+    """Hints at contamination.
 
     Attributes:
         blind: A row for each pair of a model and the same model without images.

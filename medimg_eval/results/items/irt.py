@@ -27,7 +27,7 @@ _MOST_HELD = 1 << 21
 
 
 class TwoParameters(NamedTuple):
-    """What `fit_two_parameters` estimates.
+    """Estimates of `fit_two_parameters`.
 
     Attributes:
         slope: (item,): how sharply the item tells able models from others; NaN where all answers are equal.
@@ -101,7 +101,7 @@ def fit_two_parameters(values: Floats, *, most_steps: int = 1000, tolerance: flo
 
 
 class _Answers(NamedTuple):
-    """What was right and what is known, (model, item), with the two halves of a step of EM."""
+    """Answers that are right and known, (model, item), with the two halves of a step of EM."""
 
     right: Floats
     known: Floats

@@ -31,7 +31,7 @@ _Cell: TypeAlias = "Callable[[Mapping[Hashable, Any]], list[Span]]"
 
 
 class Analysed(NamedTuple):
-    """What is known of one task beside its items.
+    """Facts of one task beside its items.
 
     Attributes:
         grid: Its models and items.

@@ -28,7 +28,7 @@ Read = tuple[str, AnsweredQuestion, dict[str, str]]
 
 
 class Reading(NamedTuple):
-    """What a reader found.
+    """Value that a reader read.
 
     Attributes:
         scores: Score rows of the metric, or of what it needs.

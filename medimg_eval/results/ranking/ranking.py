@@ -115,7 +115,7 @@ def rank_models(
         weights: Instead of `metrics`: of the ranks by each metric in the mean rank; None weighs all columns the same.
 
     Raises:
-        UsageError: If a metric has no scores or no direction, or a setting cannot be meant.
+        UsageError: If a metric has no scores or no direction, or a setting is invalid.
         UserError: If no task has two models.
     """
     how = CompareSettings() if how is None else how
@@ -312,7 +312,7 @@ def _significance(columns: Sequence[RankColumn]) -> pd.DataFrame:
 
 
 def check_weights(weights: Mapping[str, float], metrics: Sequence[str] | None) -> list[str]:
-    """Returns the metrics that are weighed; raises UsageError where weights cannot be meant."""
+    """Returns the metrics that are weighed; raises UsageError where weights are invalid."""
     if metrics is not None:
         raise UsageError("weights= names the metrics that models are ranked by; leave metrics= out")
     if not weights:

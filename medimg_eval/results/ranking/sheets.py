@@ -32,7 +32,7 @@ _Cell: TypeAlias = "Callable[[RankColumn, str], list[Span]]"
 
 
 class Printing(NamedTuple):
-    """What the footnotes of a ranking tell of how it was made.
+    """Facts of a ranking for its footnotes.
 
     Attributes:
         how: How pairs were tested.
@@ -50,7 +50,7 @@ class Printing(NamedTuple):
 
     @property
     def mean_rank(self) -> str:
-        """What the mean of the ranks is called."""
+        """Name of the mean of the ranks."""
         return "Mean rank" if self.weights is None else "Weighted rank"
 
 

@@ -64,7 +64,7 @@ def _cases(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], Mappi
 
 
 def _reply(answer: Mapping[str, Any] | None) -> str | None:
-    """What a model said, shortly: what was taken for its answer, or the end of its reply."""
+    """Reply of a model in short: the answer taken from it, or its end."""
     if not answer:
         return None
     if answer.get("extracted") is not None:

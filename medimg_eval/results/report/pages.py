@@ -25,7 +25,7 @@ NOTICES = "niivue-licences.txt"
 
 
 class Showing(Protocol):
-    """What can be shown of the cases of a task beside their scores."""
+    """Views of the cases of a task beside their scores."""
 
     warnings: list[str]
 
@@ -36,10 +36,10 @@ class Showing(Protocol):
         """The beginning of what is asked about a case."""
 
     def texts(self, case_id: str) -> dict[str, Any]:
-        """What was asked, what is right, and what was answered."""
+        """Texts of question, right answer and reply."""
 
     def scene(self, case_id: str, folder: Path) -> dict[str, Any]:
-        """What is seen; pictures are written into `folder`."""
+        """Scene of the case; pictures are written into `folder`."""
 
 
 def viewer() -> Path | None:

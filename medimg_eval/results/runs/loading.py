@@ -133,7 +133,7 @@ class RunScores:
 
     @property
     def name(self) -> str:
-        """What tables call its row: the model, and whether it was shown no images."""
+        """Name of its row in tables: the model, and whether it was shown no images."""
         return self.model + _NO_IMAGE_ROW * (self.condition == NO_IMAGE)
 
     @cached_property
@@ -169,7 +169,7 @@ class RunScores:
 
     @property
     def unit(self) -> str:
-        """What the interval resamples, in words; questions share an image, a patient or a set."""
+        """Unit that the interval resamples, in words; questions share an image, a patient or a set."""
         if self.noun != "questions":
             return self.noun if self.resampled == "cases" else self.resampled
         return "groups of questions" if self.resampled == "patients" else "questions"

@@ -104,7 +104,7 @@ class Part:
         codes, values = attributes(self.scores)
         crossed = crossed_attributes(attribute, values)
         if any(one not in values for one in crossed):
-            return {}
+            return self._groups_of_sets(attribute)
         named = [_binned(values[one], bins[one]) if bins and one in bins else _named(values[one]) for one in crossed]
         names = np.array([_together(one) for one in zip(*(found for found, _ in named), strict=True)], dtype=object)
         names = names[codes]
@@ -116,6 +116,12 @@ class Part:
         if UNKNOWN_NAME in present:
             parts[UNKNOWN] = self._of_rows(names == UNKNOWN_NAME)
         return parts
+
+    def _groups_of_sets(self, attribute: str) -> dict[str, Part]:
+        """One part per value of what the images of sets have and cases have not, such as the plane of a slice."""
+        wheres = [dict(row.where) for row in set_rows(self.run)]
+        found = sorted({where[attribute] for where in wheres if where.keys() == {attribute}})
+        return {value: Part(self.run, self.scores.iloc[:0], self.clusters, (attribute, value)) for value in found}
 
     def of_cases(self, cases: pd.Series[str]) -> Part:
         """Returns the part of some cases, by their ids."""
@@ -141,8 +147,9 @@ def attributes(scores: pd.DataFrame) -> tuple[npt.NDArray[np.int64], dict[str, n
 
 
 def attribute_names(runs: Sequence[RunScores]) -> set[str]:
-    """Returns the attributes that cases of `runs` have."""
-    return {name for run in runs for name in attributes(run.scores)[1]}
+    """Returns the attributes that cases of `runs` have, or the images of their sets."""
+    of_sets = {name for run in runs for row in set_rows(run) for name, _ in row.where}
+    return of_sets | {name for run in runs for name in attributes(run.scores)[1]}
 
 
 UNKNOWN_NAME = ""

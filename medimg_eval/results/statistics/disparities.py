@@ -202,12 +202,12 @@ class Judged(NamedTuple):
 
     @property
     def value(self) -> float:
-        """What it is worth as it stands."""
+        """Value of the disparity without resampling."""
         return float(self.values(np.ones((1, len(self.clusters))))[0]) if len(self.clusters) else np.nan
 
 
 class Divided(NamedTuple):
-    """What resamples of all clusters of a run are worth, in groups and as a whole."""
+    """Values of resamples of all clusters of a run, in groups and as a whole."""
 
     whole: float
     n: dict[str, int]

@@ -22,7 +22,7 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Design:
-    """What is expected of a value, from which the number of independent cases (mostly patients) follows.
+    """Expected distribution of a value, from which the number of independent cases (mostly patients) follows.
 
     Attributes:
         value: What is estimated.

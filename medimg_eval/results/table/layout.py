@@ -40,7 +40,7 @@ def bounded(
 
 
 class Heading(NamedTuple):
-    """What stands over one column, below the title of its group."""
+    """Heading of one column, below the title of its group."""
 
     group: str
     text: str
@@ -126,7 +126,7 @@ class Layout(NamedTuple):
 
 
 class Printable(Protocol):
-    """What can be rendered: a table, or a comparison of models."""
+    """Content that can be rendered: a table, or a comparison of models."""
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""
@@ -216,7 +216,7 @@ class Look(NamedTuple):
     """Decimals of all columns; "auto" for as many as intervals support, None for those of the metrics."""
 
     def check(self) -> None:
-        """Raises UsageError for what cannot be meant."""
+        """Raises UsageError for invalid settings."""
         for key, value, known in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
             UsageError.refuse_unknown(f"{key} must be one of {', '.join(known)}, got", known, value)
         if not isinstance(self.percent, bool):

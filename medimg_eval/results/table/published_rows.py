@@ -61,7 +61,7 @@ class PublishedCell:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """What is published of one model, or of one label or group of cases of it; a cell for each column of the table."""
+    """Published numbers of one model, or of one label or group of cases of it; a cell for each column of the table."""
 
     name: str
     cells: tuple[PublishedCell, ...]

@@ -78,7 +78,7 @@ class Table:
         Best and second are marked anew in the columns that have such marks, because equal as printed is equal.
 
         Raises:
-            UsageError: If `look` cannot be meant.
+            UsageError: If `look` is invalid.
         """
         look.check()
         columns = restyled(self.columns, self.rows, percent=look.percent, precision=look.precision)
@@ -244,7 +244,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
 
     Raises:
         UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `stratify_by`, there is
-            no such mean or interval, or a number of the bootstrap cannot be meant.
+            no such mean or interval, or a number of the bootstrap is invalid.
         UserError: If there is no run, one run is given twice, or a patient is in two strata.
     """
     if not runs:
@@ -272,7 +272,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
 
 
 def check_numbers(resamples: object, level: object, seed: object) -> None:
-    """Raises UsageError for settings of the bootstrap that cannot be meant."""
+    """Raises UsageError for invalid settings of the bootstrap."""
     if not isinstance(resamples, int) or isinstance(resamples, bool) or resamples < 1:
         raise UsageError(f"resamples must be a whole number of at least 1, got {resamples!r}")
     if not isinstance(level, int | float) or not 0 < level < 1:

@@ -55,7 +55,7 @@ class Trained:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return f"{self.setting}, {100 * self.fraction:g} %, seed {self.seed}"
 
 
@@ -88,7 +88,7 @@ class Study:
 
 
 class Worth(NamedTuple):
-    """What training on something is worth.
+    """Value of training on something.
 
     Attributes:
         setting: what was trained on.
@@ -168,7 +168,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Drawn(NamedTuple):
-    """What runs are worth by one metric.
+    """Values of runs by one metric.
 
     Attributes:
         worth: (run,), NaN where it is undefined.

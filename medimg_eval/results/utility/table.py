@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class UtilityTable:
-    """What training on each setting and fraction is worth.
+    """Table of the value of training on each setting and fraction.
 
     Attributes:
         study: the study.

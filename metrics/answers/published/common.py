@@ -18,7 +18,7 @@ _NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS)} | {"none":
 
 
 class LenientAnswer(str):
-    """What a published rule takes from an output where its scoring is looser than equality.
+    """Answer taken by a published rule whose scoring is looser than equality.
 
     It equals each right answer that the published scoring `accepts`, so that whoever asks whether the answer is right
     gets the published verdict; as a text it is what was compared.

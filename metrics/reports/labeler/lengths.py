@@ -177,7 +177,7 @@ def _role(text: str, start: int, end: int, found: re.Match[str]) -> str:
 def _thing(
     text: str, sentence: tuple[int, int], found: re.Match[str], things: list[tuple[tuple[int, int], str]], device: str
 ) -> str:
-    """What a length was measured of: what it stands in front of ("3 cm nodule"), else the nearest in the sentence.
+    """Thing that a length measures: the word behind it ("3 cm nodule"), else the nearest in the sentence.
 
     A distance from a landmark belongs to the tube or line that was named last.
     """

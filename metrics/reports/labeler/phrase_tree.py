@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """What a phrase does.
+    """Effect of a phrase.
 
     Attributes:
         kind: its part, such as "finding" or "not before".

@@ -49,7 +49,7 @@ class Said:
 
 
 class Told(NamedTuple):
-    """What a sentence tells of a report, wherever it stands.
+    """Facts that a sentence states of a report, wherever it stands.
 
     Attributes:
         statuses: observation and status of each thing that it names, but for those that are only asked for.
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 @dataclass
 class Sentence:
-    """What was found in one sentence.
+    """Findings of one sentence.
 
     Attributes:
         text: the text in lower case that it lies in.

@@ -40,7 +40,7 @@ _CHOICE = "average-set or label, + for uncertain as positive"
 
 
 class _Named(NamedTuple):
-    """What a family is called, and who reads."""
+    """Name of a family, and who reads."""
 
     name: str
     title: str

@@ -41,7 +41,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Choice:
-    """What stands after the "@" of a metric of labels: `micro-14+`, `macro-5`, `Edema+`.
+    """Parameter of a metric of labels, behind the "@": `micro-14+`, `macro-5`, `Edema+`.
 
     Attributes:
         average: "micro", "macro", "weighted" or "samples"; "micro" of one label.

@@ -22,7 +22,7 @@ CHUNK = 4096
 
 
 class Graph(NamedTuple):
-    """What the network finds in a text.
+    """Graph that the network finds in a text.
 
     Attributes:
         entities: (first word, last word, label), by first and then last word.

@@ -38,7 +38,7 @@ def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
 
 
 def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
-    """What `generate` is told of a batch beside its inputs.
+    """Arguments of `generate` for a batch beside its inputs.
 
     Args:
         decoding: how to write.

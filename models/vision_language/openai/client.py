@@ -251,7 +251,7 @@ class Patience(NamedTuple):
 
 @dataclass
 class Tally:
-    """What asking has taken so far.
+    """Cost of asking so far.
 
     Attributes:
         uncounted: replies for which the server did not say how many tokens they took.
@@ -433,7 +433,7 @@ class Client:
 
 
 def moved(url: str, response: Any) -> UserError:
-    """What to do about an address that sends elsewhere, where the key and the images are not sent unasked."""
+    """Advice on an address that sends elsewhere, where the key and the images are not sent unasked."""
     to = response.headers.get("location", "")
     there = f" ({place(str(response.url.join(to)))})" if to else ""
     return UserError(
@@ -458,7 +458,7 @@ def _is_filtered(body: bytes) -> bool:
 
 
 def _words(body: bytes, secret: str) -> str:
-    """What a server says in an error, without the request that some repeat, or the key that some do not accept."""
+    """Message of a server's error, without the request that some repeat, or the key that some do not accept."""
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):

@@ -65,7 +65,7 @@ def written_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_reply(told: Any) -> dict[str, Any]:
-    """What a reply holds, by `FIELDS`; None for what the server did not say.
+    """Fields of a reply, by `FIELDS`; None for those that the server left out.
 
     Raises:
         ValueError: it holds no message.
@@ -135,7 +135,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _thought(message: Mapping[str, Any]) -> str | None:
-    """What a server sent apart as thinking: a field, details (OpenRouter), or parts of the content (Anthropic)."""
+    """Thought that a server sent apart: a field, details (OpenRouter), or parts of the content (Anthropic)."""
     for field in THINKING:
         if isinstance(told := message.get(field), str):
             return _whole(told)

@@ -58,7 +58,7 @@ class _AwayError(UserError):
 
 
 class Outcome(NamedTuple):
-    """What became of a prompt; `key` is its request's."""
+    """Outcome of a prompt; `key` is its request's."""
 
     key: str
     reply: Turn | Exception
@@ -273,7 +273,7 @@ class OpenAICompatible(VisionLanguageModel):
         )
 
     def _usage(self, reply: Mapping[str, Any]) -> Usage:
-        """What a reply cost, also where it came from the cache: what asking anew would have."""
+        """Cost of a reply, also where it came from the cache: that of asking anew."""
         read, written = reply["prompt_tokens"], reply["completion_tokens"]
         cost = None
         if self.price_per_million and read is not None and written is not None:

@@ -30,7 +30,7 @@ NAMED = re.compile(r"_(?P<subject>\d{4})_(?P<modality>\d{4})\.nii(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class PairFiles:
-    """What is known of a pair, in files; each but the images may be missing.
+    """Files of a pair; each but the images may be missing.
 
     Attributes:
         fixed: the fixed image.
@@ -237,13 +237,13 @@ class Learn2Reg(Layout):
 
     @staticmethod
     def _suffix(modalities: Mapping[str, str]) -> str:
-        """What the folder of points ends in: those of other pairs of modalities than 0000 to 0001 lie apart."""
+        """Suffix of the folder of points: those of other pairs of modalities than 0000 to 0001 lie apart."""
         fixed, moving = modalities["fixed"], modalities["moving"]
         return "" if fixed == moving or (fixed, moving) == ("0000", "0001") else "".join(sorted((fixed, moving)))
 
 
 def pair_files(paths: Mapping[str, Path | None], space: Space, modality: str) -> PairFiles:
-    """What is known of a pair, of the files by the names of their columns."""
+    """Files of a pair, by the names of their columns."""
     images: dict[str, Any] = {which: ImageFile(cast("Path", paths[which]), modality=modality) for which in FILES[:2]}
     masks: dict[str, Any] = {
         which: MaskFile(path) for which in (*FILES[2:4], "region") if (path := paths.get(which)) is not None

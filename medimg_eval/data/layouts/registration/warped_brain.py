@@ -119,7 +119,7 @@ class BrainImage:
 
 @dataclass(frozen=True)
 class KnownWarp:
-    """What is known of a pair: tissues, points, the brain as region, and the map itself."""
+    """References of a pair: tissues, points, the brain as region, and the map itself."""
 
     warp: Warp
 

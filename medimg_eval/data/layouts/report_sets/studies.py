@@ -132,7 +132,7 @@ class Studies(Layout):
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be meant, before any file is read."""
+        """Refuses invalid settings, before any file is read."""
         self._left_out: dict[str, str] = {}
         self._joins = [Join.of(one) for one in self.join]
         self._image = self.image if isinstance(self.image, str) else str(self.image.get("member", ""))

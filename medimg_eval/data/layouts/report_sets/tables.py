@@ -117,7 +117,7 @@ class ReportTable(Layout):
         return [found[name] for name in sorted(found)]
 
     def _columns(self, rows: Sequence[Row], path: Path) -> dict[str, str]:
-        """What each column is called, of those that there are."""
+        """Names of the columns that there are."""
         there = list(dict.fromkeys(name for row in rows for name in row.values)) if rows else list(COLUMNS)
         named = {}
         for name in (*COLUMNS, *OPTIONAL):

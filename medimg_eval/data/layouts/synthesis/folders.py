@@ -11,6 +11,7 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import ENDINGS
 from medimg_eval.data.records import Entry, Given, Row, Target
 from medimg_eval.errors import MissingDataError, SplitError, nearest
+from medimg_eval.imaging import VOLUMES
 from medimg_eval.tasks.base import Layout
 
 
@@ -20,19 +21,23 @@ class PictureFolder(FolderLayout):
 
     Args:
         shown: whether it is the case's image; that of a generated picture is what a model gives, and not shown to it.
+        volumes: whether they are volumes instead, by the endings `VOLUMES`.
     """
 
     shown: bool = True
+    volumes: bool = False
 
     def entries(self, root: Path) -> list[Entry]:
         """The pictures, sorted by path; raises MissingDataError where there is none."""
-        files = [path for path in sorted(root.rglob("*")) if path.suffix.lower() in ENDINGS]
+        endings = VOLUMES if self.volumes else ENDINGS
+        files = [path for path in sorted(root.rglob("*")) if path.name.lower().endswith(endings)]
         files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts)]
         if not files:
-            raise MissingDataError(f"{root}: holds no pictures; their names end in {', '.join(ENDINGS)}")
+            what = "volumes" if self.volumes else "pictures"
+            raise MissingDataError(f"{root}: holds no {what}; their names end in {', '.join(endings)}")
         rows = [Row(root, "", {"file": path.relative_to(root).as_posix()}) for path in files]
         return [
-            Entry(row.text("file").removesuffix(path.suffix), root, (row,), (self.image_file(path),) * self.shown)
+            Entry(_without_ending(row.text("file"), endings), root, (row,), (self.image_file(path),) * self.shown)
             for row, path in zip(rows, files, strict=True)
         ]
 
@@ -41,8 +46,12 @@ class PictureFolder(FolderLayout):
         return NameAsPrompt()
 
 
+def _without_ending(name: str, endings: Sequence[str]) -> str:
+    return name[: -len(next(ending for ending in endings if name.lower().endswith(ending)))]
+
+
 class NameAsPrompt:
-    """What a picture is called, in the place of what it was made of."""
+    """Name of a picture, in the place of its prompt."""
 
     def reference(self, entry: Entry) -> Given[Text]:
         """The name."""

@@ -219,7 +219,7 @@ class MixedDataset(Layout):
     made: str = "fit"
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         UsageError.refuse_unknown("there is no setting", SETTINGS, self.setting)
         if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 < self.fraction <= 1:
             raise UsageError(f"fraction: expected a number above 0 and up to 1, got {self.fraction!r}")

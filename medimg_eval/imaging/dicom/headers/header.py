@@ -45,7 +45,7 @@ _TILES = re.compile(rb"NumberOfImagesInMosaic\0.{77}\s{0,8}(\d{1,8})", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of its pixels and their place. Texts are empty, numbers None, where it says nothing.
+    """Pixels of a file and their place. Texts are empty, numbers None, where it says nothing.
 
     Attributes:
         path: the file.
@@ -386,7 +386,7 @@ ACQUISITION = (*FACTS.values(), SIDE)
 
 
 def facts(dataset: pydicom.Dataset) -> dict[str, str]:
-    """What the file says of the acquisition, by the names of `FACTS`."""
+    """Facts of the acquisition, by the names of `FACTS`."""
     found = {}
     for name, element in FACTS.items():
         # A value that cannot be understood is one fact less, and no reason to refuse the image.

@@ -23,7 +23,7 @@ _COMPONENTS_GE = ("magnitude", "phase", "real", "imaginary")
 
 @dataclass(frozen=True, slots=True)
 class VolumeFacts:
-    """What a slice or frame says of the volume it belongs to; None or "" where it says nothing.
+    """Volume that a slice or frame belongs to; None or "" where it says nothing.
 
     Attributes:
         kind: image type, and whether it is a magnitude, a phase or an average over directions (isotropic).

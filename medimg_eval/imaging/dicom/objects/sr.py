@@ -29,7 +29,7 @@ class Measured(NamedTuple):
 
 
 class MeasuredGroup(NamedTuple):
-    """What is said of one finding, image or region.
+    """Measurements of one finding, image or region.
 
     Attributes:
         tracking: its identifier.
@@ -47,7 +47,7 @@ class MeasuredGroup(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called: finding and site, or its identifier."""
+        """Name of the group: finding and site, or its identifier."""
         told = [self.finding, *([f"({', '.join(self.sites)})"] if self.sites else [])]
         return " ".join(filter(None, told)) or self.tracking
 

@@ -280,7 +280,7 @@ class _FailedError(Exception):
 
 
 def codec_name(header: Header) -> str:
-    """What people call the codec, and the transfer syntax."""
+    """Name of the codec, as people call it, and of the transfer syntax."""
     name = _CODECS.get(header.transfer_syntax, ("an unknown codec", ()))[0]
     return f"{name} ({header.transfer_syntax})"
 

@@ -267,7 +267,7 @@ def _volumes(volumes: list[list[Slice]], value: str, notes: tuple[str, ...]) -> 
 
 
 def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
-    """What tells the volumes apart, by what is the same within each and differs between them; else the time."""
+    """Axis that tells the volumes apart, by what is the same within each and differs between them; else the time."""
     heads = [volume[0] for volume in volumes]
     weightings = [{_weighting(facts) for facts in volume} for volume in volumes]
     if all(len(found) == 1 for found in weightings) and len({found for one in weightings for found in one}) > 1:

@@ -75,7 +75,7 @@ class Group:
         return "LOCALIZER" in self.found.volumes[0][0].image_type
 
     def line(self) -> str:
-        """What it is, for a list to choose from; no text that may name a patient."""
+        """Line for a list to choose from; no text that may name a patient."""
         head = self.headers[0]
         volumes, count = len(self.found.volumes), len(self.found.volumes[0])
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"

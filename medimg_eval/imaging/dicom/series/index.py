@@ -436,7 +436,7 @@ def _words(path: Path, *keywords: str) -> list[str]:
 
 
 def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the slices of one group agree in to the letter."""
+    """Identity that the slices of one group share to the letter."""
     named = (facts["series"],) if facts["series"] else ("", facts["number"], facts["description"])
     same = ("patient", "study", "modality", "sop_class", "localizer", "rows", "columns")
     return (*named, *(facts[name] for name in same))

@@ -230,7 +230,7 @@ def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array,
 
 
 def suv_factors(headers: Sequence[Header]) -> Array:
-    """What turns the rescaled values of PET slices into body-weight SUV, float64, (slices,).
+    """Factors that turn the rescaled values of PET slices into body-weight SUV, float64, (slices,).
 
     Raises CaseError where the series is not PET, or its header lacks what SUV needs.
     """

@@ -182,12 +182,12 @@ def _head(header: Header) -> bytes:
 
 
 def _csa(head: bytes) -> dict[str, tuple[float, ...]]:
-    """What Siemens' image header says of the slices, wherever it lies in the file."""
+    """Facts of the slices in Siemens' image header, wherever it lies in the file."""
     return {name: csa_numbers(head, name) for name in ("NumberOfImagesInMosaic", "SliceNormalVector")}
 
 
 def _protocol(head: bytes) -> dict[str, str]:
-    """What the protocol of the scan says of its slices."""
+    """Facts of the slices in the protocol of the scan."""
     found = _PROTOCOL.search(head)
     if found is None:
         return {}
@@ -203,7 +203,7 @@ def _whole(text: str | None) -> int | None:
 
 
 def _decimal(text: str | None) -> float:
-    """What is not stated of a protocol is 0."""
+    """Number in a protocol; 0 where it is not stated."""
     try:
         found = float(text or 0)
     except ValueError:

@@ -52,7 +52,7 @@ def shown_description(text: str) -> str:
 
 
 def told(header: Header) -> list[str]:
-    """What sets a series apart in words: its kernel, and that there was contrast medium."""
+    """Words that set a series apart: its kernel, and that there was contrast medium."""
     kernel = header.facts.get("kernel", b"").decode("latin-1").strip(" \0").replace("\\", " ")
     contrast = header.facts.get("contrast", b"").strip(b" \0").upper() not in (b"", b"NONE", b"NO")
     return [

@@ -1,0 +1,188 @@
+"""Scores against the severity of degradations: a panel for each degradation, a line for each model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import as_runs, interval_text, take
+from medimg_eval.results.figures.style import (
+    add_legend,
+    canvas,
+    drawable,
+    legend_height,
+    millimetres,
+    panel_grid,
+    panels,
+    styled,
+    wrapped,
+)
+from medimg_eval.results.runs import Part, is_evidence
+from medimg_eval.results.table import Settings, make_cell, make_column
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+
+COLUMNS = ["model", "degradation", "severity", "mean", "low", "high", "n", "clusters", "interval"]
+COLUMNS += ["slope", "slope low", "slope high"]
+PLAIN = Settings(resamples=10_000, level=0.95, seed=0)
+_PANEL = 42.0
+"""Height of a panel in mm."""
+
+
+def severity(
+    source: Source, metric: str, *, label: str = "", width: Width = "double", settings: Settings = PLAIN
+) -> Drawn:
+    """Severity curves: a metric against how far cases are degraded, from 0, the cases as published.
+
+    Of metrics of cases the frame also has the slope: of each case that all severities have, the least-squares line
+    over severity; the mean over cases, with an interval by patients. `label` and `width` are as in `box`.
+
+    Args:
+        source: Runs of `test degrade=[...] severities=[...]`.
+        metric: What is drawn.
+        label: The only label.
+        width: Of the figure.
+        settings: Of intervals, which resample test patients.
+
+    Returns:
+        A frame with a row per model, degradation and severity.
+
+    Raises:
+        UsageError: There is no such metric or label.
+        UserError: No run has degraded cases, or none has a value.
+    """
+    if is_evidence(metric):
+        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
+    across = millimetres(width)
+    pieces = take(as_runs(source, metric), [metric], label=label)
+    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    rows = [row for piece in pieces.members for row in _rows(piece, metric, label, settings, pieces.unit)]
+    frame = pd.DataFrame.from_records(rows, columns=COLUMNS)
+    if frame.empty:
+        raise UserError("No run has degraded cases; make one by `test degrade=[NAME] severities=[1,3,5]`")
+    if not frame["mean"].notna().any():
+        raise UserError(f"No run has a value of {metric}, so there is nothing to draw")
+    with styled():
+        figure = _draw(pieces, frame, drawable(column.heading), across)
+    made = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+    counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
+    text = (
+        f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by severity of degradations ({counts}); "
+    )
+    text += "0 is the cases as published"
+    text += f"; bands are intervals: {made}." if made else "."
+    return Drawn(figure, frame, text + _steepest(frame) + pieces.end())
+
+
+def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
+    run = piece.part.run
+    found = []
+    for degradation, severities in _sweeps(run.conditions).items():
+        parts = {0.0: piece.part}
+        for number in severities:
+            some = run.under(f"{degradation}-{number:g}")
+            if not some.scores.empty:
+                parts[number] = take([some], [metric], label=label).members[0].part
+        slope, low, high = _slope(parts, metric, settings)
+        for number, part in parts.items():
+            cell = make_cell(part, metric, settings)
+            found.append(
+                {
+                    "model": piece.model,
+                    "degradation": degradation,
+                    "severity": number,
+                    "mean": cell.mean,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "n": cell.n,
+                    "clusters": cell.n_clusters,
+                    "interval": interval_text(cell.method, settings.level, unit),
+                    "slope": slope,
+                    "slope low": low,
+                    "slope high": high,
+                }
+            )
+    return found
+
+
+def _sweeps(conditions: Sequence[str]) -> dict[str, list[float]]:
+    """Degradation -> severities above 0, ascending, of conditions such as `mri_affine-5`."""
+    sweeps: dict[str, list[float]] = {}
+    for condition in conditions:
+        name, _, number = condition.rpartition("-")
+        if name and number.replace(".", "", 1).isdigit():
+            sweeps.setdefault(name, []).append(float(number))
+    return {name: sorted(numbers) for name, numbers in sweeps.items()}
+
+
+def _slope(parts: dict[float, Part], metric: str, settings: Settings) -> tuple[float, float, float]:
+    """Mean slope per degree of severity over cases that all severities have, and its interval by patients."""
+    values = [
+        part.scores.loc[part.scores["metric"] == metric].groupby("case", observed=True)["value"].mean()
+        for part in parts.values()
+    ]
+    wide = pd.concat(values, axis=1, join="inner").dropna()
+    if len(parts) < 2 or wide.empty:
+        return math.nan, math.nan, math.nan
+    at = np.array(list(parts)) - np.mean(list(parts))
+    slopes = (wide.to_numpy(np.float64) @ at) / float(at @ at)
+    owners = next(iter(parts.values())).clusters.loc[wide.index.astype(str)].to_numpy()
+    _, patients = np.unique(owners, return_inverse=True)
+    sums, counts = np.bincount(patients, slopes), np.bincount(patients)
+    rng = np.random.default_rng(settings.seed)
+    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=settings.resamples)
+    means = (draws @ sums) / (draws @ counts)
+    low, high = np.quantile(means, [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    few = len(sums) < 2
+    return float(slopes.mean()), math.nan if few else float(low), math.nan if few else float(high)
+
+
+def _steepest(frame: pd.DataFrame) -> str:
+    """Says of each model under which degradation its line is steepest."""
+    told = []
+    for model, rows in frame.dropna(subset=["slope"]).groupby("model", sort=False):
+        row = rows.loc[rows["slope"].abs().idxmax()]
+        bounds = f" [{row['slope low']:.3g}, {row['slope high']:.3g}]" * (not math.isnan(row["slope low"]))
+        told.append(f" {model}: steepest under {row['degradation']}, {row['slope']:.3g}{bounds} a degree of severity.")
+    return "".join(told)
+
+
+def _draw(pieces: Pieces, frame: pd.DataFrame, title: str, width: float) -> Figure:
+    from matplotlib.lines import Line2D
+
+    names = list(dict.fromkeys(frame["degradation"]))
+    shape = panel_grid(len(names), width)
+    texts = [wrapped(piece.model) for piece in pieces.members]
+    legend = legend_height(texts, width)[1] if len(texts) > 1 else 0.0
+    figure = canvas(width, _PANEL * shape[0] + legend)
+    handles = [Line2D([], [], color=p.look[0], marker=p.look[1], ls=p.look[2]) for p in pieces.members]
+    every = panels(figure, len(names), shape)
+    low, high = float(frame[["low", "mean"]].min().min()), float(frame[["high", "mean"]].max().max())
+    room = 0.04 * (high - low) or 0.01
+    for axes, name in zip(every, names, strict=True):
+        for piece in pieces.members:
+            rows = frame[(frame["model"] == piece.model) & (frame["degradation"] == name)]
+            at, mean = rows["severity"].to_numpy(), rows["mean"].to_numpy(np.float64)
+            colour, marker, line = piece.look
+            bounds = (rows[key].to_numpy(np.float64) for key in ("low", "high"))
+            axes.fill_between(at, *bounds, color=colour, alpha=0.15, lw=0)
+            axes.plot(at, mean, color=colour, marker=marker, ls=line)
+        axes.set_ylim(low - room, high + room)
+        axes.set_title(drawable(name))
+        axes.set_xticks(sorted(set(frame["severity"])))
+        axes.set_xlabel("Severity")
+    for axes in every[:: shape[1]]:
+        axes.set_ylabel(title)
+    if legend:
+        add_legend(figure, handles, texts, width)
+    return figure

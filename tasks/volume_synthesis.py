@@ -1,0 +1,186 @@
+"""Synthesis of volumes, judged by the slices of three planes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Image
+from medimg_eval.codecs import GeneratedImages
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging import read, reorient
+from medimg_eval.panels import Panel
+from medimg_eval.store import digest
+from medimg_eval.tasks.base import NOBODY, SCORES
+from medimg_eval.tasks.synthesis import SynthesisTask
+from medimg_eval.tasks.synthesis_sets import Picture, Shown
+
+PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
+"""Plane -> the axis of a volume in RAS that its slices lie across."""
+
+FAILURES = "generation_failure_rate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeSynthesisTask(SynthesisTask):
+    """Volumes to be made of prompts, compared with real ones by slices of three planes (2.5-D).
+
+    Volumes are turned to RAS. Of each plane, `slices` lie at equal steps over the whole extent, at (i + 1/2) / slices;
+    they are brought to square pixels of the smaller spacing, linearly, and to 8 bits between the values of `window`.
+    Every slice is then an image of the set that metrics of sets compare. Slices of one volume belong to one patient,
+    who is what intervals resample.
+
+    Attributes:
+        slices: how many of each plane are shown to an extractor.
+        planes: those that are compared, of `axial`, `coronal` and `sagittal`; metrics are given for each plane, too.
+        window: values that become black and white, such as [-1000, 400] HU; None takes the smallest and the largest
+            of each volume.
+    """
+
+    slices: int = field(default=16, metadata=SCORES)
+    planes: Sequence[str] = field(default=("axial", "coronal", "sagittal"), metadata=SCORES)
+    window: Sequence[float] | None = field(default=None, metadata=SCORES)
+    groups: Sequence[str] = field(default=("plane",), metadata=SCORES)
+
+    def __post_init__(self) -> None:
+        """Refuses invalid settings."""
+        super().__post_init__()
+        if not isinstance(self.slices, int) or self.slices < 1:
+            raise UsageError(f"task.slices: expected a whole number of at least 1, got {self.slices!r}")
+        UsageError.refuse_unknown("task.planes: there is no plane", PLANES, *self.planes)
+        if not self.planes or len(set(self.planes)) < len(self.planes):
+            raise UsageError(f"task.planes: expected planes, each once, got {list(self.planes)}")
+        if self.window is not None and not (len(self.window) == 2 and self.window[0] < self.window[1]):
+            raise UsageError(f"task.window: expected two values, the smaller first, got {list(self.window)}")
+        if unfit := sorted(set(self.case_metrics) - {FAILURES}):
+            raise UsageError(f"task {self.name!r}: {', '.join(unfit)} compare pictures, and these are volumes")
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> GeneratedImages:
+        """Takes as many volumes as were asked for; raises CaseError for fewer, more, or what is no volume."""
+        if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
+            count = len(answer) if isinstance(answer, Sequence) else 1
+            raise CaseError(f"case {case.id!r}: the {what} holds {count} volumes, expected {self.pictures}")
+        volumes = [checked_volume(one, f"case {case.id!r}, volume {place}") for place, one in enumerate(answer, 1)]
+        return GeneratedImages(volumes, self.seeds(case.id))
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The volumes that were made."""
+        files = self.codec.read(prediction).pictures if isinstance(prediction, Path) else []
+        return [Panel("alone", f"Volume {number}", partial(read, file)) for number, file in enumerate(files, 1)]
+
+    def real_set(self, part: str) -> list[Shown]:
+        """The slices of a set of real volumes."""
+        return list(self._cut(super().real_set(part)))
+
+    def made_set(self, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
+        """The slices of the volumes that were made."""
+        return list(self._cut(super().made_set(cases, predictions)))
+
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
+        """Settings that decide the numbers beside the volumes themselves."""
+        shown = "each volume's own range" if self.window is None else f"{self.window[0]:g} to {self.window[1]:g}"
+        return f"{self.slices} slices of each of {', '.join(self.planes)}, {shown}, {super().signature(provenance)}"
+
+    def _cut(self, shown: Sequence[Shown]) -> Iterator[Shown]:
+        window = None if self.window is None else (float(self.window[0]), float(self.window[1]))
+        for owner, case, picture in shown:
+            for plane in self.planes:
+                sliced = replace(case, attributes={**case.attributes, "plane": plane})
+                for place in range(self.slices):
+                    share = (place + 0.5) / self.slices
+                    name = f"{picture.name}, {plane} slice {place + 1} of {self.slices}"
+                    cut = VolumeSlice(name, picture.reference, picture.optional, plane, share, window)
+                    yield Shown(f"{owner}/{plane}-{place}", sliced, cut)
+
+
+@dataclass(frozen=True)
+class VolumeSlice(Picture):
+    """A slice of a volume, as extractors are shown it.
+
+    Attributes:
+        plane: one of `PLANES`.
+        share: where it lies across the plane, 0 to 1.
+        window: values that become black and white; None for the range of the volume.
+    """
+
+    plane: str = "axial"
+    share: float = 0.5
+    window: tuple[float, float] | None = None
+
+    def key(self) -> str:
+        """Key of its content; raises as `read` does."""
+        return digest([super().key(), self.plane, self.share, self.window], 40)
+
+    def read(self) -> Image:
+        """Reads the volume, unless it was the last one read, and cuts it; raises as `Picture.read` does."""
+        volume, window = _LAST.volume_of(self)
+        try:
+            pixels, step = cut_slice(volume, self.plane, self.share, self.window or window)
+        except CaseError as error:
+            raise self._error(error) from error
+        return Image(pixels[None], np.diag([step, step, 1.0, 1.0]), volume.modality)
+
+
+class _LastVolume:
+    """The volume that was read last: slices come one after the other, and from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: tuple[Any, Image, tuple[float, float]] | None = None
+
+    def volume_of(self, cut: VolumeSlice) -> tuple[Image, tuple[float, float]]:
+        """The volume of a slice in RAS, and its smallest and largest finite value."""
+        with self._lock:
+            if self._held is None or self._held[0] != (cut.files or id(cut.reference)):
+                image = checked_volume(Picture.read(cut), cut.name)
+                finite = image.array[np.isfinite(image.array)]
+                window = (float(finite.min()), float(finite.max()))
+                self._held = (cut.files or id(cut.reference), reorient(image), window)
+            return self._held[1], self._held[2]
+
+
+_LAST = _LastVolume()
+
+
+def checked_volume(given: Any, what: str) -> Image:
+    """Returns a volume of one channel; raises CaseError for anything else, or where no value is finite."""
+    if not isinstance(given, Image) or given.array.ndim != 4 or given.array.shape[0] != 1 or not given.array.size:
+        got = f"shape {given.array.shape}" if isinstance(given, Image) else type(given).__name__
+        raise CaseError(f"{what} is invalid: expected an Image (1, i, j, k), got {got}")
+    if given.array.dtype.kind not in "iuf" or not np.isfinite(given.array).any():
+        raise CaseError(f"{what} is invalid: expected finite numbers, got {given.array.dtype}")
+    return given
+
+
+def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
+    """Returns a slice of a volume in RAS, uint8 (row, column), and the side of its square pixels in mm.
+
+    Rows run from superior or anterior, columns from left or posterior.
+
+    Args:
+        volume: (1, i, j, k), turned to RAS.
+        plane: one of `PLANES`.
+        share: where it lies across the plane, 0 to 1.
+        window: values that become black and white.
+    """
+    from PIL import Image as Pictures
+
+    across = PLANES[plane]
+    size = volume.array.shape[1 + across]
+    cut = volume.array[0].take(min(int(share * size), size - 1), axis=across).T[::-1]
+    width, height = (step for axis, step in enumerate(volume.spacing) if axis != across)
+    step = float(min(width, height))
+    low, high = window
+    shown = np.nan_to_num(cut.astype(np.float32), nan=low, posinf=high, neginf=low)
+    shown = np.clip((shown - low) / (high - low), 0, 1) if high > low else np.zeros_like(shown)
+    square = (max(1, round(cut.shape[1] * width / step)), max(1, round(cut.shape[0] * height / step)))
+    if square != cut.shape[::-1]:
+        shown = np.asarray(Pictures.fromarray(np.ascontiguousarray(shown)).resize(square, Pictures.Resampling.BILINEAR))
+    pixels: Array = np.rint(shown * 255).astype(np.uint8)
+    return pixels, step
