@@ -43,7 +43,7 @@ class ClipClassifier(NetworkClassifier):
         batch: clips computed at once.
 
     Raises:
-        UsageError: settings that cannot be meant; `prepare` raises UserError where the network cannot be made.
+        UsageError: invalid settings; `prepare` raises UserError where the network cannot be made.
     """
 
     file_arguments: ClassVar[tuple[str, ...]] = ("encoder", "checkpoint")

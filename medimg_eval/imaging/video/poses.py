@@ -80,8 +80,8 @@ def read_poses(path: Path) -> Array:
         raise CaseError(f"{path}: expected poses (frame, joint, 2 or 3), got {poses.shape}")
     if poses.shape[2] == 2:
         poses = np.concatenate([poses, np.ones((*poses.shape[:2], 1))], 2)
-    unknown = ~np.isfinite(poses).all(2)
-    return np.where(unknown[..., None], 0, poses).astype(np.float32)
+    seen = np.isfinite(poses).all(2, keepdims=True)
+    return np.where(seen, poses, 0).astype(np.float32)
 
 
 def _read_array(path: Path) -> Array:

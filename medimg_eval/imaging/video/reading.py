@@ -96,8 +96,8 @@ class _Index:
 class _Stamps(NamedTuple):
     """Of a packet: when its frame is shown and decoded, whether it is a key frame, and whether it is incomplete."""
 
-    pts: int | None
-    dts: int | None
+    pts: Any
+    dts: Any
     is_keyframe: bool
     is_corrupt: bool
 
