@@ -30,7 +30,8 @@ class ClipClassifier(NetworkClassifier):
     The shorter side of a frame is brought to `size`, and the middle square is shown.
 
     Args:
-        architecture: a video network of torchvision, such as `r3d_18` or `mvit_v2_s`, without weights; or
+        architecture: a video network of torchvision, such as `r3d_18` or `mvit_v2_s`, without weights; where no
+            `encoder` is named.
         encoder: folder with `config.json` and weights of transformers, a copy of a video classifier on the hub, such as
             VideoMAE or V-JEPA 2.
         checkpoint: folder of a `fit` run, or its weights.
@@ -50,7 +51,7 @@ class ClipClassifier(NetworkClassifier):
 
     def __init__(
         self,
-        architecture: str | None = None,
+        architecture: str = "r3d_18",
         encoder: str | None = None,
         checkpoint: str | None = None,
         classes: Sequence[str] | None = None,
@@ -62,11 +63,10 @@ class ClipClassifier(NetworkClassifier):
         batch: int = 4,
     ) -> None:
         super().__init__(classes=classes, augment=augment, several="mean", batch=batch)
-        if (architecture is None) == (encoder is None):
-            raise UsageError("expected model.architecture (of torchvision) or model.encoder (a folder), one of them")
         self.architecture, self.encoder, self.checkpoint, self.new_head = architecture, encoder, checkpoint, new_head
         self.frames, self.size = frames, size
-        self._colours = IMAGENET if architecture is None or not architecture.startswith(("r", "mc")) else KINETICS
+        residual = encoder is None and architecture.startswith(("r", "mc"))
+        self._colours = KINETICS if residual else IMAGENET
         self._asked_for: list[str] = []
 
     def check_ready(self) -> None:
