@@ -1,7 +1,7 @@
 from .base import FolderLayout as FolderLayout
 from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
-from .detection import Coco as Coco, Yolo as Yolo
+from .detection import Coco as Coco, CocoVolumes as CocoVolumes, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
 from .features import FeatureVectors as FeatureVectors
 from .films import (
@@ -14,6 +14,7 @@ from .films import (
     Triplets as Triplets,
 )
 from .folders import (
+    MotionFiles as MotionFiles,
     FolderPerClass as FolderPerClass,
     MaskFolder as MaskFolder,
     PairedFolders as PairedFolders,
