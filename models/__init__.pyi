@@ -40,6 +40,7 @@ from .baselines.reports import (
     NormalReport as NormalReport,
 )
 from .classification.base import NetworkClassifier as NetworkClassifier
+from .classification.clips import ClipClassifier as ClipClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.merged import MergedClassifier as MergedClassifier
@@ -106,6 +107,4 @@ from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
-from .vision_language.volume_models import M3DLaMed as M3DLaMed, VolumeModel as VolumeModel
-from .workflow.smoothed import SmoothedFrames as SmoothedFrames
-from .workflow.temporal import TemporalModel as TemporalModel
+from .workflow.poses import PoseClassifier as PoseClassifier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -263,7 +264,85 @@ class SplitNames:
         return [entry for entry in divided if entry.split]
 
 
-Divided = SplitFolds | SplitNames
+@dataclass
+class SplitGroups:
+    r"""Leave one group out: the cases of the group `fold`, from 0 in the order of names, are `test`, others `train`.
+
+    Args:
+        group: a column or pattern that names the group of a case, such as `{video~_([A-I])\d+}` for its surgeon.
+        fold: which group.
+    """
+
+    group: str
+    fold: int | str = 0
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """None: the layout tells them by its cases."""
+        return []
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """None: the names decide."""
+        return ()
+
+    def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
+        """Puts each case into `train` or `test`; raises UserError for no such fold."""
+        groups = sorted({entry.fill(self.group) for entry in entries})
+        if not isinstance(self.fold, int) or not 0 <= self.fold < len(groups):
+            raise UserError(
+                f"task.layout.splits.fold is invalid: expected 0 to {len(groups) - 1}, for the groups "
+                f"{', '.join(groups)}, got {self.fold}"
+            )
+        left = groups[self.fold]
+        return [replace(entry, split="test" if entry.fill(self.group) == left else "train") for entry in entries]
+
+
+class _PlainValues(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"holds {module}.{name}")
+
+
+@dataclass
+class SplitPickles:
+    """Keys of dictionaries in pickles by split, as MultiBypass140 has them; all but plain values is refused.
+
+    Args:
+        lists: split -> pickle below the root, or several, of which those count that are there; `{fold}` as elsewhere.
+        key: what the ids name.
+        fold: which of several folds.
+    """
+
+    lists: Mapping[str, str | Sequence[str]]
+    key: str = "{case}"
+    fold: int | str = 0
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """Those whose files there are."""
+        return _numbered(root, [names if isinstance(names, str) else names[0] for names in self.lists.values()])
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The pickles."""
+        return tuple(path for names in self.lists.values() for path in self._paths(root, names))
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """The ids of each split."""
+        splits: dict[str, list[Row]] = {}
+        for split, names in self.lists.items():
+            for path in self._paths(root, names):
+                with path.open("rb") as stream, UserError.about(path, "is no pickle of plain values", Exception):
+                    content = dict(_PlainValues(stream).load())
+                splits.setdefault(split, []).extend(Row(path, f"key {name!r}", {"id": str(name)}) for name in content)
+        return splits
+
+    def _paths(self, root: Path, names: str | Sequence[str]) -> list[Path]:
+        each = [names] if isinstance(names, str) else list(names)
+        paths = [path for name in each for path in _of_fold(root, name, self)]
+        there = [path for path in paths if path.is_file()]
+        if not there:
+            raise UserError(f"{paths[0]}: there is no such pickle")
+        return there
+
+
+Divided = SplitFolds | SplitNames | SplitGroups
 """Splits that no file holds."""
 
 
@@ -300,7 +379,7 @@ def _numbered(root: Path, names: Iterable[str]) -> list[int]:
     return sorted(set.intersection(*each)) if each else []
 
 
-def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColumns) -> Iterable[Path]:
+def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColumns | SplitPickles) -> Iterable[Path]:
     """The file of the fold that is meant; of all folds those of each."""
     if FOLD not in name:
         return [root / name]
@@ -314,7 +393,7 @@ def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> li
     Entries come in the order of the file; one that it puts into two splits comes twice. Raises UserError where an id is
     listed twice in a split, or names no entry.
     """
-    if isinstance(splits, SplitFolds | SplitNames):
+    if isinstance(splits, SplitFolds | SplitNames | SplitGroups):
         return splits.divide(entries, root)
     known = grouped((name, entry) for entry in entries for name in _names(entry, splits.key))
     chosen = []

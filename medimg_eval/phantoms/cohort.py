@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Case, Image, Mask, Reference
-from medimg_eval.data.layouts.frames import FramePicture
+from medimg_eval.data.layouts.films import FramePicture
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import ImageFile, MaskFile
 from medimg_eval.system import user_cache

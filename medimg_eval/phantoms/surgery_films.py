@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array, Case
-from medimg_eval.data.layouts import FrameRows, Workflow
+from medimg_eval.data.layouts import FrameRows, Frames
 from medimg_eval.data.splits import SplitTable
 from medimg_eval.errors import UserError
 from medimg_eval.imaging.video import write_video
@@ -70,7 +70,7 @@ class SurgeryFilms:
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
         folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill)
         features = str(Path(self.features).absolute() / "{video}.npy") if self.features else ""
-        layout = Workflow(
+        layout = Frames(
             root=str(folder),
             video="videos/{video}.mp4",
             features=features,

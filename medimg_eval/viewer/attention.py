@@ -19,11 +19,23 @@ from medimg_eval.imaging.slides import Slide
 from medimg_eval.results import RunScores
 from medimg_eval.results.figures import Drawn, canvas, drawable, figures_of, millimetres, styled, wrapped
 from medimg_eval.tasks import Task
+from medimg_eval.viewer.ribbons import CONFUSION, RIBBONS, TRANSITIONS, draw_films
 
 if TYPE_CHECKING:
     from medimg_eval.results.figures import Width
 
 KIND = "attention"
+
+_NO_PHASES = "no run has answers of films with phases; test a model on one, such as task=phantom_films"
+
+ANSWERED = {
+    KIND: "no run holds weights of tiles with their places; test a head with attention, such as model=abmil, on one "
+    "slide a case",
+    RIBBONS: _NO_PHASES,
+    CONFUSION: _NO_PHASES,
+    TRANSITIONS: _NO_PHASES,
+}
+"""Kinds that are drawn from answers -> why there is nothing to draw."""
 
 FEW = 4
 """Cases that are drawn where none are named."""
@@ -65,7 +77,7 @@ class Looked(NamedTuple):
 def every_figure(
     runs: Callable[[], Sequence[RunScores]], wanted: Mapping[str, Any], load: Load
 ) -> Iterator[tuple[str, Drawn]]:
-    """Figures of runs, each with the stem of its files: those of scores, and `attention`, which needs a run's answers.
+    """Figures of runs, each with the stem of its files: those of scores, and those that need a run's answers.
 
     Args:
         runs: reads them.
@@ -76,27 +88,32 @@ def every_figure(
         UsageError: what is asked for does not exist.
         UserError: there is nothing to draw.
     """
-    kinds = [str(one) for one in as_list(wanted["kind"])]
-    others = [kind for kind in dict.fromkeys(kinds) if kind != KIND]
-    if wanted["cases"] is not None and KIND not in kinds:
-        raise UsageError(f"cases= is for kind={KIND}; the other kinds are of all cases")
+    kinds = list(dict.fromkeys(str(one) for one in as_list(wanted["kind"])))
+    own = [kind for kind in kinds if kind in ANSWERED]
+    others = [kind for kind in kinds if kind not in ANSWERED]
+    if wanted["cases"] is not None and not own:
+        raise UsageError(f"cases= is for kind={', '.join(ANSWERED)}; the other kinds are of all cases")
+    read = runs() if own else runs
     if others or not kinds:
-        read = runs() if KIND in kinds else runs
         yield from figures_of(read, {**wanted, "kind": others})
-    if KIND in kinds:
-        names = None if wanted["cases"] is None else [str(one) for one in as_list(wanted["cases"])]
-        found = [run for run in (read if others and not callable(read) else runs()) if _has_answers(run)]
+    names = None if wanted["cases"] is None else [str(one) for one in as_list(wanted["cases"])]
+    for kind in own:
         drawn = 0
-        for run in found:
-            looked = _looked(run, load(run.folder), names)
-            if looked:
+        for run in read if not callable(read) else ():
+            figure = _answer_figure(kind, run, load, names, wanted["width"]) if _has_answers(run) else None
+            if figure is not None:
                 drawn += 1
-                yield f"{KIND}-{slug(run.task)}-{slug(run.model)}", attention_map(looked, run.model, wanted["width"])
+                yield f"{kind}-{slug(run.task)}-{slug(run.model)}", figure
         if not drawn:
-            raise UserError(
-                "no run holds weights of tiles with their places; test a head with attention, such as model=abmil, on "
-                "one slide a case"
-            )
+            raise UserError(ANSWERED[kind])
+
+
+def _answer_figure(kind: str, run: RunScores, load: Load, names: Sequence[str] | None, width: Width) -> Drawn | None:
+    task = load(run.folder)
+    if kind != KIND:
+        return draw_films(kind, run, task, names, width)
+    looked = _looked(run, task, names)
+    return attention_map(looked, run.model, width) if looked else None
 
 
 def attention_map(looked: Sequence[Looked], model: str, width: Width = "single") -> Drawn:

@@ -30,6 +30,7 @@ from .published import (
     pitvis_steps as pitvis_steps,
     sar_rarp_score as sar_rarp_score,
     skill_correlation as skill_correlation,
+    weighted_presence_f1 as weighted_presence_f1,
 )
 from .segments import (
     SegmentHits as SegmentHits,

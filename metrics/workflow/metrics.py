@@ -36,7 +36,6 @@ from medimg_eval.metrics.workflow.presence import (
     component_groups,
     frame_average_precision,
 )
-from medimg_eval.metrics.workflow.published import pitvis_steps
 from medimg_eval.metrics.workflow.segments import SegmentHits, Segments, best_overlaps, edit_score, hits_at, segments_of
 from medimg_eval.metrics.workflow.time_spans import onset_of
 
@@ -221,13 +220,6 @@ def segment_counts(pair: FramePair) -> Mapping[str, float]:
         for percent, hits in found.items()
         for field, value in zip(hits._fields, hits, strict=True)
     }
-
-
-@_case(title="PitVis steps", source="Das et al. 2025, PitVis-2023, and its evaluation")
-def pitvis_step_score(pair: FramePair) -> Mapping[str, float]:
-    """Mean of macro-F1 and edit score of PitVis' steps, without the frames that are not judged. Between 0 and 1."""
-    said = np.append(np.array([int(name) for name in pair.classes]), -2)
-    return {ALL: pitvis_steps(said[pair.truth], said[pair.prediction])}
 
 
 def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, npt.NDArray[np.int64]]:

@@ -32,12 +32,14 @@ def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floa
     if np.isnan(said).any():
         raise ValueError("Expected scores without NaN")
     values = np.full(said.shape[1], np.nan)
-    for column in range(said.shape[1]):
+    columns = zip(np.ascontiguousarray(present.T), np.ascontiguousarray(said.T), strict=True)
+    for column, (shown, mine) in enumerate(columns):
         # A step of recall of k positives at one score counts k times its precision: the mean over positives.
-        mine = np.ascontiguousarray(said[:, column])
-        positive = np.sort(mine[present[:, column]])
+        positive = np.sort(mine[np.flatnonzero(shown)])
         if positive.size:
-            at_least = positive.size - np.searchsorted(positive, positive, "left")
+            at_least = np.arange(positive.size, 0, -1)
+            if (positive[1:] == positive[:-1]).any():
+                at_least = positive.size - np.searchsorted(positive, positive, "left")
             called = mine.size - np.searchsorted(np.sort(mine), positive, "left")
             values[column] = float((at_least / called).mean())
     return values

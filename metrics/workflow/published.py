@@ -16,14 +16,14 @@ PITVIS_LEFT_OUT = (-1, 11, 13)
 PITVIS_INSTRUMENTS = 19
 
 
-def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
+def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequence[int] = PITVIS_LEFT_OUT) -> float:
     """PitVis' score of steps of one video, 0 to 1: mean of macro-F1 and edit score; NaN of no judged frame.
 
     Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
     prediction in what stays.
     """
     true, said = np.asarray(truth), np.asarray(prediction)
-    kept = ~np.isin(true, PITVIS_LEFT_OUT)
+    kept = ~np.isin(true, left_out)
     true, said = true[kept], said[kept]
     if not true.size:
         return math.nan
@@ -45,18 +45,28 @@ def pitvis_instruments(
         published: as the script has it: classes of truth and of prediction are numbered each by themselves, so that
             columns only line up where both hold the same classes.
     """
-    true, said = _encoded(truth, own=published), _encoded(prediction, own=published)
+    columns = range(PITVIS_INSTRUMENTS)
+    true, said = (
+        np.array([[label in frame for label in columns] for frame in frames], bool) for frames in (truth, prediction)
+    )
+    return weighted_presence_f1(true, said, published=published)
+
+
+def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, published: bool = False) -> float:
+    """F1 of classes of one video weighted by their true frames, 0 to 1; NaN where none is true.
+
+    Args:
+        truth: bool, (frame, class).
+        prediction: as truth.
+        published: as PitVis' script has it: columns of classes that a side lacks come last on that side.
+    """
+    true, said = np.asarray(truth, bool), np.asarray(prediction, bool)
+    if published:
+        true, said = (side[:, np.argsort(~side.any(0), kind="stable")] for side in (true, said))
     both, support = (true & said).sum(0), true.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         f1 = np.where(support + said.sum(0) > 0, 2 * both / (support + said.sum(0)), 1.0)
     return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
-
-
-def _encoded(frames: Sequence[Sequence[int]], *, own: bool) -> npt.NDArray[np.bool_]:
-    held = sorted({label for frame in frames for label in frame if label >= 0})
-    order = [*held, *(label for label in range(PITVIS_INSTRUMENTS) if label not in held)]
-    columns = order if own else range(PITVIS_INSTRUMENTS)
-    return np.array([[label in frame for label in columns] for frame in frames], bool)
 
 
 def sar_rarp_score(first: float, second: float) -> float:

@@ -1,2 +1,3 @@
+from .poses import PoseClassifier as PoseClassifier
 from .smoothed import SmoothedFrames as SmoothedFrames
 from .temporal import TemporalModel as TemporalModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from medimg_eval.case import Array, Case, FrameLabels, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Frames
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.imaging.video import Film, FilmPrompt
+from medimg_eval.imaging.video import Film, FilmPrompt, FrameFeatures
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.workflow import (
     BACKGROUND,
@@ -30,6 +31,9 @@ from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 from medimg_eval.tasks.checks import Checked
 
 FAILED = "failed"
+
+ERRORS, CLIP = 3, 8
+"""Errors of a film that are shown as clips, and the frames of each."""
 
 RIBBON = 24
 """Rows of pixels of a ribbon, and between two."""
@@ -252,7 +256,37 @@ class WorkflowTask(Task):
             given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
             return self._ribbon(case, self.accept(case, given))
 
-        return [Panel("alone", "", read)]
+        return [Panel("alone", "", read), *self._error_panels(case, prediction)]
+
+    def _error_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """A clip around each of the longest stretches of wrong phases; none where the film is features or not there."""
+        source: Any = case.images[0] if case.images else None
+        if not self.phase_names or isinstance(source, FrameFeatures) or not all(map(Path.exists, source.files)):
+            return []
+        given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+        frames, truth, said = self.phase_tracks(case, given)
+        names = [*self.phase_names, "none"]
+        panels = []
+        for begin in longest_errors(truth, said, ERRORS):
+            minutes, seconds = divmod(round(frames[begin] / self.fps), 60)
+            title = f"{minutes:02d}:{seconds:02d}: {names[truth[begin]]}, called {names[said[begin]]}"
+            panels.append(Panel("alone", title, partial(self._error_clip, source, (frames, truth, said), begin)))
+        return panels
+
+    def _error_clip(self, source: Any, tracks: tuple[Array, Array, Array], begin: int) -> Image:
+        """Frames around where an error begins, with both ribbons beneath and the place of each frame in black."""
+        first = max(0, begin - CLIP // 2)
+        frames, truth, said = (track[first : first + CLIP] for track in tracks)
+        pictures = np.stack(list(source.frames(frames.tolist())))
+        rows, columns = max(6, pictures.shape[2] // 16), pictures.shape[3]
+        palette, places = _palette(len(self.phase_names)), np.arange(columns) * len(frames) // columns
+        bands = [np.repeat(palette[track[places]][None], rows, 0) for track in (truth, said)]
+        clip = []
+        for number, picture in enumerate(pictures):
+            beneath = np.moveaxis(np.concatenate(bands), -1, 0).copy()
+            beneath[:, rows - 1 : rows + 1, places == number] = 0
+            clip.append(np.concatenate([np.broadcast_to(picture, (3, *picture.shape[1:])), beneath], 1))
+        return Image(np.stack(clip, 1).astype(np.uint8), np.eye(4), units="pixel")
 
     def _ribbon(self, case: Case, labels: FrameLabels) -> Image:
         """A picture of bands: phases in colours, then each class of presence, and below what differs from the truth."""
@@ -270,6 +304,11 @@ class WorkflowTask(Task):
         gap = np.full((4, width, 3), 255)
         rows = [part for band in bands for part in (np.repeat(band[columns][None], RIBBON, 0), gap)]
         return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
+
+    def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
+        """Frames on the grid, and places of their phases by truth and by an answer, int64, (frame,); -1 for none."""
+        truth = self._truth(case)
+        return truth.frames, self._phase_places(truth), self._phase_places(self.accept(case, answer))
 
     def _rows(self, case: Case, given: FrameLabels, metrics: Sequence[str]) -> list[LabelScore]:
         truth = self._truth(case)
@@ -393,6 +432,21 @@ def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
                 f"{number + 1 + prompt.delay} are allowed (task.delay={prompt.delay})"
             )
         yield said
+
+
+def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
+    """Where the longest stretches of one truth and one wrong prediction begin, in the order of time.
+
+    Args:
+        truth: int64, (frame,); -1 where a frame is not judged.
+        prediction: int64, (frame,).
+        most: how many.
+    """
+    wrong = (truth >= 0) & (truth != prediction)
+    starts = np.flatnonzero(np.r_[True, (np.diff(truth) != 0) | (np.diff(prediction) != 0)])
+    lengths = np.diff(np.r_[starts, len(truth)]) * wrong[starts]
+    chosen = np.argsort(-lengths, kind="stable")[:most]
+    return sorted(int(starts[place]) for place in chosen if lengths[place])
 
 
 def _palette(count: int) -> Array:

@@ -1,10 +1,10 @@
-"""Videos and their tables of frame labels, as PitVis and Kvasir-Capsule lay them out."""
+"""Videos and files that label their frames; a case is a film or a labelled frame."""
 
 import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from medimg_eval.data.layouts import Frames
+from medimg_eval.data.layouts import FrameRows, Frames
 from medimg_eval.data.splits import SplitLists
 from medimg_eval.data.targets import BoxColumns, ClassName, MaskTarget, PointColumns
 from medimg_eval.errors import CaseError, UserError
@@ -23,9 +23,7 @@ def pitvis(tmp_path):
     return {
         "root": str(tmp_path),
         "video": "video_{video}.mp4",
-        "table": "annotations_{video}.csv",
-        "frame": "int_time",
-        "stride": 4,
+        "labels": FrameRows("annotations_{video}.csv", "int_time", unit=4),
     }
 
 
@@ -34,12 +32,14 @@ def test_a_video_is_a_case_with_the_labels_of_its_frames(pitvis):
     labels = second.target.read()
     assert (second.id, second.patient) == ("02", "02")
     np.testing.assert_array_equal(labels.frames, [0, 4, 8])
+    (by_second, _) = Frames(**pitvis, every=4).cases("test")
+    np.testing.assert_array_equal(by_second.target.read().frames, [0, 1, 2])
     assert {name: column.tolist() for name, column in labels.columns.items()} == {
         "int_step": [-1, 2, 0],
         "int_instrument1": [-1, 18, 5],
         "int_instrument2": [-2, -2, 6],
     }
-    assert first.images[0].read().array.shape == (3, 9, 16, 16)
+    assert [int(frame.mean()) for frame in first.images[0].frames([0, 8])] == [1, 161]
 
 
 def test_a_labelled_frame_may_be_a_case(pitvis):
@@ -77,9 +77,7 @@ def test_folders_of_frames_with_one_table_points_and_masks(tmp_path):
     settings = {
         "root": str(tmp_path),
         "video": "frames/{video}",
-        "table": "points.csv",
-        "video_column": "clip",
-        "frame": "frame",
+        "labels": FrameRows("points.csv", "frame", video="clip"),
         "unit": "frame",
     }
     cases = Frames(**settings, target=PointColumns(["x", "y"], "voxel", name="bleeding")).cases("test")
@@ -91,20 +89,15 @@ def test_folders_of_frames_with_one_table_points_and_masks(tmp_path):
 
 
 def test_a_table_that_is_not_understood_names_file_and_line(pitvis, tmp_path):
-    (tmp_path / "annotations_02.csv").write_text(HEADER + "0,1,1,1\n1.1,1,1,1\n")
-    with pytest.raises(
-        UserError, match=r"annotations_02\.csv, line 3: column 'int_time' holds '1\.1', expected a frame"
-    ):
-        Frames(**pitvis).cases("test")
-    (tmp_path / "annotations_02.csv").write_text(HEADER)
-    with pytest.raises(UserError, match=r"annotations_02\.csv: holds no row"):
-        Frames(**pitvis).cases("test")
-    (tmp_path / "annotations_02.csv").rename(tmp_path / "annotations_03.csv")
-    (tmp_path / "annotations_03.csv").write_text(HEADER + "0,1,1,1\n")
-    with pytest.raises(
-        UserError, match=r"annotations_03\.csv, line 2: speaks of the video '03', but there is no .*video_03\.mp4"
-    ):
-        Frames(**pitvis).cases("test")
+    case = Frames(**pitvis).cases("test")[1]
+    for rows, message in [
+        ("0,1,1,1\n1.1,1,1,1\n", r"annotations_02\.csv, line 3: column 'int_time' holds '1\.1', expected a frame of 0"),
+        ("", r"annotations_02\.csv: labels no frame of the grid"),
+        ("0,1,1,1\n0,1,1,1\n", r"annotations_02\.csv: frame 0 is labelled a second time"),
+    ]:
+        (tmp_path / "annotations_02.csv").write_text(HEADER + rows)
+        with pytest.raises(CaseError, match=message):
+            case.target.read()
 
 
 def test_a_frame_beyond_the_end_is_named_when_it_is_read(pitvis, tmp_path):
@@ -115,8 +108,13 @@ def test_a_frame_beyond_the_end_is_named_when_it_is_read(pitvis, tmp_path):
 
 
 def test_missing_tables_and_targets_are_named(pitvis):
-    with pytest.raises(UserError, match=r"labels_\{video\}\.csv: there is no such table"):
-        Frames(**{**pitvis, "table": "labels_{video}.csv"}).cases("test")
+    missing = {**pitvis, "labels": FrameRows("labels_{video}.csv", "int_time")}
+    with pytest.raises(UserError, match=r"labels_\{video\}\.csv: there is no such file"):
+        Frames(**missing).cases("test")
+    with pytest.raises(UserError, match=r"expected \{video\} in its name, or the column `video`"):
+        Frames(**{**pitvis, "labels": FrameRows("annotations_01.csv", "int_time")}).cases("test")
+    with pytest.raises(UserError, match="every names neither '01' nor 'others'"):
+        Frames(**pitvis, every={"02": 4}).cases("test")
     with pytest.raises(UserError, match=r"task\.layout\.target says how the truth is written down, and is not set"):
         Frames(**pitvis, unit="frame").cases("test")
 
@@ -128,9 +126,30 @@ def test_boxes_of_frames_come_from_their_rows(tmp_path):
     (case,) = Frames(
         root=str(tmp_path),
         video="frames/{video}",
-        table="polyps.csv",
-        frame="frame",
+        labels=FrameRows("polyps.csv", "frame", video="video"),
         unit="frame",
         target=BoxColumns(["x", "y", "w", "h"], "sizes", name="polyp"),
     ).cases("test")
     np.testing.assert_array_equal(case.target.read().corners, [[1, 2, 3, 3]])
+
+
+def test_pictures_of_several_films_share_a_folder_and_splits_have_one_each(tmp_path):
+    """As Endoscapes: {split}/{video}_{frame}.jpg, whose numbers are those of frames of the video."""
+    for split, name in (("train", "7_25"), ("train", "7_150"), ("test", "70_5")):
+        (tmp_path / split).mkdir(exist_ok=True)
+        Pillow.fromarray(np.full((8, 9, 3), len(name), np.uint8)).save(tmp_path / split / f"{name}.png")
+        (tmp_path / split / "labels.csv").write_text(
+            "film,n,C1\n" + ("7,25,1\n7,150,0\n" if split == "train" else "70,5,1\n")
+        )
+    layout = {
+        "root": str(tmp_path),
+        "video": "{split}/{video}_{frame}.png",
+        "labels": FrameRows("{split}/labels.csv", "n", video="film"),
+    }
+    (case,) = Frames(**layout).cases("train")
+    assert (case.id, case.target.read().columns["C1"].tolist()) == ("7", [1, 0])
+    assert [int(frame.max()) for frame in case.images[0].frames([25, 150])] == [4, 5]
+    with pytest.raises(CaseError, match="there is no picture of frame 26"):
+        list(case.images[0].frames([26]))
+    (frame,) = Frames(**layout, unit="frame", target=ClassName("C1", ["0", "1"])).cases("test")
+    assert (frame.id, int(frame.images[0].read().array.max())) == ("70-000005", 4)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from medimg_eval.case import Case, FrameLabels
-from medimg_eval.data.layouts import CocoFrames, FrameRows, FrameSpans, Triplets, Workflow
+from medimg_eval.data.layouts import CocoFrames, FrameRows, Frames, FrameSpans, Triplets
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.video import FilmFile, FrameFeatures, decoded_ahead, write_video
 from medimg_eval.tasks import WorkflowTask
+from medimg_eval.tasks.workflow.film_labels import longest_errors
 
 PHASES = ("cut", "sew")
 
@@ -131,6 +132,27 @@ def test_ribbons_of_truth_and_answer(tmp_path):
     assert picture[:, 40, 1].tolist() == [200, 30, 30]  # wrong
 
 
+def test_clips_around_the_longest_errors_lie_above_both_ribbons(tmp_path):
+    write_video(tmp_path / "film.mp4", np.stack([np.full((32, 32, 3), 20 * k, np.uint8) for k in range(12)]), 4)
+    phases = np.array(["cut"] * 6 + ["sew"] * 6, object)
+    labels = FrameLabels(np.arange(12), {"phase": phases, "snare": np.zeros(12)})
+    case = Case("film", (FilmFile(tmp_path / "film.mp4"),), Given(labels, (tmp_path / "film.mp4",)))
+    said = ["cut"] * 6 + ["cut"] * 3 + ["sew"] * 2 + ["cut"]
+    answer = FrameLabels(np.arange(12), {"phase": np.array(said, object), "snare": np.zeros(12)})
+    _, first, second = task().answer_panels(case, answer)
+    assert first.title == "00:06: sew, called cut"
+    assert second.title == "00:11: sew, called cut"
+    clip = first.read().array
+    assert clip.shape == (3, 8, 44, 32)  # frames 2 to 9, and two ribbons of six rows
+    assert clip[:, :, 5, 5].mean(0).round().tolist() == [40, 60, 80, 100, 120, 140, 160, 180]
+    truth, prediction = clip[:, 0, 34, :], clip[:, 0, 42, :]
+    assert (truth[:, :16] == truth[:, :1]).all()  # four of the eight frames are of the first phase
+    assert (truth[:, 16:] == truth[:, -1:]).all()
+    assert (prediction[:, :28] == truth[:, :1]).all()  # and seven are called so
+    assert (clip[:, 3, 37, 12:16] == 0).all()  # the fourth frame is shown
+    assert longest_errors(np.array([0, 0, -1, 1]), np.array([0, 0, 1, 1]), 3) == []
+
+
 def test_frames_of_films_on_a_grid(tmp_path):
     frames = np.stack([np.full((16, 16, 3), 20 * k, np.uint8) for k in range(9)])
     write_video(tmp_path / "a.mp4", frames, 4)
@@ -146,7 +168,7 @@ def test_frames_of_films_on_a_grid(tmp_path):
 
 
 def labels_of(tmp_path, source, every=1):
-    layout = Workflow(root=str(tmp_path), video="{video}.mp4", labels=source, every=every)
+    layout = Frames(root=str(tmp_path), video="{video}.mp4", labels=source, every=every)
     return {case.id: case.target.read() for case in layout.cases("test")}
 
 

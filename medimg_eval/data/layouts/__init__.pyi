@@ -4,6 +4,15 @@ from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairS
 from .detection import Coco as Coco, CocoVolumes as CocoVolumes, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
 from .features import FeatureVectors as FeatureVectors
+from .films import (
+    CocoFrames as CocoFrames,
+    FrameRows as FrameRows,
+    Frames as Frames,
+    FrameSpans as FrameSpans,
+    PoseFolders as PoseFolders,
+    PoseTable as PoseTable,
+    Triplets as Triplets,
+)
 from .folders import (
     MotionFiles as MotionFiles,
     FolderPerClass as FolderPerClass,
@@ -12,7 +21,6 @@ from .folders import (
     Volumes as Volumes,
 )
 from .found import FoundImages as FoundImages
-from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
@@ -32,10 +40,3 @@ from .synthesis import (
     Prompts as Prompts,
 )
 from .table import Slides as Slides, Table as Table
-from .workflow import (
-    CocoFrames as CocoFrames,
-    FrameRows as FrameRows,
-    FrameSpans as FrameSpans,
-    Triplets as Triplets,
-    Workflow as Workflow,
-)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError
 from medimg_eval.image import FEATURES
+from medimg_eval.imaging import pictures
 from medimg_eval.imaging.video.reading import Video
 
 AHEAD = 8
@@ -54,6 +56,59 @@ class FilmFile:
         with Video(self.path) as video:
             for place in places:
                 yield video.frame(int(place) * self.every)
+
+
+@dataclass(frozen=True)
+class FramePictures:
+    """A picture per frame, told by its number, where pictures of several videos may share a folder.
+
+    Attributes:
+        root: the folder that the pattern is below.
+        pattern: of the pictures, such as `train/7_{frame}.jpg`.
+        every: number of a picture from one that is shown to the next.
+    """
+
+    root: Path
+    pattern: str
+    every: int = 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Their folder."""
+        return ((self.root / self.pattern).parent,)
+
+    def picture(self, number: int) -> Path:
+        """The picture of a frame of the video; raises CaseError where there is none."""
+        path = _list_pictures(self.root, self.pattern).get(number)
+        if path is None:
+            raise CaseError(f"{self.root / self.pattern}: there is no picture of frame {number}")
+        return path
+
+    def read(self) -> Image:
+        """Returns the first frame, (channel, row, column), as an example; raises CaseError."""
+        held = _list_pictures(self.root, self.pattern)
+        return pictures.read([self.picture(min(held, default=0))])
+
+    def geometry(self) -> Geometry:
+        """Rows and columns."""
+        return Geometry(self.read().array.shape[1:], np.eye(4), "pixel")
+
+    def frames(self, places: Sequence[int]) -> Iterator[Array]:
+        """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
+        for place in places:
+            yield pictures.read([self.picture(int(place) * self.every)]).array
+
+
+@lru_cache(maxsize=4)
+def _list_pictures(root: Path, pattern: str) -> dict[int, Path]:
+    before, _, after = pattern.partition("{frame}")
+    folder = (root / f"{before}0").parent
+    start = before.rpartition("/")[2]
+    named = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+    inner = {
+        path: name.removeprefix(start).removesuffix(after) for name, path in named.items() if name.startswith(start)
+    }
+    return {int(text): path for path, text in inner.items() if text.isdecimal() and path.name.endswith(after)}
 
 
 @dataclass(frozen=True)

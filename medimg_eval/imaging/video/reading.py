@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,6 +91,15 @@ class _Index:
     number: dict[int, int]
     keys: list[int]
     offsets: list[int]
+
+
+class _Stamps(NamedTuple):
+    """Of a packet: when its frame is shown and decoded, whether it is a key frame, and whether it is incomplete."""
+
+    pts: Any
+    dts: Any
+    is_keyframe: bool
+    is_corrupt: bool
 
 
 class File:
@@ -189,6 +198,8 @@ class File:
             self._container, self._process = av.open(str(self.path)), os.getpid()
             self._numbered, self._next = iter(()), -1
             self._colours = VideoReformatter()  # kept: making one costs more than the colours of a frame
+            for stream in self._container.streams.video[:1]:
+                stream.thread_type = "AUTO"  # of frames as well as of slices, which few films have
         streams = self._container.streams.video
         if not streams:
             raise CaseError(f"{self.path}: holds no video stream; it may be a sound recording")
@@ -244,7 +255,12 @@ def _index(path: Path, size: int, modified: int) -> _Index:
 
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        packets = [packet for packet in container.demux(stream) if packet.size and not packet.is_discard]
+        # Of each packet its stamps alone: those of a film of hours would fill the memory.
+        packets = [
+            _Stamps(packet.pts, packet.dts, packet.is_keyframe, packet.is_corrupt)
+            for packet in container.demux(stream)
+            if packet.size and not packet.is_discard
+        ]
         base, late, kind = stream.time_base, bool(stream.codec_context.has_b_frames), container.format.name
     shown = [packet.dts if packet.pts is None else packet.pts for packet in packets]
     if not packets or None in shown or base is None:

@@ -1,0 +1,71 @@
+"""Scores of single challenges, PitVis and SAR-RARP50, as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, Floats, FramePair, PresencePair
+from medimg_eval.metrics.workflow.published import pitvis_steps, weighted_presence_f1
+
+SAR_RARP_PERCENT = 10
+"""IoU from which SAR-RARP50 takes a segment for right."""
+
+_pitvis = partial(
+    metric,
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="Das et al. 2025, PitVis-2023, and its evaluation",
+)
+
+
+@_pitvis(kind=KIND, title="PitVis steps")
+def pitvis_step_score(pair: FramePair) -> Mapping[str, float]:
+    """Mean of macro-F1 and edit score of PitVis' steps, without the frames that are not judged. Between 0 and 1."""
+    return {ALL: pitvis_steps(pair.truth, pair.prediction, left_out=())}
+
+
+@_pitvis(kind=PRESENCE, title="PitVis instruments")
+def pitvis_instrument_score(pair: PresencePair) -> Mapping[str, float]:
+    """F1 of classes present from 0.5 on, weighted by their true frames; NaN where none is true. Between 0 and 1."""
+    return {ALL: weighted_presence_f1(pair.truth, pair.scores >= THRESHOLD)}
+
+
+@_pitvis(kind=PRESENCE, title="PitVis instruments, published")
+def pitvis_instrument_score_published(pair: PresencePair) -> Mapping[str, float]:
+    """Weighted F1 whose columns line up only where both sides hold the same classes, as PitVis' script has it."""
+    return {ALL: weighted_presence_f1(pair.truth, pair.scores >= THRESHOLD, published=True)}
+
+
+def _action_pieces(rows: ScoreTable) -> Floats:
+    """Accuracy, F1 and 1 of each video, at one row of it."""
+    pieces = np.zeros((rows.value.size, 3))
+    _, first, case = np.unique(rows.case, return_index=True, return_inverse=True)
+    accurate = rows.metric == "video_accuracy"
+    accuracy = np.bincount(case, np.where(accurate, rows.value, 0), minlength=len(first))
+    hits, wrong, missed = (
+        np.bincount(case, np.where(rows.label == f"{name}@{SAR_RARP_PERCENT}", rows.value, 0), minlength=len(first))
+        for name in ("tp", "fp", "fn")
+    )
+    total = 2 * hits + wrong + missed
+    pieces[first] = np.stack([accuracy, 2 * hits / np.maximum(total, 1), np.ones(len(first))], 1)
+    return pieces
+
+
+@summary(
+    title="SAR-RARP50 actions",
+    higher_is_better=True,
+    best=1.0,
+    source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
+    needs=("video_accuracy", "segment_counts"),
+    pieces=_action_pieces,
+)
+def sar_rarp_action_score(sums: Floats) -> Floats:
+    """Root of the product of mean accuracy and mean segmental F1@10 over videos. Between 0 and 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score: Floats = np.sqrt(sums[..., 0] * sums[..., 1]) / sums[..., 2]
+    return score
