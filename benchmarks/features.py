@@ -49,26 +49,25 @@ def together(ways: dict[str, Callable[[], object]], per: float = 1.0) -> dict[st
 
 
 def tiles(folder: Path) -> dict[str, dict[str, float]]:
-    """Tiles in the order of a grid, of slides at 20x and at 40x; both shown at 20x."""
+    """Tiles in the order of a grid, of slides at 20x and at 40x; both shown at 20x. Each turn opens the slide anew."""
     found = {}
     for name, own in (("20x slide, tiles at 20x", 0.5), ("40x slide, tiles at 20x", 0.25)):
         path = folder / f"{own}.tif"
         # Scanners store levels 1, 4 and 16: 40x is brought to 20x from level 0.
         write_pyramid(path, tissue(np.random.default_rng(0)), um_per_px=own, levels=1)
-        slide, plain = Slide(path), openslide.OpenSlide(path)
-        grid = tile_grid(slide, size=TILE, um_per_px=0.5)
+        grid = tile_grid(Slide(path), size=TILE, um_per_px=0.5)
         edge = round(grid.edge[0])
         count = min(256, len(grid))
 
-        def through_openslide(plain=plain, grid=grid, edge=edge, count=count) -> np.ndarray:
-            shown = []
+        def through_openslide(path=path, grid=grid, edge=edge, count=count) -> np.ndarray:
+            shown, plain = [], openslide.OpenSlide(path)
             for row, column in grid.coordinates[:count].tolist():
                 tile = plain.read_region((column, row), 0, (edge, edge)).convert("RGB")
                 shown.append(np.asarray(tile if edge == TILE else tile.resize((TILE, TILE))))
             return np.stack(shown)
 
-        def through_us(slide=slide, grid=grid, count=count) -> np.ndarray:
-            return read_tiles(slide, grid, range(count))
+        def through_us(path=path, grid=grid, count=count) -> np.ndarray:
+            return read_tiles(Slide(path), grid, range(count))
 
         apart = np.abs(np.moveaxis(through_us(), 1, 3).astype(int) - through_openslide())
         if (edge == TILE and apart.max()) or apart.mean() > 3:  # filters differ where pixels are averaged

@@ -92,7 +92,9 @@ def main() -> None:
                 versions[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 continue
-        arguments.out.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        load = [round(value, 2) for value in os.getloadavg()]
+        found = {"versions": versions, "load": load, "rows": rows}
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def resampled(others: dict[str, Any], turns: int) -> list[dict[str, Any]]:

@@ -243,6 +243,7 @@ def _quieten_lightning() -> None:
         ".*Checkpoint directory.*",
         ".*Experiment logs directory.*",
         ".*You have overridden `transfer_batch_to_device`.*",
+        ".*in eval mode at the start of training.*",  # frozen encoders
         ".*isinstance\\(treespec, LeafSpec\\)`.*",  # Lightning 2.6 on torch 2.15
     ):
         warnings.filterwarnings("ignore", message=advice)

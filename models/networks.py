@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import logging
@@ -35,8 +36,18 @@ PREFIXES = ("model.network.", "network.", "module.", "model.", "net.", "_orig_mo
 """What wrappers put before the names of a network's tensors."""
 
 
+HUB = "hf-hub:"
+"""How timm marks a model on the Hugging Face hub."""
+
+
 def build_network(
-    config: Mapping[str, Any], *, axes: int, channels: int, classes: int, window: Sequence[int]
+    config: Mapping[str, Any],
+    *,
+    axes: int,
+    channels: int,
+    classes: int,
+    window: Sequence[int],
+    own: Mapping[str, type[nn.Module]] | None = None,
 ) -> nn.Module:
     """Makes a network of `monai.networks.nets`, filling in what its config leaves open.
 
@@ -46,6 +57,7 @@ def build_network(
         channels: of the image, for `in_channels`.
         classes: output channels, for `out_channels` or `num_classes`.
         window: voxels that the network sees at once, for `img_size`.
+        own: networks by name beside MONAI's.
 
     Raises:
         UsageError: there is no such network, or it lacks an argument.
@@ -61,7 +73,7 @@ def build_network(
     }
     known["img_size"] = tuple(window)
     name = config.get("name", "")
-    made = getattr(nets, str(name), None)
+    made = (own or {}).get(str(name)) or getattr(nets, str(name), None)
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
         raise UsageError(f"model.network: MONAI has no network {name!r}{nearest(str(name), _names())}")
     taken = inspect.signature(made).parameters
@@ -71,9 +83,41 @@ def build_network(
         network: nn.Module = made(**arguments)
     except TypeError as error:
         raise UsageError(f"model.network: {name}: {error}") from error
+    except UserError:
+        raise
     except Exception as error:  # a network's own checks, and packages that it alone needs
         raise UserError(f"model.network: {name} cannot be made with {arguments}: {error}") from error
     return network
+
+
+def build_timm(
+    name: str, weights: Path | None, options: Mapping[str, Any], size: tuple[int, int] | None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Makes an encoder of timm without its classifier.
+
+    Args:
+        name: timm's, or after `hf-hub:` that of a model of timm on the Hugging Face hub, with its weights.
+        weights: a file of weights; None for random ones, unless they are the hub's.
+        options: further arguments of `timm.create_model`.
+        size: rows and columns that it is shown, which transformers are made for; None for its own.
+
+    Returns:
+        The encoder, and timm's settings of how pictures are shown to it: `mean`, `std`, `input_size`.
+
+    Raises:
+        UserError: timm has no such model, or it cannot be made.
+    """
+    timm: Any = importlib.import_module("timm")
+    hub = name.startswith(HUB)
+    if not hub and not timm.is_model(name):
+        raise UserError(f"model.encoder: timm has no {name!r}{nearest(name, timm.list_models())}")
+    with UserError.about("model.encoder", f"{name!r} cannot be made by timm", Exception):
+        network = timm.create_model(name, pretrained=hub, num_classes=0, **options)
+        if size is not None and callable(getattr(network, "set_input_size", None)):
+            network.set_input_size(img_size=size)
+    if weights is not None:
+        load_weights(network, weights)
+    return network, timm.data.resolve_model_data_config(network)
 
 
 def fitting_window(name: str, shape: Sequence[int], axes: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
 from medimg_eval.codecs import Codec, Records, Weighed
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, localisation, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
@@ -46,7 +46,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     a probability counts by the side of 0.5 that it lies on, and `fit` learns it as it is.
 
     Attributes:
-        classes: names, in the order of a model's head.
+        classes: names, in the order of a model's head; none where the layout's files name them.
         exclusive: whether exactly one class is present in every case: probabilities then sum to 1.
         half: `base` for the first half of the classes, the larger one of an odd number, and `novel` for the rest: only
             cases of these are fitted on or tested, with these as options. The name then ends in it. Of a model that was
@@ -71,14 +71,14 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses invalid classes and metrics, before anything is loaded."""
         self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
+        if not self.classes and hasattr(self.layout, "class_names"):
+            try:
+                self.complete(classes=self.layout.class_names())
+            except MissingDataError:
+                return  # the layout says so when it is asked for cases
         if self.half and not self.all_classes:
             self._take_half()
-        if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
-            least = "two" if self.exclusive else "one"
-            raise UsageError(f"task {self.name!r}: expected at least {least} classes of different names in `classes`")
-        reserved = next((name for name in self.classes if name.partition("-")[0] in (*AVERAGES, "all")), None)
-        if reserved is not None:
-            raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
+        self._check_classes()
         self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
             UsageError.refuse_unknown(f"task.sets.{name} names", self.classes, *held)
@@ -98,6 +98,15 @@ class ClassificationTask(TrainsOnPrompts, Task):
                 raise UsageError(f"task {self.name!r}: {name} needs `exclusive: true`; use exact_match_ratio")
         if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
+
+    def _check_classes(self) -> None:
+        """Refuses too few classes, equal names, and names of averages."""
+        if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
+            least = "two" if self.exclusive else "one"
+            raise UsageError(f"task {self.name!r}: expected at least {least} classes of different names in `classes`")
+        reserved = next((name for name in self.classes if name.partition("-")[0] in (*AVERAGES, "all")), None)
+        if reserved is not None:
+            raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
 
     def _take_half(self) -> None:
         """Keeps one half of the classes; a task that is made of this one keeps the same."""

@@ -151,26 +151,17 @@ class Pairs:
         leading = self.events.astype(np.float64)
         if event_weights is not None:
             leading = leading * np.asarray(event_weights, np.float64).reshape(-1)
-        order = np.argsort(self._risk, kind="stable")
+        order = np.argsort(self._risk)  # within equal risks in any order
         ordered, rank = self._risk[order], self._rank[order].astype(np.int32)
         new = np.r_[True, ordered[1:] != ordered[:-1]] if len(order) else np.zeros(0, bool)
         starts, run_of = _groups(new)
         asked = np.flatnonzero((leading[order] != 0) & ~self._failed[order])
-        begin, lower, upper = np.zeros(len(asked), np.int64), starts[run_of[asked]], starts[run_of[asked] + 1]
-        own, below, alike = rank[asked], np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
-        for bit in range(int(rank.max(initial=0)).bit_length() - 1, -1, -1):
-            one = (rank >> bit & 1).astype(bool)
-            before = np.concatenate([[0], np.cumsum(one)])
-            zero = (own >> bit & 1) == 0
-            ones = before[begin], before[lower], before[upper]
-            below += (ones[1] - ones[0]) * zero
-            alike += (ones[2] - ones[1]) * zero
-            shift = len(rank) - before[-1]
-            begin, lower, upper = (
-                np.where(zero, place - count, shift + count)
-                for place, count in zip((begin, lower, upper), ones, strict=True)
-            )
-            rank = np.concatenate([rank[~one], rank[one]])
+        run, own = run_of[asked], self._rank[order[asked]]
+        # Where risks are all different, only the case itself is of equal risk.
+        tied_risks = len(starts) - 1 < len(order)
+        ends = [starts[run], starts[run + 1]] if tied_risks else [starts[run]]
+        counts = _count_higher(rank, own, ends)
+        below, alike = counts[0], counts[-1] - counts[0]
         weight = leading[order[asked]]
         later = np.cumsum(np.bincount(self._rank)[::-1])[::-1] if len(order) else np.zeros(0, np.int64)
         after = np.r_[later[1:], 0][self._rank] if len(order) else later
@@ -178,6 +169,32 @@ class Pairs:
         value = (concordant + tied / 2) / every if every > 0 else math.nan
         numbers = (value, concordant, every - concordant - tied, tied)
         return Concordance(*(np.full(shape, number) for number in numbers))
+
+
+def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) -> list[Places]:
+    """Counts, for each rank in `own`, how many of the first `end` ranks are higher, for each of `ends`.
+
+    Of ranks that share the higher bits and have a 0 where `own` has one, those with a 1 are higher. `begin` is where
+    ranks of each prefix begin, `passed` what lies before them and must not count.
+    """
+    counts = [np.zeros(len(own), np.int64) for _ in ends]
+    begin, passed = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    before = np.zeros(len(rank) + 1, np.int64)
+    for bit in range(int(rank.max(initial=0)).bit_length() - 1, -1, -1):
+        one = (rank & (1 << bit)) != 0
+        np.cumsum(one, out=before[1:])
+        shift = len(rank) - before[-1]
+        high = own >> bit & 1
+        zero = 1 - high
+        for place, end in enumerate(ends):
+            ones = before.take(end)
+            counts[place] += ones * zero
+            ends[place] = zero * (end - ones) + high * (shift + ones)  # a third of the time of np.where
+        ones = before[begin]
+        begin = np.stack([begin - ones, shift + ones], 1).ravel()
+        passed = np.stack([passed + ones, passed], 1).ravel()
+        rank = np.concatenate([rank.compress(~one), rank.compress(one)])  # indexing by bools takes seven times as long
+    return [count - passed[own] for count in counts]
 
 
 def _groups(new: Bools) -> tuple[Places, Places]:

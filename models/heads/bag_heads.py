@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -23,12 +24,16 @@ from medimg_eval.models.heads.bag_networks import (
 )
 from medimg_eval.models.heads.bags import Batch, PackedBags, sampled
 from medimg_eval.models.heads.base import Features, Head, Targets, refuse_absent
+from medimg_eval.system import threads
 
 BINS = 4
 """Intervals of time that survival is learned in: quarters of the times of events."""
 
-TOGETHER = 65_536
-"""Tiles that are computed at once, of bags that are asked about."""
+TOGETHER = 8192
+"""Tiles of bags that are computed at once when asked about: more leave the processor's caches."""
+
+WORK = 300_000_000
+"""Products of a pass that are worth a thread, some 10 ms of one core: with less, threads mostly wait for each other."""
 
 
 @dataclass(kw_only=True)
@@ -94,7 +99,7 @@ class BagHead(Head):
         self.facts = {
             "kind": targets.kind,
             "names": list(targets.names),
-            "width": bags.rows.shape[1],
+            "width": bags.width,
             "outputs": teacher.truth.shape[1] if targets.kind != "survival" else len(teacher.edges) - 1,
             "edges": [float(edge) for edge in teacher.edges],
         }
@@ -104,10 +109,16 @@ class BagHead(Head):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.seed + member)
                 network = self.network(self.facts["width"], self.facts["outputs"])
-                self.facts["losses"].append(self._train(network, bags, teacher, self.seed + member))
+                with limited_threads(network, self._step_tiles(bags)):
+                    self.facts["losses"].append(self._train(network, bags, teacher, self.seed + member))
             state = network.cpu().state_dict()
             self.arrays |= {f"{member}.{name}": tensor.numpy() for name, tensor in state.items()}
         return self
+
+    def _step_tiles(self, bags: PackedBags) -> int:
+        """Returns how many tiles a step of training takes, on average."""
+        most = int(bags.lengths.max()) if self.tiles is None else self.tiles
+        return int(np.minimum(bags.lengths, most).mean() * self.batch)
 
     def _train(self, network: nn.Module, bags: PackedBags, teacher: Teacher, seed: int) -> float:
         device = self._device()
@@ -154,10 +165,9 @@ class BagHead(Head):
             UserError: a bag is empty, not finite, or of features of another length.
         """
         bags = PackedBags.of(features)
-        if bags.rows.shape[1] != self.facts["width"]:
+        if bags.width != self.facts["width"]:
             raise UserError(
-                f"features have length {bags.rows.shape[1]}, expected {self.facts['width']}; are they of another "
-                "encoder?"
+                f"features have length {bags.width}, expected {self.facts['width']}; are they of another encoder?"
             )
         device = self._device()
         values: list[Array] = []
@@ -167,6 +177,7 @@ class BagHead(Head):
             for some in _together(bags):
                 batch = Batch(some, device)
                 with (
+                    limited_threads(network, len(batch.rows)),
                     torch.inference_mode(),
                     torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"),
                 ):
@@ -281,6 +292,18 @@ def discrete_time_loss(logits: Tensor, interval: Tensor, event: Tensor) -> Tenso
     hazard = nn.functional.logsigmoid(logits).gather(1, at)[:, 0]
     happened = before.gather(1, at)[:, 0] + hazard
     return -(event * happened + (1 - event) * survived.gather(1, at)[:, 0]).mean()
+
+
+@contextmanager
+def limited_threads(network: nn.Module, tiles: int) -> Iterator[None]:
+    """Threads of torch: as many as a pass over so many tiles is worth, no more than torch was allowed before."""
+    before = torch.get_num_threads()
+    work = tiles * sum(parameter.numel() for parameter in network.parameters())
+    torch.set_num_threads(min(before, threads(max(1, work // WORK))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _together(bags: PackedBags) -> Iterator[list[Array]]:

@@ -1,4 +1,4 @@
-"""Bags of features one after another in one array, so that many are computed at once, each as if it were alone."""
+"""Bags of features, and several of them one after another in one array, computed at once, each as if it were alone."""
 
 from __future__ import annotations
 
@@ -21,21 +21,29 @@ IN_MEMORY = 2**31
 
 @dataclass(frozen=True, eq=False)
 class PackedBags(Sequence[Array]):
-    """Bags of tiles.
+    """Bags of tiles, in memory or, where they are many, mapped from a file.
 
     Attributes:
-        rows: float32, (tile, feature), of all bags one after another.
-        starts: int64, (bag + 1,), where each begins, and the end.
+        parts: float32, (tile, feature), of each bag.
     """
 
-    rows: Array
-    starts: Array
+    parts: Sequence[Array]
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self.parts)
 
     def __getitem__(self, place: Any) -> Any:
-        return self.rows[self.starts[place] : self.starts[place + 1]]
+        return self.parts[place]
+
+    @property
+    def width(self) -> int:
+        """Features of a tile."""
+        return int(self.parts[0].shape[1])
+
+    @property
+    def lengths(self) -> Array:
+        """Tiles of each bag, int64, (bag,)."""
+        return np.array([len(part) for part in self.parts])
 
     @classmethod
     def of(cls, bags: Iterable[Array], spill: Path | None = None) -> PackedBags:
@@ -70,12 +78,12 @@ class PackedBags(Sequence[Array]):
                 kept.append(some)
             else:
                 file.write(some.tobytes())
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         if file is None:
-            return cls(np.concatenate(kept) if len(kept) > 1 else kept[0], starts)
+            return cls(kept)
         file.close()
         assert spill is not None  # noqa: S101 - it was opened
-        return cls(np.memmap(spill, np.float32, "r", shape=(int(starts[-1]), width)), starts)
+        rows = np.memmap(spill, np.float32, "r", shape=(sum(lengths), width))
+        return cls(np.split(rows, np.cumsum(lengths)[:-1]))
 
 
 class Batch:
@@ -88,7 +96,9 @@ class Batch:
     """
 
     def __init__(self, bags: Sequence[Array], device: torch.device) -> None:
-        self.rows = torch.from_numpy(np.array(np.concatenate(bags) if len(bags) > 1 else bags[0])).to(device)
+        rows = np.concatenate(bags) if len(bags) > 1 else bags[0]
+        # torch warns of arrays that cannot be written to, such as those mapped from a file.
+        self.rows = torch.from_numpy(rows if rows.flags.writeable else np.array(rows)).to(device)
         lengths = torch.tensor([len(bag) for bag in bags])
         self.starts = [0, *lengths.cumsum(0).tolist()]
         self.owner = torch.repeat_interleave(torch.arange(len(bags)), lengths).to(device)

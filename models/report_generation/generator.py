@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, import_optional, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, import_optional
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Example, Pass, VisionLanguageModel, shown_images
 from medimg_eval.models.baselines import reports_of, texts_of
-from medimg_eval.models.networks import kept_beside, load_weights
+from medimg_eval.models.networks import HUB, build_timm, kept_beside, load_weights
 from medimg_eval.models.report_generation.tokenizer import Phrases, Pieces, Words, packed, unpacked
 from medimg_eval.models.vision_language import GumbelSampler, OpenClip, truncate_at_stop
 from medimg_eval.question import Decoding, Key
 
 OF_PHRASES = 4.0
 """Weight of the loss of phrases: a mean over many that are mostly absent is small."""
-
-HUB = "hf-hub:"
-"""How timm marks a model on the Hugging Face hub."""
 
 OPEN_CLIP = "open_clip:"
 """What stands before the name of a model of open_clip, or before the folder of one."""
@@ -45,6 +41,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
             its weights; `open_clip:` and open_clip's name, or a folder that holds `open_clip_config.json`.
         encoder_weights: file of weights for the encoder, before training; of open_clip also its tag.
         encoder_options: further arguments of `timm.create_model`, which make a network smaller or larger.
+        freeze: leaves the encoder as it is; only what reads its features learns, a probe of reports.
         decoder: a model of transformers, made anew: `model_type`, such as `gpt2`, and settings of its configuration; or
             a pretrained one with its tokenizer, as a folder or OWNER/NAME on the hub.
         checkpoint: weights for the whole: the folder of a `fit` run, or one of its checkpoints.
@@ -74,6 +71,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         encoder: str = "resnet18",
         encoder_weights: str | None = None,
         encoder_options: Mapping[str, Any] | None = None,
+        freeze: bool = False,
         decoder: str | Mapping[str, Any] = "gpt2",
         checkpoint: str | None = None,
         image_size: int | None = None,
@@ -97,7 +95,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         if not isinstance(decoder, str) and "model_type" not in decoder:
             raise UsageError("model.decoder: expected `model_type` among its settings, such as gpt2")
         self.encoder_name, self.encoder_weights = encoder, encoder_weights
-        self.encoder_options = dict(encoder_options or {})
+        self.encoder_options, self.freeze = dict(encoder_options or {}), freeze
         self.decoder_wanted = decoder if isinstance(decoder, str) else dict(decoder)
         self.checkpoint = checkpoint
         self.image_size, self.views, self.max_tokens, self.threshold = image_size, views, max_tokens, threshold
@@ -125,6 +123,13 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
             )
         self._make(*unpacked(kept))
         load_weights(self, path)
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets the mode of what learns; a frozen encoder keeps the statistics that it has."""
+        super().train(mode)
+        if self.freeze and self.encoder is not None:
+            self.encoder.eval()
+        return self
 
     @property
     def studied(self) -> bool:
@@ -276,6 +281,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
     def _make(self, words: Sequence[str], phrases: Sequence[str]) -> None:
         """Makes the networks; `words` only of a decoder made anew."""
         self.encoder = Encoder(self.encoder_name, self.encoder_weights, self.encoder_options, self.image_size)
+        self.encoder.requires_grad_(not self.freeze)
         self.decoder = self._decoder(words)
         self.decoder.config.pad_token_id = None  # it would warn of padding, which only follows the ends of reports
         longest = getattr(self.decoder.config, "max_position_embeddings", None) or self.max_tokens
@@ -372,19 +378,9 @@ class Encoder(nn.Module):
     def _timm(
         self, name: str, weights: str | None, options: Mapping[str, Any], size: int | None
     ) -> tuple[nn.Module, int]:
-        timm: Any = importlib.import_module("timm")
-        hub = name.startswith(HUB)
-        if not hub and not timm.is_model(name):
-            close = nearest(name, timm.list_models())
-            raise UserError(f"model.encoder: timm has no {name!r}{close}")
-        with UserError.about("model.encoder", f"{name!r} cannot be made by timm", Exception):
-            network = timm.create_model(name, pretrained=hub, num_classes=0, **options)
-            if size is not None and callable(getattr(network, "set_input_size", None)):
-                network.set_input_size(img_size=size)  # transformers are made for one size
-        if weights is not None:
-            load_weights(network, Path(weights).expanduser())
-        settings = timm.data.resolve_model_data_config(network)
-        if hub or weights is not None:
+        path = None if weights is None else Path(weights).expanduser()
+        network, settings = build_timm(name, path, options, None if size is None else (size, size))
+        if path is not None or name.startswith(HUB):
             self._mean, self._deviation = settings["mean"], settings["std"]
         return network, int(settings["input_size"][-1])
 

@@ -24,6 +24,7 @@ from medimg_eval.models.class_mapping import Translator, known_classes, plain
 from medimg_eval.models.networks import build_network, fitting_window, load_weights
 from medimg_eval.models.segmentation.postprocess import Step, postprocessed
 from medimg_eval.models.segmentation.sliding_window import Windows, all_probabilities, distinct_views, most_probable
+from medimg_eval.models.segmentation.upernet import UPerNet
 from medimg_eval.trust import require_trust
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,8 @@ class MonaiSegmenter(nn.Module, Segmenter):
 
     Args:
         network: a module that takes (batch, channel, *spatial) float32 and returns logits (batch, class,
-            *spatial); or the `name` of a MONAI network with its arguments, of which those that are absent or
-            null follow from the task.
+            *spatial); or the `name` of a MONAI network, or `UPerNet`, with its arguments, of which those that are
+            absent or null follow from the task.
         checkpoint: weights for the network: the folder of a `fit` run (its best checkpoint), a Lightning
             checkpoint, or a state dict saved by torch. Of several, the probabilities are averaged.
         bundle: folder of a MONAI bundle, instead of `network`. What is left at null here (`roi_size`, `overlap`,
@@ -303,7 +304,14 @@ class MonaiSegmenter(nn.Module, Segmenter):
         wanted = (shape[0], len(classes), axes)
         if self._wanted is not None and (self.network is None or wanted != self._shape):
             self._adopt(
-                build_network(self._wanted, axes=axes, channels=shape[0], classes=len(classes), window=self._window())
+                build_network(
+                    self._wanted,
+                    axes=axes,
+                    channels=shape[0],
+                    classes=len(classes),
+                    window=self._window(),
+                    own={"UPerNet": UPerNet},
+                )
             )
         self._shape = wanted
 

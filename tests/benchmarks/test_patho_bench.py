@@ -6,6 +6,7 @@ import pytest
 from medimg_eval.data.layouts import PathoBench
 from medimg_eval.errors import MissingDataError, UserError
 from medimg_eval.tasks import ClassificationTask
+from tests.helpers.benchmark_files import config, task
 
 HEAD = "case_id\tslide_id\tPIK3CA_mutation\tfold_0\tfold_1\tfold_2\tfold_10"
 ROWS = [  # a patient with two slides, one whose name looks like a number, one without a label
@@ -57,6 +58,22 @@ def test_folds_cases_and_labels_are_those_of_the_table(tmp_path):
     tested = {number: [case.id for case in fold.cases("test")] for number, fold in held.each_fold().items()}
     assert tested == {0: ["C3.1"], 1: ["007"], 2: ["C6"], 10: ["C7"]}
     assert [case.id for case in held.each_fold()[10].cases("val")] == ["C6"]
+
+
+def test_its_task_takes_the_classes_of_the_folder_and_its_probe_every_fold(tmp_path):
+    where = {"layout": {"features": "features/{slide_id}.npy"}}
+    write(
+        tmp_path / "t",
+        rows=[f"C{at}\tC{at}-1\t{at % 2}\t{'test' if at > 5 else 'train'}\ttrain\ttrain\ttrain" for at in range(8)],
+    )
+    one = task("pathobench", tmp_path / "t", **where)
+    assert one.classes == ["wildtype", "mutant"]
+    assert [(case.id, case.target.read().values["mutant"]) for case in one.cases("test")] == [("C6", 0), ("C7", 1)]
+    head = config("patho_bench_probe", "model").head
+    assert dict(head) == {"name": "logistic", "C": 0.5, "balanced": True, "scale": "none"}
+    with pytest.raises(MissingDataError, match="folder of one task"):
+        task("pathobench", tmp_path, **where).cases("test")
+    assert task("pathobench_survival", tmp_path).unit == "days"
 
 
 def test_a_sample_may_be_a_slide_and_a_label_a_time(tmp_path):

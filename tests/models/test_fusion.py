@@ -113,6 +113,30 @@ def test_conditions_take_parts_away(eyes):
     assert all("fundus" not in parts for parts in left("missing_fundus", 100).values())
 
 
+def test_values_are_blanked_cell_by_cell(eyes):
+    task = task_of()
+    assert "blank_values" in task.conditions()
+    assert "blank_oct" not in task.conditions()
+
+    def cells(severity):
+        return np.stack(
+            [
+                image.array[0, 0]
+                for case in task.cases("fit") + task.cases("test")
+                for image in shown(task.under(case, Condition("blank_values", severity), DrawKey(0, case.id)))
+                if image.attributes[PART] == "values"
+            ]
+        )
+
+    whole, half = cells(1e-9), cells(50)
+    known = ~np.isnan(whole)
+    assert 0.2 < np.isnan(half[known]).mean() < 0.8
+    kept = ~np.isnan(half)
+    np.testing.assert_array_equal(half[kept], whole[kept])
+    assert (np.isnan(half) <= np.isnan(cells(90))).all()
+    assert np.isnan(cells(100)).all()
+
+
 @pytest.mark.parametrize("fusion", ["early", "late"])
 def test_a_fit_is_tested_with_parts_missing(eyes, fusion):
     settings = {"fusion": fusion, "encoder": Corner(), "head": {"name": "logistic", "C": 1}}

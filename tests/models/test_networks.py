@@ -39,6 +39,11 @@ TINY = {
             {"name": "conv_2", "kernel_size": 1},
         ]
     },
+    "mask_probe": {
+        "encoder": "resnet10t",
+        "encoder_options": {"channels": [8, 8, 8, 8], "stem_width": 8},
+        "channels": 16,
+    },
     "mednext": {"init_filters": 4},
     "segresnet": {"init_filters": 8},
     "segresnet_ds": {"init_filters": 8},
@@ -85,7 +90,7 @@ def test_a_network_of_the_catalogue_fits_the_task_by_itself(name):
     settings["roi_size"] = [64, 64] if name == "swinunetr" else [32, 32]
     settings["flips"] = []
     model = build(OmegaConf.create(settings)).eval()
-    image = picture(2, 20, 24)
+    image = picture(1 if name == "mask_probe" else 2, 20, 24)  # encoders of pictures take one channel or three
     labels = {1: "a", 5: "b", 9: "c"}
     model.prepare(labels, lambda: image)
     with torch.inference_mode():

@@ -6,7 +6,7 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -18,7 +18,7 @@ from medimg_eval.data.records import Row
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UserError
 from medimg_eval.imaging import ImageFile, identify
-from medimg_eval.imaging.dicom import Series, index_tree, naming
+from medimg_eval.imaging.dicom import Series, description_words, index_tree, naming
 from medimg_eval.imaging.formats import named_as_dicom
 from medimg_eval.imaging.volumes import header_of
 from medimg_eval.question import Question
@@ -178,11 +178,11 @@ class FoundImages(Layout):
 
     def _series_of(self, name: str, images: Sequence[Series], root: Path) -> list[Series]:
         """The series of one name; raises UserError listing what there is."""
-        text = name.partition("~")[2].casefold() if name.startswith("description~") else None
-        fits: Callable[[Series], bool] = lambda one: name in (one.number, one.series)  # noqa: E731
-        if text is not None:
-            fits = lambda one: text in naming(one.paths[0])["description"].casefold()  # noqa: E731
-        found = [one for one in images if fits(one)]
+        words = description_words(name)
+        if words is None:
+            found = [one for one in images if name in (one.number, one.series)]
+        else:
+            found = [one for one in images if words and words in naming(one.paths[0])["description"].casefold()]
         if not found:
             listed = "; ".join(_line(one) for one in images[:12])
             more = f"; and {len(images) - 12} more" if len(images) > 12 else ""

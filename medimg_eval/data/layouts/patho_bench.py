@@ -72,6 +72,11 @@ class PathoBench(Slides):
         """The cases with a label, in the order of their first rows."""
         return super(PathoBench, replace(self, id=_config(root)["sample_col"])).entries(root)
 
+    def class_names(self) -> list[str]:
+        """The names of `label_dict`, in the order of their numbers; raises MissingDataError without the folder."""
+        held = _config(Path(self.root).expanduser())["label_dict"]
+        return [str(held[number]) for number in sorted(held, key=int)]
+
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """The rows with a label."""
         return [(row, None) for row in _labelled(root)]

@@ -3,6 +3,7 @@ from .objects.rtstruct import fill as fill
 from .reading import grid as grid, read as read, read_mask as read_mask
 from .series.grouping import (
     Group as Group,
+    description_words as description_words,
     gather as gather,
     groups_of as groups_of,
     is_meant as is_meant,

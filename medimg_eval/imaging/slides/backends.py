@@ -307,8 +307,8 @@ def first_line(error: Exception) -> str:
 COMPRESSIONS = ("JPEG", "NONE", "LZW", "ADOBE_DEFLATE", "DEFLATE")
 """Those of which every decoder makes the same pixels."""
 
-CACHED = 64
-"""Decoded tiles kept, so that neighbouring regions do not decode their common tiles twice."""
+CACHED = 2**26
+"""Bytes of decoded tiles that are kept: the next row of regions finds those of the row before, up to some 20,000 px."""
 
 
 class StoredTiles:
@@ -318,7 +318,8 @@ class StoredTiles:
         with path.open("rb") as stream:
             self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         self._levels = [_Level(page) for page in pages]
-        self._tile = lru_cache(CACHED)(self._decode)
+        largest = max(level.tile[0] * level.tile[1] * 3 for level in self._levels)
+        self._tile = lru_cache(max(1, CACHED // largest))(self._decode)
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array | None:
         """Reads a rectangle that lies within a level, uint8, (row, column, 3).

@@ -9,8 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.models.heads import PackedBags, Targets, load_head, make_head
-from medimg_eval.models.heads.bag_heads import Teacher, discrete_time_loss
-from medimg_eval.models.heads.bag_networks import pseudo_inverse
+from medimg_eval.models.heads.bag_heads import WORK, Teacher, discrete_time_loss, limited_threads
+from medimg_eval.models.heads.bag_networks import Dropout, pseudo_inverse
 from medimg_eval.models.heads.bags import sampled
 
 SMALL = {"rate": 1e-3, "batch": 4, "epochs": 2}
@@ -138,9 +138,37 @@ def test_tiles_are_drawn_to_learn_and_all_are_shown_when_asked():
 def test_bags_beyond_memory_go_to_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr("medimg_eval.models.heads.bags.IN_MEMORY", 100)
     packed = PackedBags.of(iter(uneven()), tmp_path / "bags")
-    assert isinstance(packed.rows, np.memmap)
+    assert all(isinstance(bag, np.memmap) for bag in packed)
     for one, other in zip(packed, uneven(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_small_bags_take_one_thread_and_large_ones_no_more_than_were_allowed():
+    before = torch.get_num_threads()
+    network = torch.nn.Linear(10, 10)  # 110 parameters
+    try:
+        torch.set_num_threads(2)
+        with limited_threads(network, 1000):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        with limited_threads(network, WORK):
+            assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_dropout_leaves_out_its_share_and_keeps_the_mean(share):
+    torch.manual_seed(0)
+    layer, rows = Dropout(share), torch.ones(301, 333, requires_grad=True)
+    shown = layer.train()(rows)
+    assert shown.detach().unique().tolist() == [0, pytest.approx(1 / (1 - share))]
+    assert float((shown == 0).float().mean()) == pytest.approx(share, abs=0.005)
+    shown.sum().backward()
+    torch.testing.assert_close(rows.grad, shown.detach())
+    assert layer.eval()(rows) is rows
+    assert Dropout(0.0).train()(rows) is rows
 
 
 def test_a_pseudo_inverse_of_what_is_nearly_the_identity_is_its_inverse():

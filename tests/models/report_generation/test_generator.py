@@ -349,3 +349,26 @@ def test_fit_refuses_to_follow_a_metric_that_takes_another_model_and_a_case_with
 
     with pytest.raises(UserError, match="'fit-x' has no report to learn from"):
         trained(tmp_path, asked=task(layout=Lacking()))
+
+
+def test_a_frozen_encoder_stays_as_it_is_and_the_decoder_learns():
+    model = made(freeze=True).train()
+    before = {name: tensor.clone() for name, tensor in model.encoder.state_dict().items()}
+    samples = [
+        sample
+        for seed, case in enumerate(Layout().cases("fit"))
+        for sample in model.training_samples(
+            prompt(case.id, case.id in ("c0", "c2", "c4")), case.target.read(), {}, seed=seed
+        )
+    ]
+    batch = {key: torch.stack([sample[key] for sample in samples]) for key in samples[0]}
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(12):
+        loss = model.training_loss(batch)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.encoder.state_dict().items())

@@ -218,8 +218,8 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
         wanted = wanted or [one for group in groups if (one := _one_volume(group, series)) is not None]
         by_number = zip(numbers([group.headers[0] for group in groups]), groups, strict=True)
         wanted = wanted or [group for number, group in by_number if number == series]
-        if not wanted and series.startswith(DESCRIBED):
-            wanted = _described(groups, series, path)
+        if not wanted and (words := description_words(series)) is not None:
+            wanted = _described(groups, words, series, path)
         if not wanted:
             raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
         groups = wanted
@@ -286,9 +286,13 @@ def _why_left(group: Group, meant: Group) -> str:
     return "images of other orientations"
 
 
-def _described(groups: Sequence[Group], series: str, path: Path) -> list[Group]:
+def description_words(series: str) -> str | None:
+    """The words that `description~WORDS` asks for, casefolded; None of a series that is named otherwise."""
+    return series.removeprefix(DESCRIBED).strip().casefold() if series.startswith(DESCRIBED) else None
+
+
+def _described(groups: Sequence[Group], words: str, series: str, path: Path) -> list[Group]:
     """The groups of the one series whose description holds some words; raises CaseError where several do."""
-    words = series.removeprefix(DESCRIBED).strip().casefold()
     found = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
     if len({_series(group.headers[0]) for group in found}) > 1:
         raise CaseError(f"{path}: {series} fits {len(found)} images, name one of them: {_listing(found, groups)}")
