@@ -11,7 +11,7 @@ from medimg_eval.errors import UsageError
 
 log = logging.getLogger(__name__)
 
-READERS = ("table", "compare", "figure", "report", "rank", "fairness", "items", "monitor")
+READERS = ("table", "compare", "figure", "report", "rank", "fairness", "confidence", "items", "monitor")
 """Commands that read runs."""
 
 

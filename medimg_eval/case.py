@@ -27,9 +27,11 @@ class Findings:
     Attributes:
         values: class -> 1 present, 0 absent, or a probability between; NaN where nothing is said, or where
             the policy for uncertain statements leaves it out.
+        readers: reader -> class -> value, where several said it and `values` is the majority; empty elsewhere.
     """
 
     values: Mapping[str, float]
+    readers: Mapping[str, Mapping[str, float]] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,7 @@ class Prompt:
         question: of a question: its text alone, without what a template puts about it.
         later: further turns of the user, each said after the reply to what stands before it; the harness does that.
         tools: what a model that calls tools may call; empty for any other.
+        patient: for tools, never shown to a model; "" where the task has none.
     """
 
     case_id: str
@@ -260,6 +263,7 @@ class Prompt:
     question: str = ""
     later: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    patient: str = ""
 
     @property
     def image(self) -> Image:

@@ -300,6 +300,7 @@ class Mask(_Voxels):
         units: `mm`, or `pixel` where the file states no physical size.
         instances: integer array, (*spatial): which object a voxel belongs to, numbered from 1 across all labels; 0 for
             none. None where objects are not numbered.
+        raters: label map of each reader, (*spatial), where `labels` is what several make together.
     """
 
     labels: Array
@@ -308,6 +309,7 @@ class Mask(_Voxels):
     notes: tuple[str, ...] = ()
     units: Units = "mm"
     instances: Array | None = None
+    raters: tuple[Array, ...] = ()
 
     @property
     def geometry(self) -> Geometry:

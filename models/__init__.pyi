@@ -80,6 +80,7 @@ from .precomputed.images import (
 )
 from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
+from .precomputed.motions import PrecomputedMotions as PrecomputedMotions
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports

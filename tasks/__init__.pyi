@@ -2,7 +2,7 @@ from .base import Layout as Layout, Task as Task
 from .classification import ClassificationTask as ClassificationTask
 from .detection import DetectionTask as DetectionTask
 from .landmarks import LandmarkTask as LandmarkTask
-from .measurements import MeasurementTask as MeasurementTask
+from .measurements import MeasurementTask as MeasurementTask, MotionTask as MotionTask
 from .questions import AgentQuestionTask as AgentQuestionTask, QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
 from .registration import RegistrationTask as RegistrationTask

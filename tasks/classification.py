@@ -188,7 +188,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         """
         record = prediction if isinstance(prediction, Mapping) and "probabilities" in prediction else None
         said = self.accept(case, prediction if record is None else ClassProbabilities.from_record(record))
-        pair = Classified(self._truth(case), said, self.exclusive)
+        pair = Classified(self._truth(case), said, self.exclusive, case.target.read().readers)
         wanted = self.case_metrics if metrics is None else metrics
         return self._scores(pair, [name for name in wanted if not _of_maps(name)]) + _map_scores(
             case, said, [name for name in wanted if _of_maps(name)]

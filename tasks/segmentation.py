@@ -27,6 +27,7 @@ from medimg_eval.metrics import (
     segmentation_scores,
     worst_scores,
 )
+from medimg_eval.metrics.raters import rater_scores, worst_rater_scores
 from medimg_eval.metrics.segmentation import (
     SLACK,
     mask_metrics,
@@ -213,7 +214,7 @@ class SegmentationTask(Task):
     monitor: str = "dice"
 
     output: ClassVar[str] = "masks"
-    judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability"})
+    judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability", "raters"})
 
     def __post_init__(self) -> None:
         """Refuses invalid labels and metrics, before anything is loaded."""
@@ -391,7 +392,39 @@ class SegmentationTask(Task):
         )
         if soft and isinstance(answer, Probabilities):
             scores += self._soft_scores(reference.labels, answer.merged(), soft)
+        if rated := _of_kind("raters", wanted):
+            scores += self._rater_scores(case, reference, mask, answer, rated)
         return self._kept(scores)
+
+    def _rater_scores(
+        self, case: Case, reference: Mask, mask: Mask, answer: Mask | Probabilities, metrics: Sequence[str]
+    ) -> list[LabelScore]:
+        """Judges a label map against those of all readers; raises CaseError where there are none."""
+        if not reference.raters:
+            raise CaseError(
+                f"case {case.id!r}: {_reference(case)} is invalid: expected masks of several readers, got one, and "
+                f"{metrics[0]} judges against each; use the target RaterMasks, or leave such metrics out"
+            )
+        judged = np.ones(mask.labels.shape, bool) if self.ignore is None else reference.labels != self.ignore
+        soft = None
+        if isinstance(answer, Probabilities):
+            merged = answer.merged()
+            channel = dict(zip(merged.labels, merged.array, strict=True))
+            soft = {
+                name: sum((channel[label] for label in members), np.zeros(judged.shape))[judged]
+                for name, members in self._members().items()
+            }
+        return rater_scores(
+            [labels[judged] for labels in reference.raters],
+            mask.labels[judged],
+            regions=self._members(),
+            metrics=metrics,
+            probabilities=soft,
+        )
+
+    def _members(self) -> dict[str, Sequence[int]]:
+        """The labels of each name that is judged."""
+        return dict(self.regions) or {name: (label,) for label, name in self.labels.items()}
 
     def _soft_scores(self, reference: Array, answer: Probabilities, metrics: Sequence[str]) -> list[LabelScore]:
         return probability_scores(
@@ -419,6 +452,7 @@ class SegmentationTask(Task):
         worst += worst_scores(judged, lost, shape=None, spacing=None, empty=self.empty)
         if evidence := [name for name in _of_kind("mask", known) if parse(name)[0].intermediate]:
             worst = self._counted(worst, reference, spacing, evidence)
+        worst += worst_rater_scores(self._members(), _of_kind("raters", self.case_metrics))
         return self._kept(worst + worst_probability_scores(judged, self._soft))
 
     def _kept(self, scores: Sequence[LabelScore]) -> list[LabelScore]:
@@ -472,7 +506,7 @@ class SegmentationTask(Task):
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
-        nothing, hard = np.zeros((1, 1, 1), np.uint8), [name for name in self.case_metrics if name not in self._soft]
+        nothing, hard = np.zeros((1, 1, 1), np.uint8), _of_kind("mask", self.case_metrics)
         even = Probabilities(np.zeros((1 + len(self.labels), 1, 1, 1), np.float32), (0, *self.labels), np.eye(4))
         monitored = _of_kind("probability", [self.monitor])
         try:
@@ -523,7 +557,8 @@ class SegmentationTask(Task):
             parts.append(f"voxels of label {self.ignore} ignored")
         if self._soft:
             parts.append("label maps of the most probable class")
-        bins = {name: count for name, (_, count) in probability_metrics(self._soft).items() if count is not None}
+        counted = probability_metrics(self._soft).items()
+        bins = {name: count for name, (found, count) in counted if found.parameter == "number of bins"}
         if bins:
             parts.append("bins of equal width " + ", ".join(f"{name} {count:g}" for name, count in bins.items()))
         if asked:

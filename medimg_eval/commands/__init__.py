@@ -14,6 +14,8 @@ COMMANDS = {
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
     "report": "write a folder of pages that opens from disk: tables, cases, images with overlays, answers, differences",
     "fairness": "show how models serve groups of cases: worst group, gap, ratio, equity-scaled values, tests",
+    "confidence": "how sure models are: calibration, temperature and Platt scaling, conformal sets with their coverage",
+    "unknown": "whether what a model says, or features, tell unknown inputs from known ones; the drop in performance",
     "rank": "rank models over data sets: mean ranks and their test, consensus, how stable ranks are",
     "items": "analyse the items of tasks: difficulty, discrimination, likely label errors, hints of contamination",
     "figure": "draw scores for a paper: box, forest, ROC, critical difference and others, as PDF, PNG and CSV",

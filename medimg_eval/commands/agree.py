@@ -1,4 +1,4 @@
-"""`agree`: whether a judge of answers agrees with people, and our own labels of reports with an annotator's."""
+"""`agree`: a judge of answers beside people, our labels of reports beside an annotator's, preferences of pairs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from medimg_eval.commands.console import say_written, show_sheets
 from medimg_eval.configs.overrides import plain
-from medimg_eval.results import judge_agreement, read_verdicts, write_all
-from medimg_eval.results.runs import MANIFEST, read_manifest
+from medimg_eval.results import (
+    judge_agreement,
+    preference_table,
+    read_jury,
+    read_preferences,
+    read_verdicts,
+    write_all,
+)
+from medimg_eval.results.runs import MANIFEST, keep_validation, read_manifest
 from medimg_eval.results.table import Sheet
 
 
@@ -21,17 +28,32 @@ def run(config: DictConfig) -> None:
 
         _print(agree_on_labels(_without_run(config)), config.out)
         return
+    if config.get("preferences") is not None:
+        _print(_preferences(_without_run(config)), config.out)
+        return
     wanted = plain(config)
     folder = Path(wanted["run"])
     title = str(read_manifest(folder / MANIFEST).get("task_title", folder.name))
+    how = {key: wanted[key] for key in ("resamples", "level", "seed")}
+    if wanted["human"] is None:
+        _print(judge_agreement(read_jury(folder), title, **how), wanted["out"])
+        return
     verdicts = read_verdicts(
         folder,
         Path(wanted["human"]),
         column="human" if wanted["column"] is None else str(wanted["column"]),
         judge=None if wanted["judge"] is None else str(wanted["judge"]),
     )
-    sheet = judge_agreement(verdicts, title, resamples=wanted["resamples"], level=wanted["level"], seed=wanted["seed"])
+    sheet = judge_agreement(verdicts, title, **how)
+    keep_validation(folder, sheet.frame().to_dict("records"), Path(wanted["human"]).name)
     _print(sheet, wanted["out"])
+
+
+def _preferences(wanted: dict[str, Any]) -> Sheet:
+    """The table of a file of preferences."""
+    file = Path(wanted["preferences"])
+    how = {key: wanted[key] for key in ("anchor", "resamples", "level", "seed")}
+    return preference_table(read_preferences(file), file.stem, **how)
 
 
 def _without_run(config: DictConfig) -> dict[str, Any]:

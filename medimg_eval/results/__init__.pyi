@@ -1,4 +1,9 @@
 from .agreement import Verdicts as Verdicts, judge_agreement as judge_agreement, read_verdicts as read_verdicts
+from .agreement import (
+    preference_table as preference_table,
+    read_jury as read_jury,
+    read_preferences as read_preferences,
+)
 from .agreement import verdicts_of as verdicts_of
 from .cards import Disclosure as Disclosure, build_cards as build_cards, disclose as disclose, write_card as write_card
 from .comparison import CompareSettings as CompareSettings, compare as compare, write_comparison as write_comparison

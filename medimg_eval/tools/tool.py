@@ -1,7 +1,8 @@
 """Tools that models call: a name, a JSON schema, and a function or a command that answers.
 
 A function is a tool as it is: its schema comes from its signature, what the model is told from its docstring. Arguments
-called `image`, `images` and `case` are bound: the harness fills them in from the case, and the model never sees them.
+called `image`, `images`, `case` and `patient` are bound: the harness fills them in from the case, and the model never
+sees them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from medimg_eval.image import Image
 from medimg_eval.question import ToolSpec
 from medimg_eval.tools.schemas import misfits, schema_of
 
-BOUND = ("image", "images", "case")
+BOUND = ("image", "images", "case", "patient")
 """Arguments that the harness fills in."""
 
 OWN = ("description", "parameters", "version", "timeout_s")
@@ -116,6 +117,12 @@ class Tool:
         function = _imported(name, settings.pop("function", None))
         made = _of_function(name, function, settings)
         return replace(made, **own)
+
+    def check_ready(self) -> None:
+        """Raises UserError where a tool says that something it needs is not there."""
+        ready = getattr(getattr(self.function, "__self__", self.function), "check_ready", None)
+        if callable(ready):
+            ready()
 
     def check(self, arguments: Mapping[str, Any]) -> str:
         """Why arguments do not fit the schema; "" where they do."""
@@ -226,6 +233,8 @@ def _of_function(name: str, function: Callable[..., Any], settings: Mapping[str,
         made: Any = function(**settings)
         doc = inspect.getdoc(made.__call__) or inspect.getdoc(function) or ""
         called, settings = made.__call__, {}
+        if looked_into := getattr(made, "version", ""):  # what it looks into decides, and not where that lies
+            version = _source_digest(function, {"version": looked_into})
     else:
         called, doc = function, inspect.getdoc(function) or ""
     accepted = inspect.signature(called).parameters

@@ -16,13 +16,14 @@ from medimg_eval.question import Key
 from medimg_eval.results import verdicts_of
 from medimg_eval.store import digest
 from medimg_eval.viewer.drawing import Drawing, Scene, attempt, cut, spelt
+from medimg_eval.viewer.sessions import draw_step_images, list_steps
 
 if TYPE_CHECKING:
     from medimg_eval.panels import Extracted, Panel
     from medimg_eval.results import RunScores
     from medimg_eval.tasks import Task
 
-SEEN = 1
+SEEN = 2
 """Number of the way in which scenes are made: another one has all made anew."""
 
 
@@ -56,6 +57,7 @@ class CaseView:
                 "images and texts of them: keep it where they may be."
             )
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
+        self._folders = {name: run.folder for name, run in runs.items()}
         self._conditions = {name: run.run.partition("~")[2] for name, run in runs.items()}
         self._verdicts: dict[str, dict[str, dict[str, Any]]] = {}
         for name, run in runs.items():
@@ -132,6 +134,9 @@ class CaseView:
 
     def _draw_answer(self, drawing: Drawing, case: Case, place: int, name: str) -> None:
         drawing.add_answer(self._answer_panels(case, name), place)
+        stored = self.prediction(name, case.id)
+        if isinstance(stored, Mapping):
+            draw_step_images(drawing, stored, self._folders[name], place)
 
     def _asked(self, case: Case) -> dict[str, Any]:
         """The prompt as models were given it, and the reference, where both are texts."""
@@ -176,6 +181,8 @@ def _reply(stored: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
     if stored.get("messages"):
         found["messages"] = [{key: cut(str(value)) for key, value in one.items()} for one in stored["messages"]]
+    if steps := list_steps(stored):
+        found["session"] = steps
     if stored.get("preferences"):
         found["preferences"] = [[letter, value] for letter, value in stored["preferences"].items()]
     return found

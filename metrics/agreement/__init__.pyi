@@ -6,3 +6,9 @@ from .continuous import (
 )
 from .kappa import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
 from .outputs import AVERAGES as AVERAGES, OUTPUT_SETS as OUTPUT_SETS
+from .preferences import (
+    bradley_terry as bradley_terry,
+    elo_scale as elo_scale,
+    is_connected as is_connected,
+    rate_at_equal_length as rate_at_equal_length,
+)

@@ -58,6 +58,15 @@ def least_area(found: Risks) -> Floats:
     return quotient(wrong - right * (harmonic(numbers) - harmonic(right)), numbers)
 
 
+def generalised_area(found: Risks) -> Floats:
+    """Returns the area under wrong ones among the k surest over all, by trapezoids from coverage 0: (resample,).
+
+    The wrong ones of a level of equal confidence are spread evenly, as in `area_under`.
+    """
+    total = (found.numbers * (found.wrong_before + found.wrong / 2)).sum(axis=1)
+    return quotient(total, found.numbers.sum(axis=1) ** 2)
+
+
 def risk_of_surest(found: Risks, coverage: float) -> Floats:
     """Returns the share of wrong ones among the surest, so many that they are this share of all: (resample,)."""
     wanted = np.ceil(coverage * found.numbers.sum(axis=1, keepdims=True) - 1e-9)
@@ -104,6 +113,16 @@ def eaurc(rows: ScoreTable) -> Weighed:
     approximation r + (1 - r) log(1 - r). In [0, 1].
     """
     return _abstaining(rows, lambda found: area_under(found) - least_area(found))
+
+
+@_risk_curve(title="AUGRC", source="Traub et al., NeurIPS 2024, arXiv 2407.01032")
+def augrc(rows: ScoreTable) -> Weighed:
+    """The area under wrong decisions among the surest, as a share of all decisions, over coverage.
+
+    The mean risk of a wrong decision that is not left to a person. Unlike in `aurc` the surest do not weigh more. For
+    right and wrong it is (1 - confidence AUROC) a e + e^2 / 2, of shares a of right and e of wrong ones. In [0, 0.5].
+    """
+    return _abstaining(rows, generalised_area)
 
 
 @_risk_curve(title="Risk at coverage", source=_ELYANIV, parameter="share of answers")

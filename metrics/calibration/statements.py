@@ -11,7 +11,7 @@ Values of voxels are those of medimg_eval.metrics.segmentation.probability_maps.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,6 +30,10 @@ RIGHT, WRONG = "right", "wrong"
 
 EVIDENCE = ("probability", "confidence")
 """Either is enough."""
+
+
+ROUNDING = 1e-6
+"""Confidences that differ by less are the same."""
 
 
 class Stated(NamedTuple):
@@ -144,6 +148,41 @@ def confidence(pair: AnsweredQuestion) -> float:
     if pair.confidence is None or pair.status in ("unparsed", "refused", "empty") or len(pair.preferred) > 1:
         return math.nan
     return pair.confidence if pair.kind in ("choice", "choices", "yes_no", "number", "point") else math.nan
+
+
+@metric(
+    kind="answer",
+    title="Probability of an option",
+    higher_is_better=None,
+    best=math.nan,
+    worst=math.nan,
+    source="this package",
+    intermediate=True,
+    value_kind="bounded",
+)
+def option_probability(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The probability of each option of a question with one right option; the row's status says which is right.
+
+    Evidence for conformal sets of options, which the command `confidence` makes. The softmax of the options'
+    log-likelihoods, under their letters; none where the model's confidence is not that of such a softmax.
+    """
+    if pair.kind not in ("choice", "yes_no") or not pair.preferences or pair.confidence is None:
+        return {}
+    logits = np.array(list(pair.preferences.values()), dtype=np.float64)
+    if not np.isfinite(logits).all() or right_option(pair) is None:
+        return {}
+    weights = np.exp(logits - logits.max())
+    shares = weights / weights.sum()
+    if abs(float(shares.max()) - pair.confidence) > ROUNDING:
+        return {}
+    return dict(zip(pair.preferences, shares.tolist(), strict=True))
+
+
+def right_option(pair: AnsweredQuestion) -> str | None:
+    """Returns the option that is right among those that have a preference; None where it is not one alone."""
+    options = pair.preferences or {}
+    right = [letter for letter in options if pair.value in (letter, [letter], pair.options.get(letter, letter).lower())]
+    return right[0] if len(right) == 1 else None
 
 
 def vote_confidence(votes: Sequence[int], options: int) -> float:

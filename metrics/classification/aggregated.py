@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.classification.curves import (
@@ -23,6 +25,8 @@ from medimg_eval.metrics.registry import ScoreTable, Weighed, parse, summary
 from medimg_eval.metrics.weighing import OfRows
 
 RULES = ("mean", "max", "vote")
+_RANKED = re.compile(r"max(\d+)")
+"""Such as max3, the third largest: above 0.5 where at least three images are."""
 
 PATIENT = "patient"
 """The attribute that every row has: what intervals resample."""
@@ -32,9 +36,9 @@ def _parts(parameter: str) -> tuple[str, str, str]:
     """Rule, attribute and metric of a parameter; raises UsageError for one that is not understood."""
     how, colon, name = parameter.partition(":")
     rule, dash, attribute = how.partition("-")
-    if rule not in RULES or not dash or not attribute or not colon:
+    if not (rule in RULES or _rank(rule) > 0) or not dash or not attribute or not colon:
         raise UsageError(
-            f"{parameter!r} needs a rule ({', '.join(RULES)}), an attribute and a metric, such as "
+            f"{parameter!r} needs a rule ({', '.join(RULES)}, max3), an attribute and a metric, such as "
             "'mean-patient:auroc@macro'"
         )
     found = parse(name)[0]
@@ -59,9 +63,10 @@ def _parts(parameter: str) -> tuple[str, str, str]:
 def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
     """A summary of classes of whole patients, studies or any other group of cases, instead of single images.
 
-    The probability of a group is by the rule the mean of its cases, the largest, or the share of cases whose answer it
-    is (`vote`). A class is present in a group where it is in any of its cases. Where classes exclude each other, and
-    the cases of a group do not agree on theirs, only `max` is defined. No group may hold cases of several patients.
+    The probability of a group is by the rule the mean of its cases, the largest, the k-th largest (`max3`: three images
+    must agree; 0 of fewer), or the share of cases whose answer it is (`vote`). A class is present in a group where it
+    is in any of its cases. Where classes exclude each other, and the cases of a group do not agree on theirs, only
+    `max` and its like are defined. No group may hold cases of several patients.
 
     Raises:
         ValueError: the cases of a group belong to different classes.
@@ -74,13 +79,12 @@ def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
     labels, label = np.unique(rows.label[known], return_inverse=True)
     keys, first, owner = np.unique(group * len(labels) + label, return_index=True, return_inverse=True)
     value = (decided(rows) if rule == "vote" else rows.value)[known]
-    if rule == "max":
-        together = np.full(len(keys), -math.inf)
-        np.maximum.at(together, owner, value)
+    if rank := _rank(rule):
+        together = _ranked(value, owner, len(keys), rank)
     else:
         together = np.bincount(owner, weights=value) / np.bincount(owner)
     present = np.bincount(owner, weights=rows.status[known] == PRESENT) > 0
-    if rows.facts.get(CLASSES) == EXCLUSIVE and rule != "max":
+    if rows.facts.get(CLASSES) == EXCLUSIVE and not rank:
         several = np.bincount(keys // len(labels), weights=present) > 1
         if several.any():
             raise ValueError(
@@ -98,6 +102,23 @@ def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
         facts=rows.facts,
     )
     return OfRows(known[first], _judged(table, name))
+
+
+def _rank(rule: str) -> int:
+    """Returns which of the largest a rule takes, from 1; 0 of a rule that takes none."""
+    found = _RANKED.fullmatch(rule)
+    return 1 if rule == "max" else int(found[1]) if found else 0
+
+
+def _ranked(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
+    """Returns the value of a rank of each group, from the largest down; 0 of a group of fewer."""
+    order = np.lexsort((-value, owner))
+    starts = np.searchsorted(owner[order], np.arange(groups))
+    place = starts + rank - 1
+    there = place < np.append(starts[1:], len(order))
+    together = np.zeros(groups)
+    together[there] = value[order][place[there]]
+    return together
 
 
 def _judged(table: ScoreTable, name: str) -> Weighed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,11 +43,13 @@ class Classified:
         truth: class -> 1 present, 0 absent, a probability between, or NaN where it is not known.
         predicted: class -> probability, 0 to 1; the same classes.
         exclusive: whether exactly one class is present in every case.
+        readers: reader -> class -> what that reader said, as `truth`; empty where the truth is not of several.
     """
 
     truth: Mapping[str, float]
     predicted: Mapping[str, float]
     exclusive: bool = False
+    readers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def known(self) -> dict[str, bool]:

@@ -1,2 +1,3 @@
 from .green import green_score as green_score, read_green as read_green
 from .verdicts import reader as reader, sentences as sentences, verdict_reader as verdict_reader
+from .rubric import balanced_agreement as balanced_agreement, rubric_score as rubric_score

@@ -25,3 +25,8 @@ from .vertebral_fractures import (
     genant_by_loss as genant_by_loss,
     vertebra_scores as vertebra_scores,
 )
+from .joint_angles import (
+    motion_metrics as motion_metrics,
+    motion_scores as motion_scores,
+    worst_motion_scores as worst_motion_scores,
+)

@@ -3,3 +3,4 @@ from .tools import (
     same_arguments as same_arguments,
     shared_calls as shared_calls,
 )
+from .steps import expected_call as expected_call

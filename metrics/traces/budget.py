@@ -72,6 +72,17 @@ def answer_seconds(pair: AnsweredQuestion) -> float:
     return spent(pair, "seconds")
 
 
+@_spent(title="Seconds of the longest chain", unit="s", source="MedMASLab's seconds without what waits for other cases")
+def chain_seconds(pair: AnsweredQuestion) -> float:
+    """The seconds of replies that had to wait for each other: of each round of several agents the longest."""
+    longest: dict[Any, float] = {}
+    for place, turn in enumerate(turns_of(pair)):
+        seconds = turn.get("usage", {}).get("seconds")
+        key = turn.get("round", f"alone {place}")
+        longest[key] = math.nan if seconds is None else max(seconds, longest.get(key, 0.0))
+    return float(sum(longest.values())) if longest else math.nan
+
+
 @_spent(title="Cost", source="tokens times `price_per_million`")
 def answer_cost(pair: AnsweredQuestion) -> float:
     """The cost of all replies, in the currency of the prices."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.case import Prompt, Prompts
-from medimg_eval.errors import UsageError
+from medimg_eval.arguments import grouped
+from medimg_eval.case import Case, Image, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.question import Reply
 from medimg_eval.tasks.base import SCORES
 from medimg_eval.tasks.questions.agent_protocols import PROTOCOLS
@@ -35,6 +38,8 @@ class AgentQuestionTask(QuestionTask):
         replay: `off` calls tools; `record` also keeps what they give in `recordings`, and calls none twice; `only`
             takes results from there and calls none.
         recordings: the folder of recorded results.
+        session: what the model remembers: `question`, nothing but this one; `patient`, also the questions that were put
+            about the patient before, by their ids, with all that was said and seen.
     """
 
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -43,12 +48,14 @@ class AgentQuestionTask(QuestionTask):
     thoughts_in_history: Literal["none", "all"] = "none"
     replay: Replay = "off"
     recordings: str = field(default="", metadata=SCORES)
+    session: Literal["question", "patient"] = "question"
 
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         super().__post_init__()
         UsageError.refuse_unknown("task.calling is", ("auto", "native", *PROTOCOLS), self.calling)
         UsageError.refuse_unknown("task.thoughts_in_history is", ("none", "all"), self.thoughts_in_history)
+        UsageError.refuse_unknown("task.session is", ("question", "patient"), self.session)
         UsageError.refuse_unknown("task.replay is", ("off", "record", "only"), self.replay)
         if self.replay != "off" and not self.recordings:
             raise UsageError(f"task.replay={self.replay} needs a folder; set task.recordings=DIR")
@@ -62,7 +69,17 @@ class AgentQuestionTask(QuestionTask):
     def __getstate__(self) -> dict[str, Any]:
         """Processes that read and score need no tools that were made."""
         named = {name: given for name, given in self.tools.items() if not callable(given)}
-        return {key: value for key, value in self.__dict__.items() if key != "_tools"} | {"tools": named}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_tools", "_earlier")} | {
+            "tools": named
+        }
+
+    def conditions(self) -> frozenset[str]:
+        """None where earlier questions are remembered, which would be asked as they are."""
+        return super().conditions() if self.session == "question" else frozenset()
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Puts the question, and says whom tools are asked about."""
+        return replace(super().prompt(case, images), patient=case.patient or "")
 
     def ask_recorded(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Any]:
         """As `ask`; each step is kept, and sessions go on after those that are."""
@@ -77,11 +94,18 @@ class AgentQuestionTask(QuestionTask):
         """Has the model answer with the help of tools; all prompts of a batch go on together."""
         if not prompts:
             return []
+        rules = self._rules_with(model)
+        return run_sessions(model, prompts, rules, journal, _bound, self.next_turn, self._before(prompts))
+
+    def _rules_with(self, model: Any) -> AgentRules:
+        """How sessions of a model go on; raises UserError where a tool lacks what it needs."""
         native = bool(getattr(model, "calls_tools", False))
         if self.calling == "native" and not native:
             raise UsageError("the model takes tools only in words; set task.calling=hermes or react")
+        for tool in self._tools.values():
+            tool.check_ready()
         calling = ("native" if native else "hermes") if self.calling == "auto" else self.calling
-        rules = AgentRules(
+        return AgentRules(
             self._tools,
             self._limits,
             PROTOCOLS.get(calling),
@@ -90,7 +114,25 @@ class AgentQuestionTask(QuestionTask):
             Recordings(Path(self.recordings)) if self.recordings else None,
             self.thoughts_in_history == "all",
         )
-        return run_sessions(model, prompts, rules, journal, _bound, self.next_turn)
+
+    def _before(self, prompts: Prompts) -> Mapping[str, Prompts]:
+        """By case the prompts that are remembered, of those that can be put; also those of other batches."""
+        if self.session == "question":
+            return {}
+        put = {prompt.case_id: prompt for prompt in prompts}
+        for case in chain.from_iterable(self._earlier.get(prompt.case_id, ()) for prompt in prompts):
+            if case.id not in put:
+                with suppress(CaseError):  # it fails where it is asked itself
+                    put[case.id] = self.prompt(case, self.read_images(case))
+        earlier = {prompt.case_id: self._earlier.get(prompt.case_id, ()) for prompt in tuple(put.values())}
+        return {name: [put[case.id] for case in cases if case.id in put] for name, cases in earlier.items()}
+
+    @cached_property
+    def _earlier(self) -> Mapping[str, Sequence[Case]]:
+        """By case those of the same patient that stand before it, by their ids."""
+        cases = sorted(self.cases("test"), key=lambda case: case.id)
+        by_patient = grouped((case.patient, case) for case in cases if case.patient)
+        return {case.id: some[:place] for some in by_patient.values() for place, case in enumerate(some)}
 
     @cached_property
     def _tools(self) -> dict[str, Tool]:
@@ -102,10 +144,12 @@ class AgentQuestionTask(QuestionTask):
 
     def _choices(self, provenance: Mapping[str, str]) -> list[str]:
         tools = ", ".join(self._tools) or "no tools"
-        return [*super()._choices(provenance), f"with {tools} (at most {self._limits.turns} turns)"]
+        remembered = ["all questions about a patient in one session"] * (self.session == "patient")
+        return [*super()._choices(provenance), *remembered, f"with {tools} (at most {self._limits.turns} turns)"]
 
 
 def _bound(prompt: Prompt) -> Mapping[str, Any]:
     """Arguments that the harness fills into a call."""
     images = prompt.images
-    return {"image": images[0] if images else None, "images": images, "case": prompt.case_id}
+    image = images[0] if images else None
+    return {"image": image, "images": images, "case": prompt.case_id, "patient": prompt.patient}

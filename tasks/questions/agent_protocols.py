@@ -25,6 +25,10 @@ class TextProtocol(ABC):
         """The answer in a reply without thinking, and its calls; one that cannot be read says why."""
 
     @abstractmethod
+    def written(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A call as a model would write it."""
+
+    @abstractmethod
     def result(self, name: str, text: str) -> str:
         """How the result of a call is told."""
 
@@ -51,6 +55,10 @@ class Hermes(TextProtocol):
         text = text.partition("<tool_response>")[0]  # results that the model made up, and what follows from them
         calls = [_call_in(found[1].strip()) for found in self._CALL.finditer(text)]
         return self._CALL.sub("", text).strip(), calls
+
+    def written(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A call as a model would write it."""
+        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': dict(arguments)})}\n</tool_call>"
 
     def result(self, name: str, text: str) -> str:
         """How the result of a call is told."""
@@ -95,6 +103,10 @@ class React(TextProtocol):
         if not isinstance(arguments, dict):
             return "", [ToolCall(name, {}, raw=raw, error="its Action Input is no JSON object")]
         return "", [ToolCall(name, arguments, raw=raw)]
+
+    def written(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A call as a model would write it."""
+        return f"Action: {name}\nAction Input: {json.dumps(dict(arguments))}"
 
     def result(self, name: str, text: str) -> str:
         """How the result of a call is told."""

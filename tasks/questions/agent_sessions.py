@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Literal
 
 from medimg_eval.case import Prompt, Prompts
@@ -28,6 +29,7 @@ from medimg_eval.metrics.answers import split_thought
 from medimg_eval.question import Decoding, Message, Reply, ToolCall, Turn, Usage
 from medimg_eval.tasks.questions.agent_protocols import TextProtocol
 from medimg_eval.tasks.questions.conversation import NextTurn
+from medimg_eval.tasks.questions.templates import moved
 from medimg_eval.tools import Tool, ToolCalls, ToolResult, failed_call, recording_key
 from medimg_eval.tools.journal import Entry, StepJournal
 from medimg_eval.tools.recordings import Recordings
@@ -108,6 +110,7 @@ def run_sessions(
     journal: StepJournal,
     bound: Callable[[Prompt], Mapping[str, Any]],
     next_turn: NextTurn,
+    before: Mapping[str, Prompts] = MappingProxyType({}),
 ) -> list[Reply]:
     """Has a model answer prompts with the help of tools.
 
@@ -120,9 +123,16 @@ def run_sessions(
         journal: keeps every step, and knows those of an earlier start.
         bound: what the harness fills into calls about a prompt.
         next_turn: of a task that asks in several turns.
+        before: case id -> prompts that the model remembers when it is asked about that case; they are put first.
     """
     calls = ToolCalls()
-    sessions = [Session(prompt, rules, journal, next_turn) for prompt in prompts]
+    by_case = {
+        prompt.case_id: Session(prompt, rules, journal, next_turn)
+        for prompt in (*chain.from_iterable(before.values()), *prompts)
+    }
+    sessions = list(by_case.values())
+    for case_id, earlier in before.items():
+        by_case[case_id].earlier = tuple(by_case[prompt.case_id] for prompt in earlier)
     try:
         journal.append([step for session in sessions for step in session.conclude()])
         while going := [session for session in sessions if not session.stopped]:
@@ -144,7 +154,7 @@ def run_sessions(
                 waiting[0].wait(IDLE_S)
     finally:
         calls.close()
-    return [session.reply() for session in sessions]
+    return [by_case[prompt.case_id].reply() for prompt in prompts]
 
 
 @dataclass
@@ -157,12 +167,17 @@ class _Waiting:
 
 @dataclass
 class Session:
-    """One prompt and the steps that were taken to answer it."""
+    """One prompt and the steps that were taken to answer it.
+
+    Attributes:
+        earlier: sessions that the model remembers, in order; it is not asked before they have ended.
+    """
 
     prompt: Prompt
     rules: AgentRules
     journal: StepJournal
     next_turn: NextTurn
+    earlier: tuple[Session, ...] = ()
     _waiting: list[_Waiting] = field(default_factory=list)
 
     @cached_property
@@ -178,13 +193,26 @@ class Session:
     @property
     def is_ready(self) -> bool:
         """Whether it is the model's turn."""
-        return not self.stopped and not self._open_calls()
+        return not self.stopped and not self._open_calls() and all(session.stopped for session in self.earlier)
 
     # what the model is shown
 
     def next_prompt(self) -> Prompt:
         """The conversation so far, as the model is asked to go on with it."""
-        images, messages = list(self.prompt.images), list(self._opening())
+        images: list[Any] = []
+        messages = [message for session in (*self.earlier, self) for message in session.told(images)]
+        first, *others = messages
+        messages = [first, *(message for message in others if message.role != "system")]
+        tools = () if self.rules.protocol else tuple(tool.spec for tool in self.rules.tools.values())
+        if self._ending(self.steps):
+            messages.append(Message("user", (LAST_TURN,)))
+            tools = ()
+        return replace(self.prompt, messages=tuple(messages), images=tuple(images), tools=tools, later=())
+
+    def told(self, images: list[Any]) -> list[Message]:
+        """All that was said so far; adds the images that were shown to those of earlier sessions."""
+        messages = [moved(message, len(images)) for message in self._opening()]
+        images += self.prompt.images
         for kind, group in groupby(self.steps, key=itemgetter("kind")):
             if kind == "model":
                 messages += [self._as_assistant(step) for step in group]
@@ -192,11 +220,7 @@ class Session:
                 messages += [Message("user", (str(step["text"]),)) for step in group]
             elif kind == "tool":
                 messages += self._as_results(group, images)
-        tools = () if self.rules.protocol else tuple(tool.spec for tool in self.rules.tools.values())
-        if self._ending(self.steps):
-            messages.append(Message("user", (LAST_TURN,)))
-            tools = ()
-        return replace(self.prompt, messages=tuple(messages), images=tuple(images), tools=tools, later=())
+        return messages
 
     def _opening(self) -> Sequence[Message]:
         if self.rules.protocol is None:

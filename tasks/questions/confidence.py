@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.calibration import RIGHT, WRONG
+from medimg_eval.metrics.calibration import RIGHT, WRONG, right_option
 from medimg_eval.metrics.vqa import accuracy
 from medimg_eval.question import Reply
 
@@ -97,8 +97,10 @@ def _share(found: re.Match[str]) -> float | None:
     return number / scale if scale in _SCALES and number <= scale else None
 
 
-def status_of(metric: str, pair: AnsweredQuestion) -> str:
-    """Status of an answer in its Score row: of one of `confidence` whether it was right, else how it came about."""
+def status_of(metric: str, pair: AnsweredQuestion, label: str = "") -> str:
+    """Status of an answer: of `confidence` or an option whether it is right, else how the answer came about."""
+    if metric == "option_probability":
+        return RIGHT if label == right_option(pair) else WRONG
     if metric != "confidence":
         return pair.status
     return RIGHT if accuracy(pair) == 1 else WRONG

@@ -18,6 +18,9 @@ from medimg_eval.tasks.questions.templates import PLACE, Template
 SENTENCES = "sentences"
 """What `each` names where a question is put about every sentence of the answer."""
 
+RUBRIC = "rubric"
+"""What `each` names where a question is put about every criterion of the answer key's `rubric`."""
+
 MAX_NEW_TOKENS = 1024
 """How long a judge may write, unless its question says otherwise: long enough for one that reasons first."""
 
@@ -42,8 +45,9 @@ class JudgeQuestion:
         when: `always`, or `unparsed`: only of answers that no rule could take from the output.
         parse: instead of `pattern`: the name of a reader, see `verdict_reader`, for verdicts that are more than a word.
         after: questions of the same judge that are asked before, and whose verdicts the template may show.
-        each: is asked once for each text of that question's verdict, or for each of the answer's `sentences`; the
-            verdict holds all of them: {"items": texts, "verdicts": their verdicts, None where there is none}.
+        each: is asked once for each text of that question's verdict, for each of the answer's `sentences`, or for each
+            criterion of the key's `rubric`; the verdict holds all of them: {"items": texts, "verdicts": their verdicts,
+            None where there is none}.
         words: of a reference and a prediction, so many are shown at most; 0 for all.
         blank: (verdict,): what it is where a text that would be shown is blank, which the judge is then not asked; ()
             asks all the same.
@@ -96,7 +100,7 @@ class JudgeQuestion:
     @property
     def before(self) -> tuple[str, ...]:
         """The questions that must have been answered before it can be put."""
-        return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in ("", SENTENCES) else ()))))
+        return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in ("", SENTENCES, RUBRIC) else ()))))
 
     @cached_property
     def shown(self) -> frozenset[str]:
@@ -127,10 +131,12 @@ class JudgeQuestion:
         messages, _ = self.template.messages(question, case.attributes, len(images))
         return Prompt(case.id, tuple(images), messages=messages)
 
-    def items(self, reply: Reply, earlier: Mapping[str, Any]) -> list[str]:
-        """The texts that it is asked about, one by one."""
+    def items(self, reply: Reply, earlier: Mapping[str, Any], key: Key) -> list[str]:
+        """The texts that it is asked about, one by one; raises CaseError where a rubric cannot be read."""
         if self.each == SENTENCES:
             return sentences(reply.text)
+        if self.each == RUBRIC:
+            return [f"[{one['points']}] {one['criterion']}" for one in read_rubric(key.more.get("rubric"))]
         return [str(text) for text in earlier[self.each]]
 
     def verdict(self, text: str) -> Any:
@@ -169,7 +175,31 @@ class JudgeQuestion:
             if f"{name}_lines" in self.shown:
                 parts = enumerate(sentences(said[name]))
                 said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
+        if "trace" in self.shown:
+            said["trace"] = _trace_shown(reply.trace)
+        if "recorded" in self.shown:
+            said["recorded"] = json.dumps(key.more.get("dialogs"), ensure_ascii=False, indent=2)
         return said
+
+
+def read_rubric(rubric: Any) -> list[Mapping[str, Any]]:
+    """Reads the criteria of a rubric, `[{criterion, points, tags}]`; raises CaseError where it is none."""
+    sound = isinstance(rubric, list | tuple) and all(
+        isinstance(one, Mapping)
+        and isinstance(one.get("criterion"), str)
+        and isinstance(one.get("points"), int | float)
+        for one in rubric
+    )
+    if not sound or not rubric:
+        raise CaseError(f"a rubric is invalid: expected a list of criterion and points, got {rubric!r:.60}")
+    return list(rubric)
+
+
+def _trace_shown(trace: Sequence[Mapping[str, Any]]) -> str:
+    """Steps of a session as JSON, without seconds, tokens and images."""
+    kept = ("kind", "name", "arguments", "result", "error", "text")
+    shown = [{key: step[key] for key in kept if key in step} for step in trace if step.get("kind") != "stop"]
+    return json.dumps(shown, ensure_ascii=False, indent=2)
 
 
 def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:

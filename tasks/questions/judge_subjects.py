@@ -33,7 +33,7 @@ def judge_subjects(
     """
     if any(earlier.get(name) is None for name in question.before):
         return
-    items = question.items(reply, earlier) if question.each else [""]
+    items = question.items(reply, earlier, case.target.read()) if question.each else [""]
     for place, item in enumerate(items, start=1):
         owner = f"{case.id}/{place}" if question.each else case.id
         fields = question.fields(case, reply, earlier, item)
@@ -64,13 +64,13 @@ def _with_limit(question: JudgeQuestion, prompt: Prompt) -> tuple[Prompt, int]:
 
 
 def verdicts_on(
-    questions: Iterable[JudgeQuestion], owner: str, reply: Callable[[], Reply], evidence: Evidence
+    questions: Iterable[JudgeQuestion], case: Case, reply: Callable[[], Reply], evidence: Evidence
 ) -> dict[str, Any]:
     """The verdicts on one answer, read from what the judge replied; questions that it was not asked are absent.
 
     Args:
         questions: each after those that it goes on from.
-        owner: of the answer.
+        case: that the answer is to.
         reply: the answer as the judge sees it.
         evidence: what it replied.
     """
@@ -83,15 +83,15 @@ def verdicts_on(
                 verdicts[question.name] = None
                 continue
         if not question.each:
-            observation = evidence.find(JUDGE, owner, question.name)
+            observation = evidence.find(JUDGE, case.id, question.name)
             if observation is not None:
                 verdicts[question.name] = verdict_of(question, observation)
             continue
         try:
-            items = question.items(reply(), verdicts)
+            items = question.items(reply(), verdicts, case.target.read())
         except CaseError:
             continue
-        parts = [evidence.find(JUDGE, f"{owner}/{place}", question.name) for place in range(1, len(items) + 1)]
+        parts = [evidence.find(JUDGE, f"{case.id}/{place}", question.name) for place in range(1, len(items) + 1)]
         known = [verdict_of(question, part) for part in parts if part is not None]
         if len(known) == len(items):
             verdicts[question.name] = {"items": items, "verdicts": known}

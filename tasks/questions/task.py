@@ -218,7 +218,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             return
         reply = self.told_to_judge(case, packed)
         before = [other for other in self.judge_questions.values() if other.name != topic]
-        earlier = verdicts_on(before, case.id, lambda: reply, evidence) if question.before else {}
+        earlier = verdicts_on(before, case, lambda: reply, evidence) if question.before else {}
         yield from judge_subjects(question, case, reply, earlier, lambda: super(QuestionTask, self).read_images(case))
 
     def _shown_to_annotator(self, need: Requirement, case: Case, packed: Mapping[str, Any] | None) -> Iterator[Subject]:
@@ -237,7 +237,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
         """A stored answer as a judge sees it."""
-        return Reply(tuple(packed["texts"]))
+        return Reply(tuple(packed["texts"]), trace=tuple(packed.get("trace", ())))
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """All references, and what the judge's replies are worth."""
@@ -264,7 +264,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
 
     def _verdicts(self, case: Case, packed: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]:
         questions = self.judge_questions.values()
-        return verdicts_on(questions, case.id, lambda: self.told_to_judge(case, packed), evidence)
+        return verdicts_on(questions, case, lambda: self.told_to_judge(case, packed), evidence)
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes, or it chooses."""
@@ -377,7 +377,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in values_of(name, pair).items())
         return [
-            LabelScore(label, name, value, status_of(name, pair))
+            LabelScore(label, name, value, status_of(name, pair, label))
             for name, label, value in values
             if not math.isnan(value)
         ]

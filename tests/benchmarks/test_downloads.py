@@ -11,7 +11,7 @@ import pytest
 import medimg_eval
 from medimg_eval.data.download import HubFiles
 from medimg_eval.instantiate import build_task
-from tests.helpers.catalogue import REPORTS, SAMPLES, composed, config_of
+from tests.helpers.catalogue import AGENTS, REPORTS, SAMPLES, composed, config_of
 from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 
@@ -21,7 +21,7 @@ PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "data" / "downloads.md"
 AT_THE_HUB = {"GMAI_mm_bench_VAL.tsv": "GMAI-MMBench_VAL.tsv"}
 """Files of samples, by the authors' name -> what the mirror calls them that they are fetched from."""
 
-EVERY = {**SAMPLES, **REPORTS}
+EVERY = {**SAMPLES, **AGENTS, **REPORTS}
 
 HEAD = "| task | access | how |\n| --- | --- | --- |\n"
 

@@ -15,7 +15,9 @@ from medimg_eval.commands import agree
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement.continuous import intraclass_correlation
-from medimg_eval.results import judge_agreement, read_verdicts
+from medimg_eval.results import judge_agreement, read_jury, read_verdicts
+from medimg_eval.results.runs import validation_notes
+from medimg_eval.results.runs.loading import SCHEMA
 
 
 @pytest.fixture
@@ -207,5 +209,54 @@ def test_the_command_prints_and_writes_the_table(judged, tmp_path, capsys):
 
 def test_the_command_line_names_what_is_lacking(judged, capsys):
     folder, _ = judged(said([1]), labelled([1]))
-    assert start(["agree", f"run={folder}"]) == 2
-    assert "human is not set; add human=VALUE" in capsys.readouterr().err
+    assert start(["agree", f"run={folder}"]) == 1
+    assert "got those of one; set human=FILE" in capsys.readouterr().err
+
+
+def test_a_table_says_whether_its_judge_was_compared_with_people(judged, capsys):
+    human = [1] * 5 + [0] * 5
+    folder, file = judged(said([True] * 4 + [False] * 4 + [True, False]), labelled(human))
+    (folder / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "command": "test", "judge": {"id": "gpt"}}))
+    assert list(validation_notes(folder, ["right", "kind"])) == [
+        "not validated against people: verdicts on right, kind (see `agree`)"
+    ]
+    assert start(["agree", f"run={folder}", f"human={file}", "resamples=20"]) == 0
+    capsys.readouterr()
+    known, unknown = validation_notes(folder, ["right", "kind"])
+    assert known.startswith("verdicts on right beside people: kappa 0.600 [")  # 8 of 10 equal, by chance 5
+    assert known.endswith("on 10 of labels.csv")
+    assert unknown == "not validated against people: verdicts on kind (see `agree`)"
+    (folder / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "command": "test", "judge": {"id": "other"}}))
+    assert list(validation_notes(folder, ["right"])) == [
+        "not validated against people: verdicts on right (see `agree`)"
+    ]
+    assert list(validation_notes(folder, [])) == []
+
+
+def test_judges_are_compared_with_each_other_and_together_with_people(judged, capsys):
+    says = {"x": [1, 1, 0, 0, None], "y": [1, 0, 0, 1, 1], "z": [1, 1, 1, 0, 1]}
+    lines = [one for judge, values in says.items() for one in said(values, judge=judge)]
+    folder, file = judged(lines, labelled([1, 1, 0, 0, 1]))
+    pairs = {one.judge: one for one in read_jury(folder)}
+    assert list(pairs) == ["y beside x", "z beside x", "z beside y"]
+    assert pairs["y beside x"].human.tolist() == [1, 1, 0, 0]  # what x did not understand is left out
+    assert pairs["y beside x"].said.tolist() == [1, 0, 0, 1]
+    frame = judge_agreement(read_verdicts(folder, file), "Reports", resamples=10).frame()
+    together = frame[(frame["judge"] == "3 judges together") & (frame["statistic"] == "agreement")]
+    assert together["value"].item() == 1  # medians 1, 1, 0, 0, 1
+    assert start(["agree", f"run={folder}", "resamples=10"]) == 0
+    assert "z beside y" in capsys.readouterr().out
+
+
+def test_names_without_a_majority_are_no_verdict_of_a_jury(judged):
+    says = {"x": ["left", "left"], "y": ["right", "left"], "z": ["both", "right"]}
+    lines = [one for judge, values in says.items() for one in said(values, judge=judge)]
+    verdicts = read_verdicts(*judged(lines, labelled(["left", "left"])))
+    together = next(one for one in verdicts if one.judge == "3 judges together")
+    assert (together.understood.tolist(), together.said[1]) == ([False, True], "left")
+
+
+def test_one_judge_cannot_be_compared_with_another(judged):
+    folder, _ = judged(said([1, 0]), labelled([1, 0]))
+    with pytest.raises(UserError, match="expected verdicts of two judges"):
+        read_jury(folder)

@@ -52,8 +52,8 @@ def test_every_kind_is_drawn_from_a_csv(scores, tmp_path, capsys, monkeypatch):
     # Subsetting fonts costs more than everything else; files are written in the tests of files and of the program.
     monkeypatch.setattr(figures, "write_figure", lambda found, folder, stem: drawn.update({stem: found}) or [folder])
 
-    # of fits, sweeps, risks, slides
-    others = {"data_fraction", "severity", "learning_curve", "kaplan_meier", "attention"}
+    # of fits, sweeps, risks, slides, costs
+    others = {"data_fraction", "severity", "learning_curve", "kaplan_meier", "attention", "budget"}
     kinds = {kind: one for kind, one in figures.KINDS.items() if kind not in others}
     draw(scores, tmp_path / "out", kind=list(kinds), metric="dice")
 

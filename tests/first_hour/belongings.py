@@ -334,6 +334,7 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "docs/publish/leaderboard.md": (mask_runs, own_scores),
     "docs/definitions/report_labels.md": (chest_reports,),
     "docs/definitions/calibration.md": (probabilities,),
+    "docs/evaluate/confidence.md": (probabilities,),
     "docs/extend/metric.md": (named_run,),
     "docs/extend/task.md": (masks,),
     "docs/start/clinicians.md": (study,),

@@ -11,6 +11,7 @@ import numpy as np
 from medimg_eval.case import Image
 from medimg_eval.models import VisionLanguageModel
 from medimg_eval.question import Turn, Usage
+from medimg_eval.tools.journal import StepJournal
 
 
 def measure(image, structure: Literal["liver", "moon"], scale: float = 1.0) -> dict:
@@ -68,3 +69,15 @@ class Scripted(VisionLanguageModel):
         turns = [sum(message.role == "assistant" for message in prompt.messages) for prompt in prompts]
         said = [self.script[min(turn, len(self.script) - 1)] for turn in turns]
         return [Turn(text, finish="stop", usage=Usage(output=self.tokens)) for text in said]
+
+
+def ask(task, model, journal=None):
+    prompts = [task.prompt(case, tuple(image.read() for image in case.images)) for case in task.cases("test")]
+    return task.ask_recorded(model, prompts, journal or StepJournal())
+
+
+def timeless(value):
+    """A record without the seconds that its steps took."""
+    if isinstance(value, dict):
+        return {key: timeless(one) for key, one in value.items() if key != "seconds"}
+    return [timeless(one) for one in value] if isinstance(value, list | tuple) else value

@@ -21,9 +21,10 @@ def config(name, group="task"):
 def _merged(name, group):
     own = OmegaConf.load(config_file(name, group))
     bases = [
-        _merged(base["/protocol@_here_"], "protocol") if OmegaConf.is_dict(base) else _merged(base, group)
+        _merged(named, place.strip("/").partition("@")[0].partition("/")[0])
         for base in own.pop("defaults", [])
         if base != "_self_"
+        for place, named in (base if OmegaConf.is_dict(base) else {group: base}).items()
     ]
     return OmegaConf.merge(*bases, own)
 

@@ -64,6 +64,10 @@ REPORTS: dict[str, Sample] = {}
 """Those of tasks whose answers are reports."""
 
 
+AGENTS: dict[str, Sample] = {}
+"""Those of agents, whose sessions are tested beside their replies."""
+
+
 def sample(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
     """Registers the function below it, which writes the fixture of a benchmark."""
 
@@ -81,6 +85,17 @@ def reports(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Call
     def register(write: Callable[[Path], None]) -> Callable[[Path], None]:
         assert name not in REPORTS, name
         REPORTS[name] = Sample(write, **fields)
+        return write
+
+    return register
+
+
+def agents(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    """The same of a task that is answered in several steps, or by several models."""
+
+    def register(write: Callable[[Path], None]) -> Callable[[Path], None]:
+        assert name not in AGENTS, name
+        AGENTS[name] = Sample(write, **fields)
         return write
 
     return register
@@ -157,7 +172,7 @@ def composed(name: str) -> dict[str, Any]:
 
 def task_of(name: str, root: Path, **changes: Any) -> Any:
     """The task of a benchmark on its sample, which is written below a root."""
-    one = SAMPLES.get(name) or REPORTS[name]
+    one = SAMPLES.get(name) or AGENTS.get(name) or REPORTS[name]
     root.mkdir(parents=True, exist_ok=True)
     one.write(root)
     return build_task(config_of(name, root, **{**one.settings, **changes}))

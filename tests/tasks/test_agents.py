@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from agent_tools import Scripted, crop, measure, sleep
+from agent_tools import Scripted, ask, crop, measure, sleep, timeless
 from asking import Quiz
 
 from medimg_eval.errors import UsageError
@@ -24,11 +24,6 @@ def agent(number=1, tools=None, **settings):
     items = [{"id": f"q{n}", "text": "Which?", "options": {"A": "a", "B": "b"}, "right": "A"} for n in range(number)]
     settings = {"metrics": METRICS} | settings
     return AgentQuestionTask(name="agents", layout=Quiz(items), tools=tools or {"measure": measure}, **settings)
-
-
-def ask(task, model, journal=None):
-    prompts = [task.prompt(case, tuple(image.read() for image in case.images)) for case in task.cases("test")]
-    return task.ask_recorded(model, prompts, journal or StepJournal())
 
 
 def kinds(reply):
@@ -206,13 +201,6 @@ def test_a_session_of_a_journal_goes_on_after_its_last_step(tmp_path):
         (reply,) = ask(agent(), Scripted([LIVER, LIVER + MOON, "A"]), journal)
         assert timeless(reply.as_record()) == timeless(whole.as_record()), f"after {done} steps"
         assert timeless(journal.steps("q0")) == timeless(whole.trace)
-
-
-def timeless(value):
-    """A record without the seconds that its steps took."""
-    if isinstance(value, dict):
-        return {key: timeless(one) for key, one in value.items() if key != "seconds"}
-    return [timeless(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def test_turns_keep_what_is_known_of_them():

@@ -88,3 +88,17 @@ def test_a_table_shows_what_confidences_are_worth_or_that_there_are_none(tmp_pat
     places = {column.metric: column for column in table.columns}
     assert cells["accuracy"].mean == 0.25
     assert [cells[name].text(places[name]) for name in METRICS[1:]] == ["–"] * 3
+
+
+def test_options_have_probabilities_that_conformal_sets_are_made_of():
+    task, names = quiz(), ["option_probability"]
+    case = task.cases("test")[1]
+    [answer] = task.ask(Likely(), [task.prompt(case, task.read_images(case))])
+    rows = task.score(case, task.accept(case, answer), names)
+    right = case.target.read().value
+    assert {row.label: row.value for row in rows} == {
+        letter: pytest.approx(0.7 if letter == "A" else 0.1) for letter in case.question.options
+    }
+    assert [row.label for row in rows if row.status == "right"] == [right]
+    [answer] = task.ask(Similar(), [task.prompt(case, task.read_images(case))])
+    assert task.score(case, task.accept(case, answer), names) == []

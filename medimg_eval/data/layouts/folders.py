@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from medimg_eval.case import Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, Row, Target
 from medimg_eval.data.splits import SHOWN
@@ -15,6 +16,7 @@ from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import ClassName, MaskTarget
 from medimg_eval.errors import MissingDataError, UsageError, UserError, shortened
 from medimg_eval.imaging import find_label_maps
+from medimg_eval.imaging.motions import Motion, MotionFile
 
 
 @dataclass(kw_only=True)
@@ -250,3 +252,39 @@ class PairedFolders(FolderLayout):
     def _entry(self, root: Path, split: str | None, name: str, image: Path, mask: Path) -> Entry:
         row = Row(image, "", {"case": name, "file": image.name, "mask": mask.relative_to(root).as_posix()})
         return self.with_patient(Entry(name, root, (row,), (self.image_file(image),), split))
+
+
+@dataclass(kw_only=True)
+class MotionFiles(FolderLayout):
+    """A motion file for each trial; cases are called `subject/trial`, and patients are the subjects.
+
+    Args:
+        pattern: of the true motions below the root, with `{subject}` and `{case}` for the trial.
+    """
+
+    pattern: str
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The trials, by subject and name; raises UserError where there is none."""
+        found = find(root, self.pattern)
+        if not found:
+            raise UserError(f"{root}: trials are invalid: expected files of the pattern {self.pattern!r}, got none")
+        made = []
+        for path, fields in found:
+            subject = fields.get("subject", "")
+            row = Row(path, "", {**fields, "path": str(path)})
+            name = f"{subject}/{fields['case']}" if subject else fields["case"]
+            made.append(Entry(name, root, (row,), split=fields.get("split"), patient=subject or None))
+        return sorted(made, key=lambda entry: entry.id)
+
+    def truth(self, root: Path, entries: list[Entry]) -> Target:  # type: ignore[override]
+        """The files themselves."""
+        return _Motions()
+
+
+class _Motions(Target):
+    """Reads the file of a trial."""
+
+    def reference(self, entry: Entry) -> Reference[Motion]:
+        """The file."""
+        return MotionFile(Path(entry.row.text("path")))

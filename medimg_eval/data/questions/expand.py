@@ -23,9 +23,10 @@ Step = Mapping[str, Any]
 def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> list[Record]:
     """Takes the steps one after the other; records with a fault pass through.
 
-    They are `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
-    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where there is no such
-    step, or a step has no such key, UserError where one names a field that no record has, or a file that is missing.
+    They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where
+    there is no such step, or a step has no such key, UserError where one names a field that no record has, or a file
+    that is missing.
     """
     made = list(records)
     for given in steps:
@@ -53,7 +54,7 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name == "one_line":
+    if name in ("one_line", "turns"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
@@ -101,6 +102,24 @@ def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
                 **{f"{own}_number": place + 1, f"{own}_index": place},
             )
             for place in range(len(items))
+        ]
+
+    return _each(records, make)
+
+
+def _turns(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """Each turn of the assistant in a recorded session: what stands before it, and itself."""
+    column = str(step["turns"])
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        messages = record.find(column)
+        if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
+            return [replace(record, fault=f"column {column!r} is no list of messages")]
+        places = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
+        return [
+            record.with_values(history=list(messages[:place]), expected=dict(messages[place]), turn=number)
+            for number, place in enumerate(places, start=1)
         ]
 
     return _each(records, make)
@@ -256,6 +275,7 @@ def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
 
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
+    "turns": (_turns, set()),
     "pair": (_pair, set()),
     "cross": (_cross, {"as", "at", "literal"}),
     "join": (_join, {"on", "keep", "as", "at", "literal", "missing"}),
@@ -276,5 +296,6 @@ EXPECTED = {
     "shuffle": "a whole number",
     "first": "a whole number",
     "one_line": "the name of a column",
+    "turns": "the name of a column",
 }
 """What each step is given, for people."""

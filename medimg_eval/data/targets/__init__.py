@@ -8,6 +8,7 @@ from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, 
 from medimg_eval.data.targets.matrix_rows import MatrixRow
 from medimg_eval.data.targets.objects import InstanceMat
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
+from medimg_eval.data.targets.rater_masks import RaterMasks
 from medimg_eval.data.targets.text_targets import FrameTable, ReportText, SurvivalColumns
 from medimg_eval.data.targets.verse import MiccaiCentroids, VertebraCentroids
 
@@ -30,6 +31,7 @@ __all__ = [
     "MiccaiCentroids",
     "NumberColumns",
     "PointColumns",
+    "RaterMasks",
     "ReportText",
     "RunLength",
     "StructureFiles",

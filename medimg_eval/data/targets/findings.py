@@ -29,12 +29,15 @@ class ClassColumns:
             that treat it apart), or class -> one of these with `ignore` for classes it leaves out.
         blank: what an empty cell becomes: the same words.
         words: what cells hold -> `present`, `absent`, `uncertain` or `blank`; numbers are compared as numbers.
+        reader: the column of the reader, for tables with one row for each; the truth is then the majority of readers,
+            and not known where they are divided evenly.
     """
 
     columns: Sequence[str] | Mapping[str, str]
     uncertain: str | Mapping[str, str] = "ignore"
     blank: str | Mapping[str, str] = "ignore"
     words: Mapping[str, str] = field(default_factory=lambda: dict(CHEXPERT))
+    reader: str = ""
 
     def __post_init__(self) -> None:
         """Refuses policies that do not exist, and columns that are none."""
@@ -47,8 +50,19 @@ class ClassColumns:
         self._becomes = {name: self._statements(name) for name in self._columns}
 
     def reference(self, entry: Entry) -> Given[Findings]:
-        """The findings, on which all records of the case must agree."""
-        return given(Findings(entry.agreed(self._values)), entry)
+        """The findings, on which all records of the case must agree unless they are several readers'."""
+        if not self.reader:
+            return given(Findings(entry.agreed(self._values)), entry)
+        readers: dict[str, dict[str, float]] = {}
+        for row in entry.rows:
+            name = row.text(self.reader)
+            if not name or name in readers:
+                raise row.error(
+                    f"case {entry.id!r}: reader is invalid: expected another name in column {self.reader!r} "
+                    f"of each row, got {name!r}"
+                )
+            readers[name] = self._values(row)
+        return given(Findings({name: _majority(readers, name) for name in self._columns}, readers=readers), entry)
 
     def _values(self, row: Row) -> dict[str, float]:
         return {name: self._value(row, name, column) for name, column in self._columns.items()}
@@ -67,6 +81,13 @@ class ClassColumns:
             held = ", ".join(repr(word) for word in self._words)
             raise row.error(f"column {column!r} holds {row.text(column)!r}, expected one of {held}; see `words`")
         return self._becomes[name][meaning]
+
+
+def _majority(readers: Mapping[str, Mapping[str, float]], name: str) -> float:
+    """Returns what more than half of the readers say of a class; NaN where they are divided evenly, or say nothing."""
+    values = [value[name] for value in readers.values() if not math.isnan(value[name])]
+    present = sum(value > 0.5 for value in values)
+    return float(2 * present > len(values)) if 2 * present != len(values) else math.nan
 
 
 @dataclass

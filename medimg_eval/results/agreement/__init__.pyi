@@ -1,5 +1,6 @@
 from .judges import Verdicts as Verdicts, read_verdicts as read_verdicts
-from .judges import judge_agreement as judge_agreement, verdicts_of as verdicts_of
+from .judges import judge_agreement as judge_agreement, read_jury as read_jury, verdicts_of as verdicts_of
 from .labelers import label_agreement as label_agreement
 from .reader_study import GENERATED as GENERATED, ORIGIN as ORIGIN, REAL as REAL, read_readings as read_readings
 from .reader_study import score_readers as score_readers
+from .preferences import preference_table as preference_table, read_preferences as read_preferences

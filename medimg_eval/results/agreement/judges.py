@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -306,7 +308,8 @@ def read_verdicts(
     judges = dict.fromkeys(one.judge for one in judged)
     if judge is not None and judge not in judges:
         raise UsageError(f"{folder} has no verdicts of a judge {judge!r}{nearest(judge, judges)}")
-    judged = [one for one in judged if judge in (None, one.judge)]
+    judged = [one for one in judged if judge == one.judge] if judge else [*judged, *_jury(judged)]
+    judges = dict.fromkeys(one.judge for one in judged)
     questions = dict.fromkeys(one.question for one in judged)
     human = _labels(labels, column, list(questions))
     found = []
@@ -322,6 +325,58 @@ def read_verdicts(
     if not found:
         raise UserError(f"{labels} labels no case that {folder} has a verdict on; compare its `case` with the run's")
     return found
+
+
+def read_jury(folder: str | Path) -> list[Verdicts]:
+    """Reads what judges said of a run, each pair of them on the cases that both have judged.
+
+    The first of a pair stands where labels of people would, so verdicts of it that were not understood are left out.
+
+    Raises:
+        UserError: If a file cannot be read, or fewer than two judges were asked.
+    """
+    folder = Path(folder)
+    judged = _alone(list(_judgements(folder)), folder)
+    said: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in judged:
+        said.setdefault((one.question, one.judge), {})[one.case] = one.value
+    found = []
+    for (question, first), (about, second) in combinations(said, 2):
+        given, other = said[question, first], said[about, second]
+        both = sorted(case for case in given.keys() & other.keys() if given[case] is not None)
+        if question == about and both:
+            sides = _aligned(
+                [str(given[case]) for case in both], [other[case] for case in both], f"{first} and {second}"
+            )
+            left = len(other) - len(both), len(given) - len(both)
+            found.append(Verdicts(question, f"{second} beside {first}", np.array(both), *sides, *left))
+    if not found:
+        raise UserError(
+            f"{folder} is invalid: expected verdicts of two judges on a case, got those of one; set human=FILE"
+        )
+    return found
+
+
+JURORS = 3
+"""Judges of whom a median, or a majority, is more than one of them."""
+
+
+def _jury(judged: Sequence[_Judged]) -> Iterator[_Judged]:
+    """Yields what several judges say together: the median of numbers, the most frequent name, None of no majority."""
+    votes: dict[tuple[str, str], list[Any]] = {}
+    for one in judged:
+        votes.setdefault((one.question, one.case), []).append(one.value)
+    jurors = len({one.judge for one in judged})
+    for (question, case), values in votes.items() if jurors >= JURORS else ():
+        known = [value for value in values if value is not None]
+        numbers = [_number(value) for value in known]
+        together: Any = None
+        if known and None not in numbers:
+            together = float(np.median(np.array(numbers, np.float64)))
+        elif known:
+            name, count = Counter(map(_name, known)).most_common(1)[0]
+            together = name if 2 * count > len(known) else None
+        yield _Judged(question, f"{jurors} judges together", case, together)
 
 
 def _alone(judged: list[_Judged], folder: Path) -> list[_Judged]:

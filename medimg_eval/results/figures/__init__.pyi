@@ -8,6 +8,7 @@ from .forest_plot import forest as forest
 from .inputs import by_task as by_task
 from .kaplan_meier_plot import kaplan_meier as kaplan_meier
 from .kinds import KINDS as KINDS, figures_of as figures_of
+from .budget_plot import budget as budget, share_within as share_within
 from .learning_curve_plot import learning_curve as learning_curve
 from .forest_plot import radar as radar
 from .ranks import critical_difference as critical_difference, rank_stability as rank_stability

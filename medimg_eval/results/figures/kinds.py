@@ -165,5 +165,6 @@ KINDS: Mapping[str, Kind] = {
     "data_fraction": _drawn_by("data_fraction", ("label",), "target"),
     "severity": _drawn_by("severity", ("label",)),
     "learning_curve": _drawn_by("learning_curve", ("label",)),
+    "budget": _drawn_by("budget", ("label",)),
     "radar": _drawn_by("radar", ("by",), each_task=False),
 }

@@ -151,7 +151,7 @@ def _steepest(frame: pd.DataFrame) -> str:
     """Says of each model under which degradation its line is steepest."""
     told = []
     for model, rows in frame.dropna(subset=["slope"]).groupby("model", sort=False):
-        row = rows.loc[rows["slope"].abs().idxmax()]
+        row = rows.iloc[int(np.argmax(np.abs(rows["slope"].to_numpy(np.float64))))]
         bounds = f" [{row['slope low']:.3g}, {row['slope high']:.3g}]" * (not math.isnan(row["slope low"]))
         told.append(f" {model}: steepest under {row['degradation']}, {row['slope']:.3g}{bounds} a degree of severity.")
     return "".join(told)

@@ -19,7 +19,7 @@ from medimg_eval.results.table import html_table, titles
 if TYPE_CHECKING:
     from medimg_eval.results.table import Table
 
-STATIC = ("report.css", "base.js", "report.js", "viewer.js")
+STATIC = ("report.css", "base.js", "report.js", "sessions.js", "viewer.js")
 VIEWER = "niivue.js"
 NOTICES = "niivue-licences.txt"
 

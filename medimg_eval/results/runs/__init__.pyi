@@ -36,3 +36,4 @@ from .subsets import (
     crossed_attributes as crossed_attributes,
 )
 from .loading import left_out as left_out, listed as listed
+from .validation import keep_validation as keep_validation, validation_notes as validation_notes

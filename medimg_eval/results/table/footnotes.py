@@ -20,6 +20,7 @@ from medimg_eval.results.runs import (
     listed,
     salt_names,
     stratifying,
+    validation_notes,
 )
 from medimg_eval.results.statistics import (
     BCA,
@@ -394,6 +395,7 @@ def _facts(entry: _Entry) -> Iterator[str]:
     yield from _spreads(entry)
     yield from _not_shown(entry)
     yield from _remarks(entry)
+    yield from _validation(entry)
     # Numbers that summaries may have used beside scores.
     numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
     if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
@@ -459,6 +461,16 @@ def _not_shown(entry: _Entry) -> Iterator[str]:
     for name in (one for one in wanted if one not in scored):
         why = "no judge was asked" if name.startswith("judge") else "it judges none of the cases"
         yield f"no {metrics.title(name) if is_known(name) else name} scores: {why}"
+
+
+JUDGED = "judged@"
+"""How metrics are called that are a judge's verdict on one question."""
+
+
+def _validation(entry: _Entry) -> Iterator[str]:
+    """Yields how far the judge whose verdicts are shown agrees with people, or that nobody knows."""
+    asked = [column.metric.removeprefix(JUDGED) for column, _ in entry.cells if column.metric.startswith(JUDGED)]
+    yield from validation_notes(entry.run.folder, dict.fromkeys(asked))
 
 
 def _remarks(entry: _Entry) -> Iterator[str]:

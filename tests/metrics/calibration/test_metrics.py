@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from calibration_rows import classes, made, rows, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as theirs
 
 import medimg_eval
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import ScoreTable, available, parse
+from medimg_eval.metrics import available, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.calibration.reliability import murphy
 from medimg_eval.metrics.calibration.statements import confidence, vote_confidence
@@ -23,53 +24,13 @@ PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "calibra
 NAMES = (
     "ece_mass@4", "ece_width@4", "calibration_shift", "brier_score", "log_loss", "calibration_slope",
     "calibration_intercept", "aurc", "eaurc", "risk_at_coverage@0.8", "coverage_at_risk@0.2", "confidence_auroc",
+    "ece_debiased@4", "ace_adaptive@4", "augrc",
 )  # fmt: skip
-
-
-def rows(sure, right, *, cases=None):
-    """Rows of `confidence`."""
-    sure, right = np.asarray(sure, float), np.asarray(right, bool)
-    return ScoreTable(
-        case=np.arange(sure.size),
-        metric=np.full(sure.size, "confidence"),
-        label=np.full(sure.size, "choice"),
-        value=sure,
-        status=np.where(right, "right", "wrong"),
-        attributes={},
-        cases=sure.size if cases is None else cases,
-        facts={},
-    )
-
-
-def classes(truth, said, **facts):
-    """Rows of `probability`: truth and said (case, class)."""
-    truth, said = np.asarray(truth, float), np.asarray(said, float)
-    return ScoreTable(
-        case=np.repeat(np.arange(len(truth)), truth.shape[1]),
-        metric=np.full(truth.size, "probability"),
-        label=np.tile([f"c{place}" for place in range(truth.shape[1])], len(truth)),
-        value=said.ravel(),
-        status=np.where(truth.ravel() == 1, "present", "absent"),
-        attributes={},
-        cases=len(truth),
-        facts=facts,
-    )
-
-
-def value(name, given_rows):
-    found, parameter = parse(name)
-    return found.function(given_rows, *(() if parameter is None else (parameter,)))
 
 
 def remark(name, given_rows):
     found, parameter = parse(name)
     return found.remark(given_rows, *(() if parameter is None else (parameter,)))
-
-
-def made(number=300, seed=0, digits=2):
-    rng = np.random.default_rng(seed)
-    sure = np.round(rng.beta(4, 2, number), digits)
-    return sure, rng.random(number) < 0.2 + 0.7 * sure
 
 
 def test_hand_worked_calibration_errors():
@@ -234,7 +195,10 @@ def test_counted_twice_is_the_same_as_standing_there_twice(name):
     assert quick == pytest.approx(value(name, rows(sure[drawn], right[drawn])), rel=1e-7)
 
 
-@pytest.mark.parametrize("name", ["ece_mass@0", "ece_width@1.5", "risk_at_coverage@0", "coverage_at_risk@1"])
+@pytest.mark.parametrize(
+    "name",
+    ["ece_mass@0", "ece_width@1.5", "ece_debiased@0", "ace_adaptive@2.5", "risk_at_coverage@0", "coverage_at_risk@1"],
+)
 def test_a_parameter_that_cannot_be_meant_is_refused(name):
     with pytest.raises(UsageError):
         value(name, rows([0.5, 0.6], [True, False]))

@@ -122,6 +122,11 @@ def test_patients_are_the_mean_the_largest_or_the_majority_of_their_images():
     assert value("aggregated@mean-patient:class_sensitivity@g0", rows) == 0
     assert value("aggregated@max-patient:class_sensitivity@g0", rows) == 1
     assert value("aggregated@vote-patient:class_sensitivity@g0", rows) == 0.5
+    # Second largest .2, .4, .6: of a one image says so, of c two; third largest .2, .4, .1; no fourth.
+    assert value("aggregated@max1-patient:class_sensitivity@g0", rows) == 1
+    assert value("aggregated@max2-patient:class_sensitivity@g0", rows) == 0.5
+    assert value("aggregated@max3-patient:auroc@g0", rows) == 0
+    assert value("aggregated@max4-patient:auroc@g0", rows) == 0.5
     # A patient that is drawn twice counts twice; one that is not drawn, not at all.
     times = np.array([2, 1, 0])[np.searchsorted(["a", "b", "c"], patients)]
     assert value("aggregated@vote-patient:class_sensitivity@g0", rows, times) == 0
@@ -148,8 +153,9 @@ def test_predictive_values_are_those_of_the_stated_prevalence():
 
 def test_parameters_that_cannot_be_meant_are_refused():
     for name, complaint in (
-        ("aggregated@median-patient:auroc@macro", r"needs a rule \(mean, max, vote\)"),
+        ("aggregated@median-patient:auroc@macro", r"needs a rule \(mean, max, vote, max3\)"),
         ("aggregated@mean-patient", "needs a rule"),
+        ("aggregated@max0-patient:auroc@macro", "needs a rule"),
         ("aggregated@mean-patient:dice", "not computed from probabilities"),
         ("ppv_at_prevalence@5", "between 0 and 1"),
         ("npv_at_prevalence@edema", "between 0 and 1"),

@@ -13,12 +13,14 @@ from medimg_eval.results import build_table, load_runs, load_scores
 from medimg_eval.results.statistics.intervals import Bootstrap, Sample, table_intervals
 
 PROPORTIONS = {
+    "within_rater_range",
     *("accuracy", "accuracy_in_range", "accuracy_matched", "accuracy_of_answered", "accuracy_or_exact_match"),
     *("accuracy_or_judged", "accuracy_within", "accuracy_within_percent", "answer_contains_reference", "exact_match"),
     *("exact_match_ratio", "grade", "i2t_recall", "identified", "iou_at", "open_accuracy", "phi_suspected"),
     *("point_in_box", "pointing_game", "refused", "sdr", "t2i_recall", "top1_accuracy", "unanswered"),
     *("onset_accuracy", "over_call", "protocol_failure", "recovery", "right_within_cost", "right_within_seconds"),
     *("right_within_tokens", "thought_truncated", "truncated", "under_call"),
+    *("listed_answer", "step_argument_accuracy", "step_kind_accuracy", "step_tool_accuracy"),
 }
 
 

@@ -359,7 +359,9 @@
     const texts = detail.texts ? textCards(data, detail.texts, models) : [];
     const stored = scene && scene.stored ? [storedCard(data, scene.stored, models)] : [];
     const findings = scene && scene.findings ? [findingsCard(data, scene.findings, detail.scores, models)] : [];
-    body.append(h("div", { class: "side" }, texts, findings, scoreCard(data, detail.scores, models), stored));
+    const steps = models.map((model) => (((detail.texts || {}).answers || [])[model] || {}).session);
+    const session = sessions.card(models.map((model) => data.models[model].name), steps, scene && scene.sessions && models.map((model) => scene.sessions[model]), `cases/${entry.number}/${at}/`);
+    body.append(h("div", { class: "side" }, texts, session, findings, scoreCard(data, detail.scores, models), stored));
     const root = h("div", null, entry.warnings.map((text) => h("p", { class: "note" }, text)), header, facts, body);
     const step = (by) => () => { const next = to(by); if (next !== undefined) go({ case: data.cases[next] }); };
     const turned = () => go({ model: data.models[(shown + 1) % data.models.length].name, versus: "" });

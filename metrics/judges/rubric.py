@@ -1,0 +1,116 @@
+"""Rubrics: criteria with points that a judge finds met or not, as HealthBench scores answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader
+from medimg_eval.metrics.registry import judge_says, metric, summary
+
+Floats = npt.NDArray[np.float64]
+
+HEALTHBENCH = "HealthBench (Arora et al. 2025, github.com/openai/simple-evals)"
+
+_MET = re.compile(r'"criteria_met"\s*:\s*(true|false)', re.IGNORECASE)
+_share = partial(
+    metric, kind="answer", higher_is_better=True, best=1.0, source=HEALTHBENCH, requires=judge_says("rubric")
+)
+
+
+def rubric_score(points: Sequence[float], met: Sequence[bool]) -> float:
+    """Returns the points of criteria that are met, negative ones included, over all positive ones.
+
+    NaN where no criterion has positive points; below 0 where more was done wrong than right.
+
+    >>> rubric_score([5, 3, -4], [True, False, True])
+    0.125
+    """
+    best = math.fsum(point for point in points if point > 0)
+    return math.fsum(point for point, yes in zip(points, met, strict=True) if yes) / best if best else math.nan
+
+
+def balanced_agreement(predicted: Sequence[bool], labels: Sequence[Sequence[bool]]) -> float:
+    """Returns the balanced F1 of a judge beside physicians, as HealthBench's meta-evaluation has it.
+
+    Each physician's label counts: the mean of the F1 of criteria that are met and of those that are not. NaN where one
+    of the two never occurs.
+
+    >>> round(balanced_agreement([True, True, False], [[True], [False, True], [False, False]]), 3)
+    0.8
+    """
+    pairs = [(said, label) for said, given in zip(predicted, labels, strict=True) for label in given]
+    scores = []
+    for kind in (True, False):
+        both = sum(said == label == kind for said, label in pairs)
+        count = sum(said == kind for said, _ in pairs) + sum(label == kind for _, label in pairs)
+        scores.append(2 * both / count if count else math.nan)
+    return sum(scores) / 2
+
+
+@verdict_reader("criterion_met")
+def read_criterion_met(reply: str) -> float | None:
+    """Returns 1 where a reply says that a criterion is met, 0 where it says not; None where it says neither."""
+    found = _MET.findall(reply)
+    if found:
+        return float(found[-1].lower() == "true")
+    try:
+        said = json.loads(reply.strip().removeprefix("```json").strip("` \n")).get("criteria_met")
+    except (ValueError, AttributeError):
+        return None
+    return float(said) if isinstance(said, bool) else None
+
+
+def _criteria(pair: AnsweredQuestion) -> tuple[list[Mapping[str, Any]], list[bool]] | None:
+    """Returns the criteria and which are met; one that the judge left undecided is not met."""
+    rubric, verdict = pair.more.get("rubric"), pair.judged.get("rubric")
+    if not isinstance(rubric, Sequence) or isinstance(rubric, str) or verdict is None:
+        return None
+    if isinstance(verdict, int | float):  # of a case that failed: nothing is met
+        return None if math.isnan(verdict) else (list(rubric), [False] * len(rubric))
+    return list(rubric), [value == 1.0 for value in replies_in(verdict)]
+
+
+@_share(title="Rubric", worst=0.0)
+def rubric_points(pair: AnsweredQuestion) -> float:
+    """The points of criteria that the judge finds met, negative ones included, over all positive ones.
+
+    Not cut off at 0; a criterion that the judge leaves undecided is not met.
+    """
+    found = _criteria(pair)
+    return math.nan if found is None else rubric_score([one["points"] for one in found[0]], found[1])
+
+
+@_share(title="Rubric, by tag", worst=math.nan, optional=True)
+def rubric_tags(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The same of the criteria with each tag, such as axis:accuracy; without tags that have no positive points."""
+    found = _criteria(pair)
+    if found is None:
+        return {"all": math.nan}
+    by_tag: dict[str, tuple[list[float], list[bool]]] = defaultdict(lambda: ([], []))
+    for criterion, met in zip(*found, strict=True):
+        for tag in criterion.get("tags") or ():
+            by_tag[str(tag)][0].append(criterion["points"])
+            by_tag[str(tag)][1].append(met)
+    scores = {tag: rubric_score(*parts) for tag, parts in by_tag.items()}
+    return {tag: score for tag, score in scores.items() if not math.isnan(score)} or {"all": math.nan}
+
+
+@summary(
+    needs=("rubric_points",), title="Rubric, cut at 0 and 1", higher_is_better=True, best=1.0, source=HEALTHBENCH,
+    pieces=lambda rows: np.stack([np.nan_to_num(rows.value), (~np.isnan(rows.value)).astype(float)], axis=1),
+)  # fmt: skip
+def rubric_total(sums: Floats) -> Floats:
+    """The mean of `rubric_points` over cases, cut off below 0 and above 1, as HealthBench reports it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means: Floats = np.clip(sums[..., 0] / sums[..., 1], 0.0, 1.0)
+    return means

@@ -1,0 +1,190 @@
+"""Next steps of recorded sessions beside those that a model would take, as GTA and MedCTA judge them.
+
+The recorded next message stands in the answer key as `expected`: `{tool_calls: [{function: {name, arguments}}]}` or
+`{content}`; calls of a whole session as `dialogs`, messages of that form. Of a reply, the first call counts alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.traces.budget import turns_of
+
+Floats = npt.NDArray[np.float64]
+Call = Mapping[str, Any]
+
+GTA = "GTA (Wang et al. 2024, github.com/open-compass/GTA), which MedCTA takes over"
+TOOL_CLASSES = {
+    "perception": ("OCR", "ImageDescription", "RegionAttributeDescription", "TextToBbox"),
+    "operation": ("DrawBox", "AddText", "GoogleSearch"),
+    "logic": ("Calculator", "Solver", "Plot", "MathOCR", "CountGivenObject"),
+    "creativity": ("TextToImage", "ImageStylization"),
+}
+"""Classes of GTA's tools; MedCTA has the first two of perception, and the third, GoogleSearch and Calculator."""
+
+_EPSILON = 1e-5  # that GTA adds to denominators
+_step = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, optional=True, source=GTA)
+_count = partial(
+    metric, kind="answer", higher_is_better=None, best=math.nan, worst=math.nan, optional=True, value_kind="count"
+)
+
+
+def expected_call(message: Mapping[str, Any]) -> Call | None:
+    """Returns the first call of a recorded message; None of an answer.
+
+    >>> expected_call({"tool_calls": [{"function": {"name": "OCR", "arguments": {"image": "x.png"}}}]})["name"]
+    'OCR'
+    """
+    calls = message.get("tool_calls") or ()
+    return calls[0].get("function", calls[0]) if calls else None
+
+
+def _next_step(pair: AnsweredQuestion) -> tuple[Call | None, Call | None] | None:
+    """Returns the first call that was made and the one that was due, each None for an answer; None without a step."""
+    expected, said = pair.more.get("expected"), turns_of(pair)
+    if not isinstance(expected, Mapping) or not pair.trace:
+        return None
+    made = said[-1].get("calls") or () if said else ()
+    return (made[0] if made else None), expected_call(expected)
+
+
+@_step(title="InstAcc", value_kind="proportion")
+def step_kind_accuracy(pair: AnsweredQuestion) -> float:
+    """Whether a call was made where one was due, or an answer given; a call that cannot be read is wrong."""
+    step = _next_step(pair)
+    if step is None:
+        return math.nan
+    made, due = step
+    return float((made is None) == (due is None) and not (made or {}).get("error"))
+
+
+@_step(title="ToolAcc", value_kind="proportion")
+def step_tool_accuracy(pair: AnsweredQuestion) -> float:
+    """Whether the tool that was due was called; NaN where an answer was due."""
+    made, due = _next_step(pair) or (None, None)
+    return math.nan if due is None else float(made is not None and made["name"] == due["name"])
+
+
+@_step(title="ArgAcc", value_kind="proportion")
+def step_argument_accuracy(pair: AnsweredQuestion) -> float:
+    """Whether the tool that was due was called with the same arguments, equal in every character.
+
+    NaN where an answer was due.
+    """
+    made, due = _next_step(pair) or (None, None)
+    if due is None:
+        return math.nan
+    same = made is not None and made["name"] == due["name"]
+    return float(same and dict((made or {}).get("arguments", {})) == dict(due.get("arguments", {})))
+
+
+@_step(title="Listed answer", value_kind="proportion")
+def listed_answer(pair: AnsweredQuestion) -> float:
+    """Whether an answer holds a word of each list of aliases, and none that is forbidden.
+
+    Words are whole and in any case. The key holds `listed` as `{whitelist: [[alias]], blacklist: [[word]]}`; NaN where
+    it does not, and of a step where a call was due.
+    """
+    listed, step = pair.more.get("listed"), _next_step(pair)
+    if not isinstance(listed, Mapping) or (step is not None and step[1] is not None):
+        return math.nan
+    if step is not None and step[0] is not None:
+        return 0.0
+
+    def holds(words: Sequence[str]) -> bool:
+        return bool(re.search(rf"\b(?:{'|'.join(map(re.escape, words))})\b", pair.output, re.IGNORECASE))
+
+    forbidden = [word for words in listed.get("blacklist") or () for word in words]
+    return float(all(map(holds, listed["whitelist"])) and not (forbidden and holds(forbidden)))
+
+
+def _session_calls(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
+    """Returns the names of first calls of replies and of recorded messages; None without a recorded session."""
+    dialogs = pair.more.get("dialogs")
+    if not isinstance(dialogs, Sequence) or not pair.trace:
+        return None
+    made = [step["calls"][0]["name"] for step in turns_of(pair) if step.get("calls")]
+    return made, [call["name"] for call in map(expected_call, dialogs) if call is not None]
+
+
+def _by_class(pair: AnsweredQuestion, count: Callable[[list[str], list[str]], list[str]]) -> Mapping[str, float]:
+    names = _session_calls(pair)
+    if names is None:
+        return {"all": math.nan}
+    counted = Counter(count(*names))
+    return {name: float(sum(counted[tool] for tool in tools)) for name, tools in TOOL_CLASSES.items()}
+
+
+@_count(title="Calls made, by class", source=GTA)
+def class_calls_made(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The number of calls that were made, by class of the tool."""
+    return _by_class(pair, lambda made, _due: made)
+
+
+@_count(title="Calls due, by class", source=GTA)
+def class_calls_due(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The number of calls of the recorded session, by class of the tool."""
+    return _by_class(pair, lambda _made, due: due)
+
+
+@_count(title="Calls found, by class", source=GTA)
+def class_calls_found(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The number of calls of the recorded session whose tool was called at all, by class of the tool.
+
+    As GTA counts: one call finds all of its tool, so that a precision may lie above 1; see `tool_precision`.
+    """
+    return _by_class(pair, lambda made, due: [name for name in due if name in made])
+
+
+def _counts(name: str) -> Callable[[ScoreTable], Floats]:
+    def pieces(rows: ScoreTable) -> Floats:
+        of_class = rows.label == name
+        needs = ("class_calls_found", "class_calls_made", "class_calls_due")
+        return np.stack([np.nan_to_num(rows.value) * (of_class & (rows.metric == need)) for need in needs], axis=1)
+
+    return pieces
+
+
+_class_f1 = partial(
+    summary,
+    needs=("class_calls_found", "class_calls_made", "class_calls_due"),
+    higher_is_better=True,
+    best=1.0,
+    source=GTA,
+)
+
+
+def _f1(sums: Floats) -> Floats:
+    found, made, due = sums[..., 0], sums[..., 1], sums[..., 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = found / (made + _EPSILON), found / due
+        scores: Floats = 2 * precision * recall / (precision + recall + _EPSILON)
+    return np.where(due > 0, scores, math.nan)
+
+
+@_class_f1(title="P_F1", pieces=_counts("perception"))
+def perception_f1(sums: Floats) -> Floats:
+    """The F1 of calls of tools that perceive, as GTA counts them; NaN where none is due."""
+    return _f1(sums)
+
+
+@_class_f1(title="O_F1", pieces=_counts("operation"))
+def operation_f1(sums: Floats) -> Floats:
+    """The F1 of calls of tools that search or draw, as GTA counts them; NaN where none is due."""
+    return _f1(sums)
+
+
+@_class_f1(title="L_F1", pieces=_counts("logic"))
+def logic_f1(sums: Floats) -> Floats:
+    """The F1 of calls of tools that compute, as GTA counts them; NaN where none is due."""
+    return _f1(sums)

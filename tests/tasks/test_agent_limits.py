@@ -1,0 +1,125 @@
+"""Costs, faults of tools by their kind, a kill after every step under every limit, and what a step costs."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from agent_tools import Scripted, ask, timeless
+from asking import Quiz
+
+from medimg_eval.question import Turn, Usage
+from medimg_eval.tasks import AgentQuestionTask
+from medimg_eval.tools.journal import StepJournal
+
+CALL = '<tool_call>{"name": "act", "arguments": {"what": "%s"}}</tool_call>'
+
+
+def act(what: str):
+    """Does what it is told, or fails so."""
+    errors = {
+        "forbidden": PermissionError("not yours"),
+        "lost": FileNotFoundError("no such file"),
+        "late": TimeoutError("no result"),
+        "broken": ZeroDivisionError("by zero"),
+        "full": MemoryError("no memory"),
+    }
+    if what in errors:
+        raise errors[what]
+    return {"text": "done", "long": "x" * 20_000, "nothing": None, "number": np.float32(2.5)}[what]
+
+
+def agent(number=1, **settings):
+    items = [{"id": f"q{n}", "text": "Which?", "options": {"A": "a", "B": "b"}, "right": "A"} for n in range(number)]
+    settings = {"tools": {"act": act}, "metrics": ["accuracy", "tool_calls"]} | settings
+    return AgentQuestionTask(name="agents", layout=Quiz(items), **settings)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "told"),
+    [
+        ("forbidden", "permission", "not yours"),
+        ("lost", "file_not_found", "no such file"),
+        ("late", "timeout", "no result"),
+        ("broken", "tool", "by zero"),
+        ("full", "tool", "no memory"),
+        ("text", None, "done"),
+        ("nothing", None, "null"),
+        ("number", None, "2.5"),
+        ("long", None, "3616 further characters are left out"),
+    ],
+)
+def test_each_fault_of_a_tool_is_told_by_its_kind(what, kind, told):
+    (reply,) = ask(agent(), Scripted([CALL % what, "A"]))
+    step = reply.trace[1]
+    assert step.get("error", {}).get("type") == kind
+    assert told in step["result"]
+    assert reply.trace[-1]["reason"] == "answer"
+
+
+class Paid(Scripted):
+    """Each reply costs a half."""
+
+    def generate(self, prompts, decoding):
+        return [Turn(text, usage=Usage(cost=0.5)) for text in super().generate(prompts, decoding)]
+
+
+def test_a_session_ends_when_its_money_is_spent():
+    (reply,) = ask(agent(limits={"cost": 1.0, "repeated": None}), Paid(["B " + CALL % "text"]))
+    assert (reply.trace[-1]["reason"], reply.text) == ("cost", "B")
+    assert sum(step["kind"] == "model" for step in reply.trace) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "finish", "reason"), [("", "stop", "empty"), ("A and", "length", "length"), ("A", "stop", "answer")]
+)
+def test_how_a_reply_ended_is_why_the_session_did(said, finish, reason):
+    class Ends(Scripted):
+        def generate(self, prompts, decoding):
+            return [Turn(said, finish=finish)] * len(prompts)
+
+    (reply,) = ask(agent(), Ends([]))
+    assert reply.trace[-1]["reason"] == reason
+
+
+EVERYTHING = [CALL % "text" + CALL % "broken", '<tool_call>{"nam', CALL % "nobody", CALL % "long", "A"]
+
+
+@pytest.mark.parametrize("limits", [{}, {"turns": 3}, {"calls": 2}, {"calls_per_turn": 1}, {"repeated": 1}])
+def test_under_every_limit_a_session_killed_after_any_step_ends_alike(limits):
+    task = agent(number=2, limits=limits)
+    whole = ask(task, Scripted(EVERYTHING))
+    for done in range(max(len(reply.trace) for reply in whole)):
+        kept = StepJournal({"q0": whole[0].trace[:done], "q1": whole[1].trace[: done // 2]})
+        again = ask(task, Scripted(EVERYTHING), kept)
+        assert [timeless(reply.as_record()) for reply in again] == [timeless(reply.as_record()) for reply in whole]
+
+
+def test_what_was_written_of_a_step_that_was_cut_is_done_again(tmp_path):
+    lines = tmp_path / "steps.jsonl"
+
+    def write(entries):
+        with lines.open("a") as stream:
+            stream.writelines(json.dumps(entry) + "\n" for entry in entries)
+
+    task = agent()
+    (whole,) = ask(task, Scripted(EVERYTHING), StepJournal(write=write))
+    known = [json.loads(line)[1] for line in lines.read_text().splitlines()]
+    assert timeless(known) == timeless(list(whole.trace))
+    for kept in range(len(known)):
+        (again,) = ask(task, Scripted(EVERYTHING), StepJournal({"q0": known[:kept]}))
+        assert timeless(again.as_record()) == timeless(whole.as_record())
+
+
+@pytest.mark.slow
+def test_a_thousand_sessions_of_eight_steps_cost_little_beside_model_and_tool(tmp_path):
+    script = [CALL % what for what in ("text", "number", "nothing")] + ["A"]  # 4 replies, 3 results and the end
+    settings = {"recordings": str(tmp_path), "limits": {"repeated": None}}
+    ask(agent(replay="record", **settings), Scripted(script))
+    task = agent(number=1000, replay="only", **settings)
+    began = time.process_time()
+    replies = ask(task, Scripted(script))
+    spent = time.process_time() - began
+    steps = sum(len(reply.trace) for reply in replies)
+    assert steps == 8000
+    assert spent / steps < 0.005, f"{1000 * spent / steps:.2f} ms of CPU a step"
