@@ -40,9 +40,9 @@ from .baselines.reports import (
     NormalReport as NormalReport,
 )
 from .classification.base import NetworkClassifier as NetworkClassifier
-from .classification.clips import ClipClassifier as ClipClassifier
 from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.clips import ClipClassifier as ClipClassifier
 from .classification.merged import MergedClassifier as MergedClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
@@ -107,4 +107,7 @@ from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
+from .vision_language.volume_models import M3DLaMed as M3DLaMed, VolumeModel as VolumeModel
 from .workflow.poses import PoseClassifier as PoseClassifier
+from .workflow.smoothed import SmoothedFrames as SmoothedFrames
+from .workflow.temporal import TemporalModel as TemporalModel

@@ -42,6 +42,9 @@ SCORE_COLUMNS = (
 )
 VARIED = ("repeat", "condition")
 """Columns that tell apart the rows of a case; older files lack them, and mean repeat 0 and no condition."""
+_NO_ROWS = pd.DataFrame(columns=list(SCORE_COLUMNS))
+_NO_VARIED_ROWS = pd.DataFrame(columns=[*SCORE_COLUMNS, *VARIED])
+"""Copied for each run: making a frame takes ten times as long as copying one, and thousands of runs may be listed."""
 STATUSES = ("running", "finished", "failed", "interrupted")
 RESAMPLED = ("patients", "cases")
 _NO_IMAGE_ROW = " (blind)"
@@ -91,9 +94,9 @@ class RunScores:
     ended: datetime | None = None
     scores: pd.DataFrame
     """Score rows of the cases as published; with a column `repeat` only where there are several."""
-    varied: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*SCORE_COLUMNS, *VARIED]))
+    varied: pd.DataFrame = field(default_factory=_NO_VARIED_ROWS.copy)
     """Score rows under the run's conditions, with the columns `repeat` and `condition`."""
-    sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
+    sets: pd.DataFrame = field(default_factory=_NO_ROWS.copy)
     """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""
     metrics: tuple[str, ...] = ()
     """The task's metrics in its order, summaries among them; empty where the manifest does not say."""
@@ -306,7 +309,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         notes=tuple(str(note) for note in entry("notes", list)),
         started=_time(entry("started", str), file),
         ended=ended,
-        scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+        scores=_NO_ROWS.copy(),
         directions={
             name: better for name, better in _mapping(manifest, "directions").items() if isinstance(better, bool)
         },

@@ -37,6 +37,15 @@ def test_search_keeps_the_newest_of_each_task_and_model(write_run, tmp_path):
     ]
 
 
+def test_runs_without_rows_share_no_frame(write_run, tmp_path):
+    write_run("first", model="a")
+    write_run("second", model="b")
+    first, second = load_runs([tmp_path])
+    first.sets["added"] = 1
+    first.varied["added"] = 1
+    assert "added" not in {*second.sets, *second.varied}
+
+
 def test_runs_of_one_name_with_other_settings_are_other_models(write_run, tmp_path):
     write_run("flips", model="UNet", settings="a", started="2026-01-01T00:00:00+00:00")
     write_run("plain", model="UNet", settings="b")
