@@ -212,7 +212,8 @@ class Workers(Generic[State, Item, Result]):
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
-            thread.join()
+            with suppress(RuntimeError):  # Ctrl-C came before it was started
+                thread.join()
         self._threads, self._waiting = [], queue.SimpleQueue()
 
     def kill(self) -> None:

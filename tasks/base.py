@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.arguments import keep_arguments
-from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.case import Array, Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
 from medimg_eval.degradations import DrawKey, conditions_on, degrade_case, part_conditions
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
@@ -312,6 +312,28 @@ class Task(ABC):
     def conditions(self) -> frozenset[str]:
         """Changes that can be made to its cases before they are shown, by name."""
         return conditions_on("pixels", "moves") | part_conditions(getattr(self.layout, "image_parts", tuple)())
+
+    @property
+    def shown_view(self) -> str:
+        """View that its images are shown in: `volume`, `video`, or "" for pictures."""
+        return ""
+
+    def for_model(self, wrapper: type) -> Any:
+        """The task as a class of models is asked it; mostly the same."""
+        return self
+
+    def with_view(self, view: Any) -> Any:
+        """The task with a view settled, as a run of it noted; the same where there is but one."""
+        return self
+
+    @property
+    def phase_names(self) -> tuple[str, ...]:
+        """Phases that frames of its films have one of; () where there are none."""
+        return ()
+
+    def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
+        """Seconds of frames, and places of their phases by truth and by an answer, (frame,); -1 for none."""
+        raise UsageError(f"task {self.name!r} has no films with phases; name one that has, such as cholec80")
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
         """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""

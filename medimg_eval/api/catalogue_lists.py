@@ -61,7 +61,8 @@ def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.Dat
     for name, config in sorted(found.items()):
         card = config.get("card") or {}
         told = str(card.get("description") or config["description"])
-        if tag and tag != of_family[name] and tag.lower() not in f"{name} {config.get('title', '')} {told}".lower():
+        words = f"{name} {config.get('title', '')} {told}".lower()
+        if tag != of_family[name] if tag in of_family.values() else tag.lower() not in words:
             continue
         said = {key: str(card.get(key, "")) for key in ("access", "may_leave")}
         rows.append(

@@ -142,7 +142,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
     Raises:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
-    task = getattr(task, "for_model", lambda wrapper: task)(model.wrapper)
+    task = task.for_model(model.wrapper)
     sent, sources = _providers(task, settings)
     folds, every, tested = _by_fold(task, settings.repeats)
     task.check_data(every)
@@ -204,7 +204,7 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         UserError: the run's data have changed, it is not done, or it is in use.
     """
     manifest = read_manifest(folder / "manifest.json")
-    task = getattr(task, "with_view", lambda view: task)(manifest.get("view", ""))
+    task = task.with_view(manifest.get("view", ""))
     folds, every, tested = _by_fold(task)
     if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
@@ -487,7 +487,7 @@ def _described(plan: Plan) -> Manifest:
         said["training"] = dict(model.training)
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
-    if view := getattr(task, "view", ""):
+    if view := task.shown_view:
         said["view"] = view
     if task.subsets and "subsets" not in run.manifest:
         said["subsets"] = described(task)

@@ -55,7 +55,7 @@ class VideoPrompt(Image):
         frames_total: that the file holds.
     """
 
-    path: Path = Path()
+    path: str | Path = Path()
     indices: tuple[int, ...] = ()
     times: tuple[float, ...] = ()
     fps: float | None = None

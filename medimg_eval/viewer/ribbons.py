@@ -14,7 +14,7 @@ from medimg_eval.errors import UsageError, nearest
 from medimg_eval.evaluation.run import Run
 from medimg_eval.results import RunScores
 from medimg_eval.results.figures import Drawn, canvas, drawable, millimetres, styled, wrapped
-from medimg_eval.tasks import Task, WorkflowTask
+from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:
     from medimg_eval.results.figures import Width
@@ -48,7 +48,7 @@ class Phases(NamedTuple):
 
 def draw_films(kind: str, run: RunScores, task: Task, names: Sequence[str] | None, width: Width) -> Drawn | None:
     """The figure of a run of films, None of another run; raises UsageError for a case that it lacks."""
-    if not isinstance(task, WorkflowTask) or not task.phase_names:
+    if not task.phase_names:
         return None
     films = list(_read_films(run, task, names, FEW if kind == RIBBONS else None))
     if not films:
@@ -60,7 +60,7 @@ def draw_films(kind: str, run: RunScores, task: Task, names: Sequence[str] | Non
     return matrix_figure(transition_frame(films, task.phase_names), run.model, "from", "to", width)
 
 
-def _read_films(run: RunScores, task: WorkflowTask, names: Sequence[str] | None, most: int | None) -> Iterator[Phases]:
+def _read_films(run: RunScores, task: Task, names: Sequence[str] | None, most: int | None) -> Iterator[Phases]:
     stored = Run(run.folder, run.run)
     trials = stored.trials()
     answers = {trials[name].case: answer for name, answer in stored.predictions().items()}
@@ -71,8 +71,7 @@ def _read_films(run: RunScores, task: WorkflowTask, names: Sequence[str] | None,
     for name in list(names) if names else list(cases)[:most]:
         answer = answers[name]
         given = task.codec.read(answer) if isinstance(answer, Path) else answer
-        frames, truth, prediction = task.phase_tracks(cases[name], given)
-        yield Phases(name, frames / task.fps, truth, prediction)
+        yield Phases(name, *task.phase_tracks(cases[name], given))
 
 
 def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, width: Width = "double") -> Drawn:

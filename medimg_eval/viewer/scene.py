@@ -69,7 +69,7 @@ class CaseView:
             self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
             views.add(manifest.get("view", ""))
         if len(views) == 1:  # of several, slices are shown, and the words beside each answer say what it was given
-            self.task = getattr(task, "with_view", lambda view: task)(views.pop())
+            self.task = task.with_view(views.pop())
         self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
 
     def case(self, case_id: str) -> Case | None:

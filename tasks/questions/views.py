@@ -24,6 +24,11 @@ class ShowsWhole:
 
     view: View = ""
 
+    @property
+    def shown_view(self) -> str:
+        """View that its images are shown in."""
+        return self.view
+
     def with_view(self, view: View) -> Self:
         """The task with a view settled, as a run of it noted; settings that identify a run stay as they are."""
         return replace(self, view=view) if view != self.view else self

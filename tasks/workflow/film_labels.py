@@ -264,11 +264,12 @@ class WorkflowTask(Task):
         if not self.phase_names or isinstance(source, FrameFeatures) or not all(map(Path.exists, source.files)):
             return []
         given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
-        frames, truth, said = self.phase_tracks(case, given)
+        times, truth, said = self.phase_tracks(case, given)
+        frames = self._truth(case).frames
         names = [*self.phase_names, "none"]
         panels = []
         for begin in longest_errors(truth, said, ERRORS):
-            minutes, seconds = divmod(round(frames[begin] / self.fps), 60)
+            minutes, seconds = divmod(round(times[begin]), 60)
             title = f"{minutes:02d}:{seconds:02d}: {names[truth[begin]]}, called {names[said[begin]]}"
             panels.append(Panel("alone", title, partial(self._error_clip, source, (frames, truth, said), begin)))
         return panels
@@ -306,9 +307,9 @@ class WorkflowTask(Task):
         return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
 
     def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
-        """Frames on the grid, and places of their phases by truth and by an answer, int64, (frame,); -1 for none."""
+        """Seconds of frames, and places of their phases by truth and by an answer, int64, (frame,); -1 for none."""
         truth = self._truth(case)
-        return truth.frames, self._phase_places(truth), self._phase_places(self.accept(case, answer))
+        return truth.frames / self.fps, self._phase_places(truth), self._phase_places(self.accept(case, answer))
 
     def _rows(self, case: Case, given: FrameLabels, metrics: Sequence[str]) -> list[LabelScore]:
         truth = self._truth(case)

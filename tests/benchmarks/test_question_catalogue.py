@@ -5,7 +5,7 @@ import pytest
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import parse
-from tests.helpers.catalogue import SAMPLES, answered, best_of, right_reply, task_of, worth
+from tests.helpers.catalogue import AGENTS, SAMPLES, answered, best_of, right_reply, task_of, worth
 from tests.helpers.config_files import CONFIGS, config_files
 from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
@@ -44,7 +44,7 @@ def perfect(name, task):
 
 
 def test_every_benchmark_has_a_sample_and_every_sample_a_benchmark():
-    assert sorted(SAMPLES) == TASKS
+    assert sorted([*SAMPLES, *AGENTS]) == sorted(TASKS)
 
 
 @EACH
