@@ -1,5 +1,7 @@
 """Every benchmark of questions: its files are read, and answers to it are worth what was worked out by hand."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,8 @@ def _asks(path):
         for line in text.splitlines()
         if "/protocol@" in line
     ]
+    siblings = (path.with_name(f"{name}.yaml") for name in re.findall(r"^  - (\w+)$", text, re.MULTILINE))
+    named += [sibling for sibling in siblings if sibling.is_file()]  # a task may start from another of its folder
     return "QuestionTask" in text or "tasks.questions" in text or any("Question" in one.read_text() for one in named)
 
 
