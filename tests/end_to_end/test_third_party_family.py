@@ -143,6 +143,7 @@ print(me.table([both]).to_markdown())
 """
 
 
+@pytest.mark.slow
 def test_python_gives_the_same_run_and_no_provider_is_asked_again(start, tested, acme, fields, tmp_path):
     tested("task.metrics=[count_error,remark_agrees,field_grey]")
     (run,) = (tmp_path / "runs" / "acme_cells").iterdir()

@@ -110,6 +110,7 @@ def test_what_cannot_be_meant_is_refused(words, said, cohort):
         me.fit(task_of(), Probe(), **words, **QUIET)
 
 
+@pytest.mark.slow
 def test_one_run_of_fits_on_subsets_is_a_curve(cohort, tmp_path):
     task, words = task_of(), {"fraction": [0.1, 1], "draws": 3}
     head = {"name": "logistic", "C": 1.0}

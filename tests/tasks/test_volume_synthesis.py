@@ -84,8 +84,8 @@ def test_what_is_no_volume_is_refused():
         checked_volume(Image(RAMP, np.eye(4)), "case 'a'")
     with pytest.raises(CaseError, match="expected finite numbers"):
         checked_volume(volume(np.full((2, 2, 2), np.nan)), "case 'a'")
-    task = made_task()
-    case = task.cases("test")[0]
+    task = made_task(layout={"_target_": "medimg_eval.phantoms.prompts.HeadPrompts", "count": 4})
+    case = task.cases("reference")[0]
     with pytest.raises(CaseError, match="holds 2 volumes, expected 1"):
         task.accept(case, [volume(), volume()])
 
@@ -107,14 +107,14 @@ def test_invalid_settings_are_refused(changes, words):
 
 def test_a_run_from_a_folder_of_volumes_judges_each_plane_and_resamples_patients(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    task = made_task(layout={"_target_": "medimg_eval.phantoms.prompts.HeadPrompts", "count": 16})
+    task = made_task(layout={"_target_": "medimg_eval.phantoms.prompts.HeadPrompts", "count": 8})
     assert isinstance(task, VolumeSynthesisTask)
     cases = task.cases("test")
     (tmp_path / "made").mkdir()
     for case in cases[:-1]:
         write_image(tmp_path / "made" / f"{case.id}.nii.gz", case.images[0].read())
-    words = "test task=phantom_volume_synthesis task.layout.count=16 task.slices=2 model=precomputed_images "
-    words += f"task.expected.test={len(cases)} task.expected.fit=8"
+    words = "test task=phantom_volume_synthesis task.layout.count=8 task.slices=2 model=precomputed_images "
+    words += f"task.expected.test={len(cases)} task.expected.fit=4"
     metrics = "task.metrics=[generation_failure_rate,frechet_distance@pixels,coverage@pixels]"
     assert start([*words.split(), metrics, "model.root=made", 'model.pattern="{case}.nii.gz"', "run=run"]) == 1
     summary = json.loads((tmp_path / "run/summary.json").read_text())
