@@ -22,8 +22,7 @@ from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageErr
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
-from medimg_eval.metrics.own_metrics import import_own
-from medimg_eval.metrics.registry import Requirement, canonical, required
+from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids, described
@@ -586,29 +585,6 @@ class TrainsOnPrompts:
     def training_key(self: Any, case: Case) -> tuple[Iterable[Path], str]:
         """The files of the images."""
         return (path for image in case.images for path in image.files), repr((case.images, ""))
-
-
-def check_metrics(task: Task, what: str = "") -> None:
-    """Makes a list of a task's metrics; summaries need at least one metric of a kind that it `judges`.
-
-    `what` says what metrics of these kinds judge, for the message; "" leaves them to the task.
-
-    Raises:
-        UsageError: one is named twice, or judges something else.
-    """
-    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
-    for name in (*map(str, metrics), task.monitor):
-        import_own(name)
-    held = [canonical(str(name), task.judges) for name in metrics]
-    task.complete(metrics=held, monitor=canonical(task.monitor, task.judges) if task.monitor else "")
-    if len(set(task.metrics)) < len(task.metrics):
-        raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
-    if not what:
-        return
-    single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
-    for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
-        if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
-            raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
 def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What `check` finds of the cases of a task, and how what a set is worth is written down."""
+"""Checks of the metrics and cases of a task, and how what a set is worth is written down."""
 
 from __future__ import annotations
 
@@ -11,10 +11,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from medimg_eval.case import Case, Mask
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics import parse
+from medimg_eval.metrics.own_metrics import import_own
+from medimg_eval.metrics.registry import canonical
 
 if TYPE_CHECKING:
     from medimg_eval.tasks.base import Task
+
+
+def check_metrics(task: Task, what: str = "") -> None:
+    """Makes a list of a task's metrics; summaries need at least one metric of a kind that it `judges`.
+
+    `what` says what metrics of these kinds judge, for the message; "" leaves them to the task.
+
+    Raises:
+        UsageError: one is named twice, or judges something else.
+    """
+    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    for name in (*map(str, metrics), task.monitor):
+        import_own(name)
+    held = [canonical(str(name), task.judges) for name in metrics]
+    task.complete(metrics=held, monitor=canonical(task.monitor, task.judges) if task.monitor else "")
+    if len(set(task.metrics)) < len(task.metrics):
+        raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
+    if not what:
+        return
+    single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
+    for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
+        if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
+            raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
 class Checked(NamedTuple):

@@ -27,7 +27,8 @@ from medimg_eval.metrics.detection import (
 )
 from medimg_eval.metrics.run_lengths import areas_of_runs, box_of_runs, mask_overlaps, objects_as_runs
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
+from medimg_eval.tasks.checks import check_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
+from medimg_eval.tasks.checks import check_metrics
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""

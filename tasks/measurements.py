@@ -28,7 +28,8 @@ from medimg_eval.metrics.measurement import (
 )
 from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
+from medimg_eval.tasks.checks import check_metrics
 from medimg_eval.tasks.landmarks import (
     check_points_task,
     checked_points,

@@ -39,7 +39,8 @@ from medimg_eval.metrics.reconstruction import (
 from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.panels import Panel
 from medimg_eval.store import array_key
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
+from medimg_eval.tasks.checks import check_metrics
 
 Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
 

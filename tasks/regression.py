@@ -20,7 +20,8 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.agreement import AVERAGES, OUTPUT_SETS
 from medimg_eval.metrics.measurement import measurement_metrics, measurement_scores, worst_measurement_scores
 from medimg_eval.metrics.scores import BETWEEN
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs
+from medimg_eval.tasks.checks import check_metrics
 
 ROWS = ("measured_reference", "measured")
 """Left of every case, so that any summary can be computed of a stored run."""

@@ -20,7 +20,8 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
 from medimg_eval.question import Key, Message
 from medimg_eval.store import digest
-from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, check_metrics
+from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts
+from medimg_eval.tasks.checks import check_metrics
 
 PAIR = "pair"
 """The label of scores: an image, or the images of a study, with its report."""

@@ -38,7 +38,8 @@ from medimg_eval.metrics.segmentation import (
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, same_grid
+from medimg_eval.tasks.checks import check_metrics
 
 Kind = Literal["box", "point", "both"]
 Per = Literal["volume", "slice"]

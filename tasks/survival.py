@@ -14,7 +14,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.survival import CENSORED, EVENT, FAILED, HORIZONS, Followed, at_horizon
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs
+from medimg_eval.tasks.checks import check_metrics
 
 KIND = "survival"
 

@@ -23,8 +23,8 @@ from medimg_eval.metrics.registry import Requirement
 from medimg_eval.panels import Panel
 from medimg_eval.question import Message
 from medimg_eval.store import sentence_key
-from medimg_eval.tasks.base import NOBODY, SCORES, SetScore, Task, check_metrics
-from medimg_eval.tasks.checks import Checked
+from medimg_eval.tasks.base import NOBODY, SCORES, SetScore, Task
+from medimg_eval.tasks.checks import Checked, check_metrics
 from medimg_eval.tasks.nearest_images import write_gallery
 from medimg_eval.tasks.synthesis_sets import (
     NAMED,

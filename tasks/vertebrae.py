@@ -26,7 +26,8 @@ from medimg_eval.metrics.measurement import (
     vertebra_scores,
 )
 from medimg_eval.store import digest
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, same_grid
+from medimg_eval.tasks.checks import check_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,8 @@ from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.store import text_key
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
-from medimg_eval.tasks.checks import Checked, count_questions
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs
+from medimg_eval.tasks.checks import Checked, check_metrics, count_questions
 from medimg_eval.tasks.questions.answers import (
     as_shown,
     credit_of_draw,

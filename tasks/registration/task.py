@@ -25,7 +25,8 @@ from medimg_eval.metrics.registration import (
     worst_registration_scores,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, baseline_configs, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, baseline_configs, same_grid
+from medimg_eval.tasks.checks import check_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ from medimg_eval.metrics.workflow import (
     PresencePair,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
-from medimg_eval.tasks.checks import Checked
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
+from medimg_eval.tasks.checks import Checked, check_metrics
 
 FAILED = "failed"
 
