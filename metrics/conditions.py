@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.calibration import EVIDENCE
+from medimg_eval.metrics.classification import decided
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
@@ -56,9 +57,13 @@ def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
     keys = _keys(rows, parameter)
     values, first = _values(rows, ["", *keys])
     lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
+    return case_pieces(rows, first, _direction(rows) * lost)
+
+
+def _direction(rows: ScoreTable) -> int:
+    """Returns -1 where less of the rows' metric is better, else 1."""
     name = str(rows.metric[0]) if rows.metric.size else ""
-    lower_is_better = name.partition("@")[0] in available() and get(name).higher_is_better is False
-    return case_pieces(rows, first, -lost if lower_is_better else lost)
+    return -1 if name.partition("@")[0] in available() and get(name).higher_is_better is False else 1
 
 
 @_compared(
@@ -99,6 +104,233 @@ def area_under_severity(sums: Floats, condition: str) -> Floats:
     """The mean area under a case's values over severity, by trapezoids from 0 (as published), over the largest.
 
     Rows of the condition `NAME-SEVERITY`. Cases without a value at one severity are left out.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
+    """What each row adds to the loss, to the value as published, and to the number of cases: (row, 3)."""
+    keys = _keys(rows, parameter)
+    values, first = _values(rows, ["", *keys])
+    lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
+    paired = np.where(np.isnan(lost), math.nan, values[:, 0])
+    both = case_pieces(rows, first, _direction(rows) * lost), case_pieces(rows, first, paired)
+    return np.concatenate([both[0][:, :1], both[1]], axis=1)
+
+
+@_compared(
+    needs=(),
+    title="Relative drop",
+    higher_is_better=False,
+    best=0.0,
+    source="drop over the value as published; 1 less it is what is kept",
+    pieces=_relative_pieces,
+)
+def relative_drop(sums: Floats, condition: str) -> Floats:
+    """The drop under a condition as a share of the mean of the same cases as published.
+
+    Above 0 they come out worse. A ratio of means, of cases with a value in all conditions. NaN where that mean is 0.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _slope_pieces(rows: ScoreTable, parameter: str) -> Floats:
+    levels = severities(rows.condition, parameter.partition(":")[0])
+    values, first = _values(rows, ["", *levels.values()])
+    at = np.array([0, *levels], dtype=np.float64)
+    at -= at.mean()
+    slopes = values @ at / (at @ at) if levels else np.full(len(first), math.nan)
+    return case_pieces(rows, first, slopes)
+
+
+@_compared(
+    needs=(),
+    title="Slope over severity",
+    higher_is_better=None,
+    best=0.0,
+    source="least squares within each case, severity 0 (as published) among them",
+    pieces=_slope_pieces,
+)
+def severity_slope(sums: Floats, condition: str) -> Floats:
+    """The mean over cases of the least-squares slope of a case's values over severity, a degree.
+
+    Rows of the condition `NAME-SEVERITY`. Cases without a value at one severity are left out.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+ROOD_BASE = 2 / 3
+"""Of ROOD-MRI's weights: severity s weighs (2/3)^s, the value as published 1."""
+
+
+def _rood_pieces(rows: ScoreTable, parameter: str, published: int) -> Floats:
+    levels = severities(rows.condition, parameter.partition(":")[0])
+    values, first = _values(rows, ["", *levels.values()])
+    weights = ROOD_BASE ** np.array([0, *levels], dtype=np.float64)
+    if not levels:
+        return case_pieces(rows, first, np.full(len(first), math.nan))
+    mean = values[:, published:] @ (weights[published:] / weights[published:].sum())
+    return case_pieces(rows, first, mean if not published else _direction(rows) * (values[:, 0] - mean))
+
+
+_rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
+
+
+@_rood(
+    title="Weighted mean over severity",
+    higher_is_better=True,
+    best=1.0,
+    pieces=lambda rows, parameter: _rood_pieces(rows, parameter, 0),
+)
+def rood_mean(sums: Floats, condition: str) -> Floats:
+    """The mean of values over severities from 0 (as published), of which severity s weighs (2/3)^s.
+
+    Rows of the condition `NAME-SEVERITY`. Cases without a value at one severity are left out.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+@_rood(
+    title="Weighted degradation",
+    higher_is_better=False,
+    best=0.0,
+    pieces=lambda rows, parameter: _rood_pieces(rows, parameter, 1),
+)
+def rood_degradation(sums: Floats, condition: str) -> Floats:
+    """The mean loss over severities from 1, of which severity s weighs (2/3)^s.
+
+    Above 0 cases come out worse than as published. Its interval is of patients; the authors weigh standard deviations
+    over subjects in the same way, which is not done here.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+BROKEN = 0.1
+"""Share of its value as published that a case must lose to count as broken."""
+
+
+def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
+    """Returns how many severities each case stands before it breaks, (case,), of values (case, severity from 0).
+
+    A case breaks at the first severity at which it loses more than `BROKEN` of its value as published. NaN where there
+    is nothing to lose (0 as published, and more is better), or where a value before the first break is not known.
+    """
+    lost = direction * (values[:, :1] - values[:, 1:])
+    broken = lost > BROKEN * np.abs(values[:, :1]) + 1e-12
+    unsure = np.isnan(lost)
+    first = np.argmax(broken | unsure, axis=1)
+    stands = ~(broken | unsure).any(axis=1)
+    held = np.where(stands, float(lost.shape[1]), first)
+    held[~stands & unsure[np.arange(len(held)), first]] = math.nan
+    held[np.isnan(values[:, 0]) | ((direction > 0) & (values[:, 0] <= 0))] = math.nan
+    return held
+
+
+def _held_pieces(rows: ScoreTable, parameter: str) -> Floats:
+    levels = severities(rows.condition, parameter.partition(":")[0])
+    values, first = _values(rows, ["", *levels.values()])
+    held = find_breaks(values, _direction(rows)) if levels else np.full(len(first), math.nan)
+    return case_pieces(rows, first, held)
+
+
+@_compared(
+    needs=(),
+    title="Severities held",
+    higher_is_better=True,
+    best=5.0,
+    source="ours; a case breaks where it loses more than a tenth of its value as published",
+    pieces=_held_pieces,
+)
+def severities_held(sums: Floats, condition: str) -> Floats:
+    """The mean number of severities that a case stands before it loses a tenth of its value as published.
+
+    Of five severities, 5 is a case that never breaks and 0 one that breaks at the first. An answer that was right
+    breaks where it is wrong; cases with nothing to lose are left out.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _turned_pieces(rows: ScoreTable, parameter: str, to_wrong: bool) -> Floats:
+    keys = _keys(rows, parameter)
+    values, first = _values(rows, ["", *keys])
+    known = values[~np.isnan(values)]
+    if known.size and not ((known >= 0) & (known <= 1)).all():
+        raise ValueError(f"Expected values from 0 to 1, and {rows.metric[0]} has others; name another behind a colon")
+    clean, changed = values[:, :1], values[:, 1:]
+    turned = clean * (1 - changed) if to_wrong else (1 - clean) * changed
+    return case_pieces(rows, first, turned.mean(axis=1) if keys else np.full(len(first), math.nan))
+
+
+_turned = partial(_compared, needs=(), source="as usual; of repeats, the chance of one pair of answers")
+
+
+@_turned(
+    title="Right to wrong",
+    higher_is_better=False,
+    best=0.0,
+    pieces=lambda rows, parameter: _turned_pieces(rows, parameter, to_wrong=True),
+)
+def right_to_wrong(sums: Floats, condition: str) -> Floats:
+    """The share of cases that are right as published and wrong under a condition.
+
+    In [0, 1]. Noise alone turns answers, too: see `flips` of repeats.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+@_turned(
+    title="Wrong to right",
+    higher_is_better=None,
+    best=0.0,
+    pieces=lambda rows, parameter: _turned_pieces(rows, parameter, to_wrong=False),
+)
+def wrong_to_right(sums: Floats, condition: str) -> Floats:
+    """The share of cases that are wrong as published and right under a condition.
+
+    In [0, 1].
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _given(rows: ScoreTable) -> dict[tuple[int, int], tuple[float, ...]]:
+    """Returns what was answered by case and repeat: the classes said to be present, or the number of an answer."""
+    given: dict[tuple[int, int], list[tuple[str, float]]] = {}
+    classes = rows.where(rows.metric == "probability")
+    for repeat in np.unique(classes.repeat).tolist():
+        some = classes.where(classes.repeat == repeat)
+        present = decided(some) if some.case.size else np.zeros(0)
+        for case, label, said in zip(some.case.tolist(), some.label.tolist(), present.tolist(), strict=True):
+            given.setdefault((case, repeat), []).append((label, float(said)))
+    answers = rows.where((rows.metric == "predicted_class") & (rows.value >= 0))
+    for case, repeat, value in zip(answers.case.tolist(), answers.repeat.tolist(), answers.value.tolist(), strict=True):
+        given[case, repeat] = [("", value)]
+    return {key: tuple(value for _, value in sorted(pairs)) for key, pairs in given.items()}
+
+
+def _flip_pieces(rows: ScoreTable, parameter: str) -> Floats:
+    cases, first = np.unique(rows.case, return_index=True)
+    shares = np.zeros((len(cases), 2))
+    clean = _given(rows.where(rows.condition == ""))
+    for key in _keys(rows, parameter):
+        for (case, repeat), answer in _given(rows.where(rows.condition == key)).items():
+            if (case, repeat) in clean:
+                shares[np.searchsorted(cases, case)] += (float(answer != clean[case, repeat]), 1)
+    return case_pieces(rows, first, quotient(shares[:, 0], shares[:, 1]))
+
+
+@_compared(
+    needs=("probability", "predicted_class"),
+    title="Answers changed",
+    higher_is_better=False,
+    best=0.0,
+    source="flip rate, of answers as published and under a condition",
+    pieces=_flip_pieces,
+)
+def answer_flips(sums: Floats, condition: str) -> Floats:
+    """The share of cases whose answer under a condition is another than as published.
+
+    Of options by their text, of classes by which are said to be present; a wrong answer that becomes another wrong one
+    counts, too. Cases without an answer on one side are left out. In [0, 1].
     """
     return quotient(sums[..., 0], sums[..., 1])
 

@@ -10,14 +10,14 @@ from medimg_eval.arguments import as_list
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.cards import build_cards
 from medimg_eval.results.comparison import CompareSettings, compare, marked
-from medimg_eval.results.table import Look, build_authors_tables, build_table
+from medimg_eval.results.table import Look, Settings, build_authors_tables, build_severity_tables, build_table
 from medimg_eval.results.utility import load_utility, utility_of_card
 
 if TYPE_CHECKING:
     from medimg_eval.results.runs import RunScores
     from medimg_eval.results.table import Comparison, Table
 
-AUTHORS, CARD = "authors", "card"
+AUTHORS, CARD, SEVERITY = "authors", "card", "severity"
 INTERVALS = ("resamples", "level", "seed", "interval", "stratify_by")
 
 
@@ -87,8 +87,9 @@ def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
 
 def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
-    UsageError.refuse_unknown("there is no table", (AUTHORS, CARD), wanted["table"])
-    for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
+    UsageError.refuse_unknown("there is no table", (AUTHORS, CARD, SEVERITY), wanted["table"])
+    own: dict[str, Any] = {"marks": None} if wanted["table"] == SEVERITY else {"metrics": None}
+    for key, usual in {**own, "by": None, "mean": "case"}.items():
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
     if wanted["table"] == CARD:
@@ -102,6 +103,9 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
         studies = load_utility(list(dict.fromkeys([*folders, Path("runs/utility"), *beside])))
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
         tables = build_cards(runs, utility_of_card(runs, studies, **bootstrap))
+    elif wanted["table"] == SEVERITY:
+        how = Settings(wanted["resamples"], wanted["level"], wanted["seed"], "case", wanted["interval"])
+        tables = build_severity_tables(runs, metrics=_metrics(wanted["metrics"]), settings=how)
     else:
         numbers = {key: wanted[key] for key in INTERVALS}
         tables = build_authors_tables(runs, **numbers, published_numbers=_published(wanted))

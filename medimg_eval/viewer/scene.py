@@ -15,6 +15,7 @@ from medimg_eval.evaluation.run import Run
 from medimg_eval.question import Key
 from medimg_eval.results import verdicts_of
 from medimg_eval.store import digest
+from medimg_eval.viewer.degraded import choose_conditions, draw_degraded
 from medimg_eval.viewer.drawing import Drawing, Scene, attempt, cut, spelt
 from medimg_eval.viewer.sessions import draw_step_images, list_steps
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from medimg_eval.results import RunScores
     from medimg_eval.tasks import Task
 
-SEEN = 2
+SEEN = 3
 """Number of the way in which scenes are made: another one has all made anew."""
 
 
@@ -56,6 +57,7 @@ class CaseView:
                 f"Nothing says that these data may be passed on (may_leave: {task.may_leave}), and this report holds "
                 "images and texts of them: keep it where they may be."
             )
+        self._runs = runs
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
         self._shown: dict[str, Mapping[str, list[str]]] = {}
         views: set[str] = set()
@@ -70,7 +72,7 @@ class CaseView:
             views.add(manifest.get("view", ""))
         if len(views) == 1:  # of several, slices are shown, and the words beside each answer say what it was given
             self.task = task.with_view(views.pop())
-        self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
+        self._key = digest([SEEN, voxels, fingerprint, sorted((run.run, *run.conditions) for run in runs.values())])
 
     def case(self, case_id: str) -> Case | None:
         """The case of a score, which may be of one stage of it."""
@@ -116,6 +118,7 @@ class CaseView:
         drawing.attempt(lambda: drawing.add(self.task.panels(case)))
         for place, name in enumerate(self._stored):
             drawing.attempt(partial(self._draw_answer, drawing, case, place, name))
+        draw_degraded(drawing, self.task, case, choose_conditions(self._runs, case.id), self._stored)
         return drawing.scene
 
     def mask(self, case: Case) -> Panel | None:

@@ -9,5 +9,6 @@ from .curves import (
     PRESENT as PRESENT,
     SETS as SETS,
     THRESHOLD as THRESHOLD,
+    decided as decided,
     roc_area as roc_area,
 )

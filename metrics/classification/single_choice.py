@@ -105,7 +105,7 @@ def linear_kappa(sums: Floats) -> Floats:
     return _kappa(sums, 1)
 
 
-def _cells(rows: ScoreTable) -> Floats:
+def count_cells(rows: ScoreTable) -> Floats:
     """Counts of each class, and whether classes exclude each other: (row, 4 * class + 1)."""
     table = counts(rows, "macro")
     alone = np.full((len(table), 1), float(rows.facts.get(CLASSES) == EXCLUSIVE))
@@ -118,7 +118,7 @@ def _cells(rows: ScoreTable) -> Floats:
     higher_is_better=True,
     best=1.0,
     source="Brodersen et al. 2010; of several classes as in scikit-learn",
-    pieces=_cells,
+    pieces=count_cells,
     aliases=("BACC", "balanced accuracy"),
 )
 def balanced_accuracy(sums: Floats) -> Floats:

@@ -10,7 +10,9 @@ import medimg_eval as me
 from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.models import Segmenter
+from medimg_eval.results import load_runs
 from medimg_eval.tasks import SegmentationTask
+from medimg_eval.viewer.scene import CaseView
 from tests.helpers.printed import said
 
 
@@ -53,6 +55,23 @@ def test_the_truth_moves_with_the_image_and_blur_leaves_it(scans):
     assert mean["mri_smoothing-5"] < 1
     again = me.test(task, Threshold(), run="run", conditions=["mri_affine-1", "mri_elastic-1", "mri_smoothing-5"])
     assert again.scores.value.tolist() == run.scores.value.tolist()
+
+
+def test_a_report_shows_the_worst_conditions_of_a_case_beside_it_as_published(scans):
+    layout = Volumes(root="scans", image="image/{case}.nii.gz", mask="mask/{case}.nii.gz")
+    task = SegmentationTask(name="blocks", labels={1: "block"}, layout=layout, metrics=["dice"])
+    me.test(task, Threshold(), run="run", conditions=["mri_affine-1", "mri_smoothing-1", "mri_smoothing-5"])
+    runs = {run.name: run for run in load_runs([scans / "run"])}
+    scene = CaseView(task, runs).scene("c0", scans / "seen")
+    assert scene["problems"] == []
+    clean, *degraded = scene["pictures"]
+    assert sorted(picture["title"].split(" ")[0] for picture in degraded) == ["mri_affine-1", "mri_smoothing-5"]
+    assert [picture["beside"] for picture in degraded] == [0, 0]
+    assert all("as published 1)" in picture["title"] for picture in degraded)
+    moved = next(picture for picture in degraded if picture["title"].startswith("mri_affine"))
+    assert moved["masks"]["truth"] != scene["masks"]["truth"]  # the truth has moved with what is shown
+    assert moved["masks"]["models"][0] is not None
+    assert clean["title"] == "Image"
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,25 @@ def three_cases() -> list[tuple[Any, ...]]:
         ("c3", "p3", "a", "hd95", NAN, "missed"),
         ("c3", "p3", "b", "hd95", NAN, "present"),
     ]
+
+
+@pytest.fixture
+def vary(write_run: WriteRun) -> Any:
+    """Writes a run from (case, repeat, condition, value) under one metric, patient by case unless told."""
+
+    def write(
+        rows: list[tuple[str, int, str, float]],
+        metric: str = "accuracy",
+        name: str = "net",
+        patients: dict[str, str] | None = None,
+        status: str = "present",
+        **manifest: Any,
+    ) -> Path:
+        plain = [(case, (patients or {}).get(case, case), "all", metric, value, status) for case, _, _, value in rows]
+        folder = write_run(name, plain, metrics=[metric], **manifest)
+        frame = pd.read_parquet(folder / "scores.parquet")
+        repeat, condition = zip(*[(repeat, condition) for _, repeat, condition, _ in rows], strict=True)
+        frame.assign(repeat=repeat, condition=condition).to_parquet(folder / "scores.parquet")
+        return folder
+
+    return write

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.runs import Part, is_evidence
+from medimg_eval.results.runs import Part, is_evidence, list_sweeps
 from medimg_eval.results.table import Settings, make_cell, make_column
 
 if TYPE_CHECKING:
@@ -87,10 +86,10 @@ def severity(
 def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
     run = piece.part.run
     found = []
-    for degradation, severities in _sweeps(run.conditions).items():
-        parts = {0.0: piece.part}
+    for degradation, severities in list_sweeps(run.conditions).items():
+        parts = {0: piece.part}
         for number in severities:
-            some = run.under(f"{degradation}-{number:g}")
+            some = run.under(f"{degradation}-{number}")
             if not some.scores.empty:
                 parts[number] = take([some], [metric], label=label).members[0].part
         slope, low, high = _slope(parts, metric, settings)
@@ -115,17 +114,7 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
     return found
 
 
-def _sweeps(conditions: Sequence[str]) -> dict[str, list[float]]:
-    """Degradation -> severities above 0, ascending, of conditions such as `mri_affine-5`."""
-    sweeps: dict[str, list[float]] = {}
-    for condition in conditions:
-        name, _, number = condition.rpartition("-")
-        if name and number.replace(".", "", 1).isdigit():
-            sweeps.setdefault(name, []).append(float(number))
-    return {name: sorted(numbers) for name, numbers in sweeps.items()}
-
-
-def _slope(parts: dict[float, Part], metric: str, settings: Settings) -> tuple[float, float, float]:
+def _slope(parts: dict[int, Part], metric: str, settings: Settings) -> tuple[float, float, float]:
     """Mean slope per degree of severity over cases that all severities have, and its interval by patients."""
     values = [
         part.scores.loc[part.scores["metric"] == metric].groupby("case", observed=True)["value"].mean()

@@ -35,5 +35,5 @@ from .subsets import (
     attributes as attributes,
     crossed_attributes as crossed_attributes,
 )
-from .loading import left_out as left_out, listed as listed
+from .loading import left_out as left_out, list_sweeps as list_sweeps, listed as listed
 from .validation import keep_validation as keep_validation, validation_notes as validation_notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -464,6 +464,16 @@ def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
     keys = {at: "" if one["size"] == largest else subset_key(one["kind"], one["size"]) for at, one in held.items()}
     repeat = scores["repeat"] if "repeat" in scores.columns else pd.Series(0, index=scores.index)
     return scores.assign(condition=repeat.map(keys), repeat=repeat.map({at: one["draw"] for at, one in held.items()}))
+
+
+def list_sweeps(conditions: Sequence[str]) -> dict[str, list[int]]:
+    """Returns degradation -> severities above 0, ascending, of conditions such as `mri_affine-5`."""
+    sweeps: dict[str, list[int]] = {}
+    for condition in conditions:
+        name, _, number = condition.rpartition("-")
+        if name and number.isdigit():
+            sweeps.setdefault(name, []).append(int(number))
+    return {name: sorted(numbers) for name, numbers in sweeps.items()}
 
 
 def _by_severity(condition: str) -> tuple[str, int, str]:

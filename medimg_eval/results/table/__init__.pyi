@@ -36,6 +36,7 @@ from .render import (
     write_all as write_all,
     write_texts as write_texts,
 )
+from .severity_table import break_severities as break_severities, build_severity_tables as build_severity_tables
 from .sheets import (
     Comparison as Comparison,
     Map as Map,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UserError
 from medimg_eval.results import figures
 from medimg_eval.results.figures.inputs import as_runs
-from medimg_eval.results.figures.severity_plot import _sweeps
+from medimg_eval.results.runs import list_sweeps
 from medimg_eval.results.table.cells import Settings
 
 QUICK = Settings(resamples=500, level=0.95, seed=0)
@@ -66,7 +66,7 @@ def test_slopes_are_those_of_numpys_least_squares(slopes, start):
 
 
 def test_conditions_of_sweeps_are_told_from_others():
-    assert _sweeps(["blur-3", "blur-1", "mri_affine-5", "without_oct", "grey"]) == {
+    assert list_sweeps(["blur-3", "blur-1", "mri_affine-5", "without_oct", "grey"]) == {
         "blur": [1, 3],
         "mri_affine": [5],
     }

@@ -12,21 +12,6 @@ from medimg_eval.results.runs import Part
 from medimg_eval.results.statistics import Bootstrap, summarise
 
 
-@pytest.fixture
-def vary(write_run):
-    """Writes a run from (case, repeat, condition, value) under one metric, patient by case unless told."""
-
-    def write(rows, metric="accuracy", name="net", patients=None, status="present", **manifest):
-        plain = [(case, (patients or {}).get(case, case), "all", metric, value, status) for case, _, _, value in rows]
-        folder = write_run(name, plain, metrics=[metric], **manifest)
-        frame = pd.read_parquet(folder / "scores.parquet")
-        repeat, condition = zip(*[(repeat, condition) for _, repeat, condition, _ in rows], strict=True)
-        frame.assign(repeat=repeat, condition=condition).to_parquet(folder / "scores.parquet")
-        return folder
-
-    return write
-
-
 def cells(folder, metrics=None, **settings):
     table = build_table(load_runs([folder]), metrics=metrics, resamples=200, **settings)
     return table, [[cell.mean for cell in row.cells] for row in table.rows]

@@ -170,8 +170,13 @@ const viewer = (() => {
     // What the window is of: the picture, or the first of several beside each other.
     const windowed = () => chosen() || panels.find((one) => one.kind === "stack" && one.colours !== "heat");
     const windowFor = (picture) => (picture === chosen() || (state.window && picture.colours !== "heat" && !chosen()) ? windowOf(picture) : picture.window);
-    const overlays = () => (chosen() && chosen().overlaid ? { masks: scene.masks, marks: scene.marks } : {});
-    const usesNiivue = () => Boolean(niivue && !look.flat && models.length === 1 && chosen() && chosen().kind === "volume" && !scene.marks);
+    // A degraded picture has the truth and the answers that belong to it; others share those of the case.
+    const overlays = () => {
+      const picture = chosen();
+      if (picture && picture.beside !== undefined) return { masks: picture.masks, marks: picture.marks };
+      return picture && picture.overlaid ? { masks: scene.masks, marks: scene.marks } : {};
+    };
+    const usesNiivue = () => Boolean(niivue && !look.flat && models.length === 1 && chosen() && chosen().kind === "volume" && chosen().beside === undefined && !scene.marks);
 
     function windowOf(picture) {
       if (state.window) return state.window;
@@ -258,9 +263,16 @@ const viewer = (() => {
       const { masks, marks } = overlays();
       const shared = { slices: null, listeners: [] };
       const shown = masks || marks ? models : models.slice(0, 1);
+      if (picture.beside !== undefined) {
+        const clean = pictures[picture.beside];
+        const figure = h("figure", { class: picture.kind === "volume" ? "" : "single" }, h("figcaption", null, h("b", null, "As published")));
+        views.append(figure);
+        const over = clean.overlaid ? { masks: scene.masks, marks: scene.marks } : {};
+        planes(figure, clean, { ...over, model: shown[0].at, other: -1 }, shared).catch(failed);
+      }
       for (const model of shown) {
         const figure = h("figure", { class: picture.kind === "volume" ? "" : "single" });
-        if (masks || marks) figure.append(h("figcaption", null, h("b", null, model.name)));
+        if (masks || marks) figure.append(h("figcaption", null, h("b", null, picture.beside === undefined ? model.name : `${model.name}, ${picture.title.split(" ")[0]}`)));
         else if (panels.length || pictures.length > 1) figure.append(h("figcaption", null, h("b", null, picture.title)));
         views.append(figure);
         planes(figure, picture, { masks, marks, model: model.at, other: shown.length > 1 ? shown.find((one) => one !== model).at : -1 }, shared).catch(failed);
