@@ -109,7 +109,7 @@ def _draw(
     for problem in own.scene["problems"]:
         if problem not in drawing.scene["problems"]:
             drawing.scene["problems"].append(problem)
-    over = {key: own.scene[key] for key in ("masks", "marks") if key in own.scene}
+    over: dict[str, Any] = {key: value for key, value in own.scene.items() if key in ("masks", "marks")}
     for place, picture in enumerate(own.scene["pictures"]):
         added: dict[str, Any] = {**picture, **over, "title": found.title, "beside": place}
         if "file" in added:
