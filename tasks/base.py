@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Array, Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
-from medimg_eval.degradations import DrawKey, conditions_on, degrade_case, part_conditions
+from medimg_eval.degradations import OF_IMAGES, DrawKey, conditions_on, degrade_case, part_conditions
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
@@ -310,7 +310,7 @@ class Task(ABC):
 
     def conditions(self) -> frozenset[str]:
         """Changes that can be made to its cases before they are shown, by name."""
-        return conditions_on("pixels", "moves") | part_conditions(getattr(self.layout, "image_parts", tuple)())
+        return conditions_on(*OF_IMAGES) | part_conditions(getattr(self.layout, "image_parts", tuple)())
 
     @property
     def shown_view(self) -> str:
@@ -343,8 +343,8 @@ class Task(ABC):
         return degrade_case(case, condition, key)
 
     def judged_under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
-        """A case as it is judged under a condition: as published, unless what it shows is moved."""
-        return self.under(case, condition, key) if condition.name in conditions_on("moves") else case
+        """A case as it is judged under a condition: as published, unless its content moves or its words change."""
+        return self.under(case, condition, key) if condition.name in conditions_on("moves", "words") else case
 
     @cached_property
     def case_metrics(self) -> list[str]:

@@ -3,9 +3,11 @@ from .applying import (
     MovedTarget as MovedTarget,
     degrade_case as degrade_case,
     degrade_image as degrade_image,
+    is_clip as is_clip,
     refuse_unsuitable as refuse_unsuitable,
 )
 from .declaration import (
+    OF_IMAGES as OF_IMAGES,
     SEVERITIES as SEVERITIES,
     Degradation as Degradation,
     conditions_on as conditions_on,

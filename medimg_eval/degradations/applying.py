@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.case import Case, Condition, Geometry, Image, Reference
+import numpy as np
+
+from medimg_eval.case import Array, Case, Condition, Geometry, Image, Reference
 from medimg_eval.degradations.declaration import Degradation, find_degradation
 from medimg_eval.degradations.drawing import DrawKey
 from medimg_eval.degradations.parts import is_part_condition, without_parts
+from medimg_eval.degradations.words import RewordedKey
 from medimg_eval.errors import UsageError
 
 
@@ -41,6 +45,25 @@ class DegradedImage:
     def geometry(self) -> Geometry:
         """The grid, which stays."""
         return self.image.geometry()
+
+    def frames(self, places: Sequence[int]) -> Iterator[Array]:
+        """Yields the frames of a film that are shown at some places, each with a draw of its own."""
+        source: Any = self.image
+        found = find_degradation(self.condition.name)
+        if found.domain == "frames":
+            wanted = np.asarray(places, dtype=np.int64)
+            yield from source.frames(_places(wanted, self.condition, self.key).tolist())
+            return
+        for place, frame in zip(places, source.frames(places), strict=True):
+            if frame.ndim < 3:
+                raise UsageError(f"condition {found.name} changes pictures, and the film is read as features")
+            picture = Image(frame, np.eye(4), modality="ES", units="pixel")
+            yield degrade_image(picture, self.condition, self.key, int(place)).array
+
+
+def _places(places: Array, condition: Condition, key: DrawKey) -> Array:
+    found = find_degradation(condition.name)
+    return np.asarray(found.apply(places, key.generator(found.name), **found.parameters(condition)))
 
 
 @dataclass(frozen=True)
@@ -83,6 +106,13 @@ def degrade_image(image: Image, condition: Condition, key: DrawKey, place: int =
     """
     found = find_degradation(condition.name)
     refuse_unsuitable(found, image)
+    if found.domain == "frames":
+        shown = _places(np.arange(image.array.shape[1]), condition, key)
+        return replace(image, array=image.array[:, shown], notes=())
+    if is_clip(image) and found.domain == "pixels":
+        frames = [replace(image, array=image.array[:, frame]) for frame in range(image.array.shape[1])]
+        changed = [degrade_image(frame, condition, key, number).array for number, frame in enumerate(frames)]
+        return replace(image, array=np.stack(changed, axis=1), notes=())
     draw, parameters = key.generator(found.name, place), found.parameters(condition)
     if found.domain == "moves":
         return found.apply(image.geometry, draw, **parameters).image(image)  # type: ignore[no-any-return]
@@ -96,9 +126,18 @@ def refuse_unsuitable(found: Degradation, image: Image) -> None:
         raise UsageError(
             f"condition {found.name} is meant for {meant}, and the image is {image.modality}; leave it out"
         )
-    axes = image.array.ndim - 1
+    if found.hounsfield and image.array.dtype == np.uint8:
+        raise UsageError(f"condition {found.name} needs Hounsfield units, and the image has 8 bits; leave it out")
+    if found.domain == "frames" and not is_clip(image):
+        raise UsageError(f"condition {found.name} is meant for films and clips, and the image is none; leave it out")
+    axes = 2 if is_clip(image) else image.array.ndim - 1
     if found.axes and axes != found.axes:
         raise UsageError(f"condition {found.name} needs {found.axes} spatial axes, and the image has {axes}")
+
+
+def is_clip(image: Image) -> bool:
+    """Whether an image of four axes is a clip of coloured frames, (3, frame, row, column)."""
+    return image.array.ndim == 4 and image.array.shape[0] == 3 and image.array.dtype == np.uint8
 
 
 def degrade_case(case: Case, condition: Condition, key: DrawKey) -> Case:
@@ -114,8 +153,8 @@ def degrade_case(case: Case, condition: Condition, key: DrawKey) -> Case:
     if found.domain == "words":
         if case.question is None:
             return case
-        changed = found.apply(case.question, key.generator(found.name), **found.parameters(condition))
-        return replace(case, question=changed)
+        reworded = found.apply(case.question, key.generator(found.name), **found.parameters(condition))
+        return replace(case, question=reworded.question, target=RewordedKey(case.target, reworded))
     moves = found.domain == "moves"
     images = tuple(
         DegradedImage(image, condition, key, 0 if moves else place) for place, image in enumerate(case.images)

@@ -10,11 +10,17 @@ from typing import Any, Literal
 from medimg_eval.case import Condition
 from medimg_eval.errors import UsageError
 
-ROOMS = ("pictures", "acquisition", "mri")
+ROOMS = (
+    *("pictures", "acquisition", "mri", "ct", "xray", "ultrasound", "endoscopy", "pathology"),
+    *("kspace", "video", "words"),
+)
 """Modules of degradations, in the order of their list."""
 
-Domain = Literal["pixels", "moves", "words", "samples"]
-"""What is changed: pixels, where things lie, the words of a question, or samples of k-space."""
+Domain = Literal["pixels", "moves", "words", "samples", "frames"]
+"""What is changed: pixels, where things lie, a question's words, samples of k-space, or which frames are shown."""
+
+OF_IMAGES: tuple[Domain, ...] = ("pixels", "moves", "frames")
+"""What is changed of images that models are shown."""
 
 SEVERITIES = 5
 
@@ -31,7 +37,8 @@ class Degradation:
         source: where function and levels are from; "ours" where nothing is published.
         domain: what is changed.
         modalities: DICOM codes of the images that it is meant for; empty for any.
-        axes: how many spatial axes an image must have; 0 for any.
+        axes: how many spatial axes an image must have; 0 for any. Frames of a film are pictures.
+        hounsfield: whether values must be Hounsfield units, which 8-bit pictures are not.
     """
 
     name: str
@@ -42,6 +49,7 @@ class Degradation:
     domain: Domain = "pixels"
     modalities: tuple[str, ...] = ()
     axes: int = 0
+    hounsfield: bool = False
 
     def parameters(self, condition: Condition) -> dict[str, Any]:
         """The parameters of a condition: its settings, and those of its severity.
@@ -81,7 +89,7 @@ def degradations() -> Mapping[str, Degradation]:
 
 
 def conditions_on(*domains: Domain) -> frozenset[str]:
-    """Names of the degradations that change pixels, places, words or samples."""
+    """Names of the degradations that change pixels, places, words, samples or frames."""
     return frozenset(name for name, found in degradations().items() if found.domain in domains)
 
 

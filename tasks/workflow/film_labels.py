@@ -13,6 +13,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, FrameLabels, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Frames
+from medimg_eval.degradations import conditions_on
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging.video import Film, FilmPrompt, FrameFeatures
@@ -121,8 +122,8 @@ class WorkflowTask(Task):
         return dict(enumerate([*self.phase_names, *self.presence_names], 1))
 
     def conditions(self) -> frozenset[str]:
-        """None: frames are read by the film."""
-        return frozenset()
+        """Those of pictures, of each frame by itself, and of which frames are shown."""
+        return conditions_on("pixels", "frames")
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Nothing: a film is read by its frames."""
