@@ -34,7 +34,7 @@ def _by_slices(image: Image, change: Array) -> Array:
 
 def _slices(image: Image) -> Array:
     """The first channel as (row, column, slice), float32."""
-    array = image.array[0].astype(np.float32)
+    array: Array = image.array[0].astype(np.float32)
     return array if array.ndim == 3 else array[..., None]
 
 
@@ -146,7 +146,8 @@ def _filtered(image: Image, response: Array) -> Array:
 def _frequencies(image: Image) -> Array:
     """Radial frequency over that of Nyquist, (row, column)."""
     rows, columns = (np.fft.fftfreq(size) * 2 for size in image.array.shape[1:3])
-    return np.hypot(rows[:, None], columns).astype(np.float32)
+    radii: Array = np.hypot(rows[:, None], columns).astype(np.float32)
+    return radii
 
 
 @_ct(

@@ -59,7 +59,8 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: float) -> Array:
     shift = pixels * (shifts[lines] - shifts[lines[width // 2]])
     rows, columns = (np.arange(size) - size // 2 for size in (height, width))
     phase = np.exp(-2j * np.pi * (rows[:, None] / height * shift[:, 0] + columns / width * shift[:, 1]))
-    return (image.array * phase).astype(image.array.dtype)
+    moved: Array = (image.array * phase).astype(image.array.dtype)
+    return moved
 
 
 @_samples("kspace_spikes", levels={"number": (1, 2, 4, 8, 16)}, unit="samples as large as the largest")
