@@ -62,10 +62,8 @@ def collimation(image: Image, draw: np.random.Generator, *, share: float) -> Arr
     first = draw.random(2)
     shares = 2 * share * np.stack([first, 1 - first], axis=1)
     inside = np.zeros(image.array.shape[1:], bool)
-    ends = [
-        slice(int(low * size), size - int(high * size))
-        for (low, high), size in zip(shares.tolist(), inside.shape, strict=True)
-    ]
+    sizes: tuple[int, ...] = inside.shape
+    ends = [slice(int(low * size), size - int(high * size)) for (low, high), size in zip(shares, sizes, strict=True)]
     inside[ends[0], ends[1]] = True
     return from_unit(image, np.where(inside, as_unit(image), 0))
 
