@@ -11,6 +11,9 @@ from medimg_eval.degradations.declaration import degradation
 
 _samples = partial(degradation, domain="samples")
 
+SPIKE = 0.1
+"""Height of a spike, share of the largest sample."""
+
 MIDDLE = 0.08
 """Share of the lines, in the middle of k-space, that are never lost."""
 
@@ -63,12 +66,12 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: float) -> Array:
     return moved
 
 
-@_samples("kspace_spikes", levels={"number": (1, 2, 4, 8, 16)}, unit="samples as large as the largest")
+@_samples("kspace_spikes", levels={"number": (1, 2, 4, 8, 16)}, unit="samples to which a tenth of the largest is added")
 def spikes(image: Image, draw: np.random.Generator, *, number: int) -> Array:
     """Samples that are far too large; those of a lower severity are among those of a higher."""
     found, units = image.array.copy(), draw.random((16, 3))
-    largest = float(np.abs(found).max())
+    height = SPIKE * float(np.abs(found).max())
     for own in units[:number]:
         row, column = (int(unit * size) for unit, size in zip(own[:2], found.shape[-2:], strict=True))
-        found[..., row, column] = largest * np.exp(2j * np.pi * own[2])
+        found[..., row, column] += height * np.exp(2j * np.pi * own[2])
     return found
