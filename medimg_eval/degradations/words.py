@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from medimg_eval.case import Array
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.question import Key, Question
 
@@ -92,17 +93,29 @@ def with_typos(text: str, draw: np.random.Generator, share: float) -> str:
         if len(match[0]) < 4:
             closed[match.start() : match.end()] = True
     units = draw.random((len(text), UNITS))
-    written, skip = [], False
-    for place, letter in enumerate(text):
+
+    def mistype(match: re.Match[str]) -> str:
+        place = slice(match.start(), match.end())
+        changed = _mistyped(match[0], closed[place], units[place], share)
+        # Nor may an error make a side or a negation, such as "not" of "noted".
+        return changed if protected_spans(changed) == protected_spans(match[0]) else match[0]
+
+    return re.sub(r"[A-Za-z]+", mistype, text)
+
+
+def _mistyped(word: str, closed: Array, units: Array, share: float) -> str:
+    written: list[str] = []
+    skip = False
+    for place, letter in enumerate(word):
         if skip:
             skip = False
             continue
         hit, kind, which = units[place]
-        if closed[place] or not letter.isascii() or not letter.isalpha() or hit >= share:
+        if closed[place] or hit >= share:
             written.append(letter)
             continue
-        following = text[place + 1 : place + 2]
-        swaps = following.isalpha() and following != letter and not closed[place + 1]
+        following = word[place + 1 : place + 2]
+        swaps = following and following != letter and not closed[place + 1]
         if kind < 0.25 and swaps:
             written += [following, letter]
             skip = True

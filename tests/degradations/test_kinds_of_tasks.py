@@ -138,7 +138,7 @@ def test_films_that_are_read_as_features_have_no_pictures_to_degrade():
     "words",
     [
         "task=phantom_ct model=gaussian_mixture degrade=[ct_low_dose,ct_thick_slices]",
-        "task=phantom_findings model=class_frequency degrade=suite/xray",
+        "task=phantom_findings model=class_frequency degrade=suite/xray task.metrics=[probability_error]",
         "task=phantom_reports model=normal_report degrade=[xray_rotation,xray_markers]",
         "task=phantom_multicoil model=zero_filled degrade=suite/kspace",
         "task=phantom_endoscopy model=gaussian_mixture degrade=[endo_smoke,endo_specular]",
