@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -53,11 +54,35 @@ def _keys(rows: ScoreTable, parameter: str) -> list[str]:
     return [name] if (rows.condition == name).any() else list(severities(rows.condition, name).values())
 
 
-def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
+def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[ScoreTable, str], Floats]:
+    """Makes pieces of what a function finds for each case.
+
+    Args:
+        of: Of severities from 0, (severity,), values, (case, severity), and the metric's direction: a value of each
+            case, (case,), NaN where it has none. It is not asked where no case has the condition.
+    """
+
+    def pieces(rows: ScoreTable, parameter: str) -> Floats:
+        levels = severities(rows.condition, parameter.partition(":")[0])
+        values, first = _values(rows, ["", *levels.values()])
+        at = np.array([0, *levels], dtype=np.float64)
+        found = of(at, values, _direction(rows)) if levels else np.full(len(first), math.nan)
+        return case_pieces(rows, first, found)
+
+    return pieces
+
+
+def _losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """Returns each case's loss and its value as published, (case,) each, and a row of it."""
     keys = _keys(rows, parameter)
     values, first = _values(rows, ["", *keys])
     lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
-    return case_pieces(rows, first, _direction(rows) * lost)
+    return _direction(rows) * lost, values[:, 0], first
+
+
+def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
+    lost, _, first = _losses(rows, parameter)
+    return case_pieces(rows, first, lost)
 
 
 def _direction(rows: ScoreTable) -> int:
@@ -83,13 +108,9 @@ def drop(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _area_pieces(rows: ScoreTable, parameter: str) -> Floats:
-    levels = severities(rows.condition, parameter.partition(":")[0])
-    values, first = _values(rows, ["", *levels.values()])
-    at = np.array([0, *levels], dtype=np.float64)
-    steps = np.diff(at)
-    area = (values[:, 1:] + values[:, :-1]) @ steps / (2 * at[-1]) if levels else np.full(len(first), math.nan)
-    return case_pieces(rows, first, area)
+def _area(at: Floats, values: Floats, _: int) -> Floats:
+    area: Floats = (values[:, 1:] + values[:, :-1]) @ np.diff(at) / (2 * at[-1])
+    return area
 
 
 @_compared(
@@ -98,7 +119,7 @@ def _area_pieces(rows: ScoreTable, parameter: str) -> Floats:
     higher_is_better=True,
     best=1.0,
     source="trapezoid over severities",
-    pieces=_area_pieces,
+    pieces=_by_severity(_area),
 )
 def area_under_severity(sums: Floats, condition: str) -> Floats:
     """The mean area under a case's values over severity, by trapezoids from 0 (as published), over the largest.
@@ -110,11 +131,9 @@ def area_under_severity(sums: Floats, condition: str) -> Floats:
 
 def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
     """What each row adds to the loss, to the value as published, and to the number of cases: (row, 3)."""
-    keys = _keys(rows, parameter)
-    values, first = _values(rows, ["", *keys])
-    lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
-    paired = np.where(np.isnan(lost), math.nan, values[:, 0])
-    both = case_pieces(rows, first, _direction(rows) * lost), case_pieces(rows, first, paired)
+    lost, published, first = _losses(rows, parameter)
+    paired = np.where(np.isnan(lost), math.nan, published)
+    both = case_pieces(rows, first, lost), case_pieces(rows, first, paired)
     return np.concatenate([both[0][:, :1], both[1]], axis=1)
 
 
@@ -134,13 +153,10 @@ def relative_drop(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _slope_pieces(rows: ScoreTable, parameter: str) -> Floats:
-    levels = severities(rows.condition, parameter.partition(":")[0])
-    values, first = _values(rows, ["", *levels.values()])
-    at = np.array([0, *levels], dtype=np.float64)
-    at -= at.mean()
-    slopes = values @ at / (at @ at) if levels else np.full(len(first), math.nan)
-    return case_pieces(rows, first, slopes)
+def _slopes(at: Floats, values: Floats, _: int) -> Floats:
+    centred = at - at.mean()
+    slopes: Floats = values @ centred / (centred @ centred)
+    return slopes
 
 
 @_compared(
@@ -149,7 +165,7 @@ def _slope_pieces(rows: ScoreTable, parameter: str) -> Floats:
     higher_is_better=None,
     best=0.0,
     source="least squares within each case, severity 0 (as published) among them",
-    pieces=_slope_pieces,
+    pieces=_by_severity(_slopes),
 )
 def severity_slope(sums: Floats, condition: str) -> Floats:
     """The mean over cases of the least-squares slope of a case's values over severity, a degree.
@@ -163,14 +179,14 @@ ROOD_BASE = 2 / 3
 """Of ROOD-MRI's weights: severity s weighs (2/3)^s, the value as published 1."""
 
 
-def _rood_pieces(rows: ScoreTable, parameter: str, published: int) -> Floats:
-    levels = severities(rows.condition, parameter.partition(":")[0])
-    values, first = _values(rows, ["", *levels.values()])
-    weights = ROOD_BASE ** np.array([0, *levels], dtype=np.float64)
-    if not levels:
-        return case_pieces(rows, first, np.full(len(first), math.nan))
-    mean = values[:, published:] @ (weights[published:] / weights[published:].sum())
-    return case_pieces(rows, first, mean if not published else _direction(rows) * (values[:, 0] - mean))
+def _weighted_mean(at: Floats, values: Floats, _: int) -> Floats:
+    weights = ROOD_BASE**at
+    mean: Floats = values @ (weights / weights.sum())
+    return mean
+
+
+def _weighted_loss(at: Floats, values: Floats, direction: int) -> Floats:
+    return direction * (values[:, 0] - _weighted_mean(at[1:], values[:, 1:], direction))
 
 
 _rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
@@ -180,7 +196,7 @@ _rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 
     title="Weighted mean over severity",
     higher_is_better=True,
     best=1.0,
-    pieces=lambda rows, parameter: _rood_pieces(rows, parameter, 0),
+    pieces=_by_severity(_weighted_mean),
 )
 def rood_mean(sums: Floats, condition: str) -> Floats:
     """The mean of values over severities from 0 (as published), of which severity s weighs (2/3)^s.
@@ -194,7 +210,7 @@ def rood_mean(sums: Floats, condition: str) -> Floats:
     title="Weighted degradation",
     higher_is_better=False,
     best=0.0,
-    pieces=lambda rows, parameter: _rood_pieces(rows, parameter, 1),
+    pieces=_by_severity(_weighted_loss),
 )
 def rood_degradation(sums: Floats, condition: str) -> Floats:
     """The mean loss over severities from 1, of which severity s weighs (2/3)^s.
@@ -226,11 +242,8 @@ def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
     return held
 
 
-def _held_pieces(rows: ScoreTable, parameter: str) -> Floats:
-    levels = severities(rows.condition, parameter.partition(":")[0])
-    values, first = _values(rows, ["", *levels.values()])
-    held = find_breaks(values, _direction(rows)) if levels else np.full(len(first), math.nan)
-    return case_pieces(rows, first, held)
+def _held(_at: Floats, values: Floats, direction: int) -> Floats:
+    return find_breaks(values, direction)
 
 
 @_compared(
@@ -239,7 +252,7 @@ def _held_pieces(rows: ScoreTable, parameter: str) -> Floats:
     higher_is_better=True,
     best=5.0,
     source="ours; a case breaks where it loses more than a tenth of its value as published",
-    pieces=_held_pieces,
+    pieces=_by_severity(_held),
 )
 def severities_held(sums: Floats, condition: str) -> Floats:
     """The mean number of severities that a case stands before it loses a tenth of its value as published.

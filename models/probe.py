@@ -19,10 +19,11 @@ from medimg_eval.image import FEATURES
 from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
+from medimg_eval.models.fitted import CHECKPOINTS, fitted_folder
 from medimg_eval.models.heads import Head, Kind, Lessons, Targets, load_head, make_head, search
 
-CHECKPOINTS, SEARCH = "checkpoints", "search.json"
-"""Where a fit run keeps the head, and what its settings were chosen among."""
+SEARCH = "search.json"
+"""Where a fit run keeps what the settings of its head were chosen among."""
 
 
 class Lesson(NamedTuple):
@@ -203,8 +204,7 @@ class Probe(Classifier, RiskModel, Regressor):
         """Loads the head, once; raises UserError where it is another one, or of another encoder."""
         if self._loaded or self.checkpoint is None:
             return
-        run = Path(self.checkpoint).expanduser()
-        folder = run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
+        folder = fitted_folder(self.checkpoint)
         found = load_head(folder)
         if type(found) is not type(self.head):
             raise UserError(

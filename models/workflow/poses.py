@@ -6,20 +6,19 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models.base import Example
 from medimg_eval.models.classification import Classifier
+from medimg_eval.models.fitted import CHECKPOINTS, FittedNetwork, fitted_folder
 
 WEIGHTS, RECORD = "poses.safetensors", "poses.json"
-CHECKPOINTS = "checkpoints"
 
 
-class PoseClassifier(Classifier):
+class PoseClassifier(FittedNetwork, Classifier):
     """Tells classes of sequences of poses by ST-GCN.
 
     Poses are centred on the mean of their joints over the sequence and scaled by their spread; joints that were not
@@ -39,8 +38,6 @@ class PoseClassifier(Classifier):
     Raises:
         UsageError: a setting is out of range.
     """
-
-    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
 
     def __init__(
         self,
@@ -62,15 +59,6 @@ class PoseClassifier(Classifier):
         self.checkpoint = checkpoint
         self._fitted: Any = None
         self._facts: dict[str, Any] = {}
-
-    def check_ready(self) -> None:
-        """Raises UserError where there is no fitted network."""
-        if self.checkpoint is None and self._fitted is None:
-            raise UserError("model.checkpoint is not set: fit the model first, and name the run's folder")
-        self._load()
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes nothing from the task: classes are those it was fitted on."""
 
     def learn(self, fit: Iterable[Any], validation: Iterable[Any] | None, folder: Path, asked: str) -> dict[str, Any]:
         """Fits the network, and keeps it.
@@ -195,8 +183,7 @@ class PoseClassifier(Classifier):
             return
         from safetensors.torch import load_file
 
-        run = Path(self.checkpoint).expanduser()
-        folder = run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
+        folder = fitted_folder(self.checkpoint)
         with UserError.about(folder, "holds no network of poses of `fit` that can be read", Exception):
             self._facts = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             network = self._made()

@@ -7,22 +7,22 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.video import Film, FilmPrompt
-from medimg_eval.models.base import Example, FrameLabeler
+from medimg_eval.models.base import FrameLabeler
+from medimg_eval.models.fitted import CHECKPOINTS, FittedNetwork, fitted_folder
 
 log = logging.getLogger(__name__)
 
 WEIGHTS, RECORD = "temporal.safetensors", "temporal.json"
-CHECKPOINTS = "checkpoints"
 
 
-class TemporalModel(FrameLabeler):
+class TemporalModel(FittedNetwork, FrameLabeler):
     """Labels frames by a causal TCN or a GRU over features of the frames up to each.
 
     Films give features where the layout has `features`; of pictures `frame_encoder` makes them, frame by frame. What it
@@ -45,8 +45,6 @@ class TemporalModel(FrameLabeler):
     Raises:
         UsageError: a setting is out of range.
     """
-
-    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
 
     def __init__(
         self,
@@ -72,15 +70,6 @@ class TemporalModel(FrameLabeler):
         self._fitted: Any = None
         self._facts: dict[str, Any] = {}
         self._scale: tuple[Array, Array] = (np.zeros(0), np.ones(0))
-
-    def check_ready(self) -> None:
-        """Raises UserError where there is no fitted network."""
-        if self.checkpoint is None and self._fitted is None:
-            raise UserError("model.checkpoint is not set: fit the model first, and name the run's folder")
-        self._load()
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes nothing from the task: classes are those it was fitted on."""
 
     def learn(self, fit: Iterable[Any], validation: Iterable[Any] | None, folder: Path, asked: str) -> dict[str, Any]:
         """Fits the network, and keeps it.
@@ -205,8 +194,7 @@ class TemporalModel(FrameLabeler):
             return
         from safetensors.torch import load_file
 
-        run = Path(self.checkpoint).expanduser()
-        folder = run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
+        folder = fitted_folder(self.checkpoint)
         with UserError.about(folder, "holds no temporal network of `fit` that can be read", Exception):
             self._facts = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             state = load_file(folder / WEIGHTS)

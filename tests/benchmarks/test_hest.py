@@ -1,6 +1,5 @@
 """HEST-Benchmark: from the authors' files to the mean over genes, then folds."""
 
-import os
 import runpy
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import medimg_eval as me
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, MissingDataError, UserError
 from medimg_eval.models import Pixels
-from medimg_eval.results.published import find_clone
 from tests.helpers import hest_files
+from tests.helpers.authors import require_clone
 from tests.helpers.benchmark_files import config, task
 from tests.helpers.config_files import config_file, config_names
 
@@ -102,10 +101,7 @@ def test_the_number_is_the_mean_over_genes_then_folds(idc, shown, model):
 
 def test_the_authors_trainer_says_the_same(idc):
     """Where MEDIMG_EVAL_CLONES names a folder that holds a clone: its regression, on what it would load."""
-    clones = os.environ.get("MEDIMG_EVAL_CLONES")
-    clone = find_clone("mahmoodlab/HEST", Path(clones)) if clones else None
-    if clone is None:
-        pytest.skip("there is no clone of mahmoodlab/HEST in MEDIMG_EVAL_CLONES")
+    clone = require_clone("mahmoodlab/HEST")
     theirs = runpy.run_path(str(clone / "src/hest/bench/trainer.py"))["train_test_reg"]
     features, right = hest_files.embeddings(Path("IDC/emb/uni"), idc), log_counts(idc)
     probe = OmegaConf.to_container(config("hest_probe", "model"))

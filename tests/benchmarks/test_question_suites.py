@@ -7,7 +7,6 @@ import os
 import random
 import re
 import runpy
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from medimg_eval.commands.cli import start
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.answers import rules
-from medimg_eval.results.published import find_clone
+from tests.helpers.authors import require_clone
 from tests.helpers.catalogue import SAMPLES, answered, task_of, worth
 from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
@@ -99,10 +98,7 @@ def test_answers_to_sets_of_text_are_worth_what_was_worked_out_by_hand(name, rig
 )
 def test_medevalkit_puts_the_same_words_and_knows_the_same_answer(name, module, tmp_path):
     """Where MEDIMG_EVAL_CLONES names a folder that holds a clone of MedEvalKit: its prompts, of the same records."""
-    clones = os.environ.get("MEDIMG_EVAL_CLONES")
-    clone = find_clone("alibaba-damo-academy/MedEvalKit", Path(clones)) if clones else None
-    if clone is None:
-        pytest.skip("there is no clone of alibaba-damo-academy/MedEvalKit in MEDIMG_EVAL_CLONES")
+    clone = require_clone("alibaba-damo-academy/MedEvalKit")
     # Its modules import torch and the loaders of the hub; what makes a prompt of a record needs neither.
     theirs = runpy.run_path(str(clone / "utils/question_formats.py")) | {"os": os, "re": re, "difflib": difflib}
     for file in (f"{module}/{module}.py", "utils.py"):

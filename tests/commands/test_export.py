@@ -18,7 +18,7 @@ from medimg_eval.case import Case, Mask
 from medimg_eval.commands.cli import start
 from medimg_eval.exports.classes import COMPETITION, _study
 from medimg_eval.imaging import write_mask
-from medimg_eval.results.published import find_clone
+from tests.helpers.authors import require_clone
 
 KEEPS = {"A": "Liver", "B": "Heart"}
 COLUMNS = ("id", "question", "options", "reference", "prediction", "patient")
@@ -213,10 +213,7 @@ def test_reports_go_to_rexrank_by_study(folder):
 
 def test_rexrank_s_own_script_makes_the_same_tables(folder):
     """Where MEDIMG_EVAL_CLONES names a folder that holds a clone: its script, from the page that shows it."""
-    clones = os.environ.get("MEDIMG_EVAL_CLONES")
-    clone = find_clone("rajpurkarlab/ReXrank", Path(clones)) if clones else None
-    if clone is None:
-        pytest.skip("there is no clone of rajpurkarlab/ReXrank in MEDIMG_EVAL_CLONES")
+    clone = require_clone("rajpurkarlab/ReXrank")
     page = (clone / "example_files" / "evaluation_script.md").read_text(encoding="utf-8")
     theirs: dict = {}
     exec(page.partition("```python")[2].partition("```")[0], theirs)  # noqa: S102

@@ -2,11 +2,9 @@
 
 import json
 import math
-import os
 import runpy
 import sys
 import types
-from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -17,8 +15,8 @@ from medimg_eval.case import Alignment, Prompt
 from medimg_eval.data.layouts import ImagePairs, Learn2Reg, WarpedBrain
 from medimg_eval.errors import CaseError, SplitError, UserError
 from medimg_eval.models import Identity, PrecomputedTransforms, SimpleItkRegistration
-from medimg_eval.results.published import find_clone
 from medimg_eval.tasks import RegistrationTask
+from tests.helpers.authors import require_clone
 from tests.helpers.benchmark_files import task
 
 SHAPE, SPACING = (14, 12, 13), (1.75, 1.25, 2.0)
@@ -341,10 +339,7 @@ def test_each_set_of_learn2reg_reads_files_of_its_layout(tmp_path, name):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_learn2regs_script_says_the_same(tmp_path, monkeypatch):
     """Where MEDIMG_EVAL_CLONES names a folder that holds a clone of MDL-UzL/L2R: its script, on the same files."""
-    clones = os.environ.get("MEDIMG_EVAL_CLONES")
-    clone = find_clone("MDL-UzL/L2R", Path(clones)) if clones else None
-    if clone is None:
-        pytest.skip("there is no clone of MDL-UzL/L2R in MEDIMG_EVAL_CLONES")
+    clone = require_clone("MDL-UzL/L2R")
     names = write(tmp_path)
     # It imports an exception of a package that it needs for nothing else, and a name that NumPy has no more.
     monkeypatch.setitem(sys.modules, "evalutils", types.ModuleType("evalutils"))

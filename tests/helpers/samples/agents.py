@@ -1,5 +1,7 @@
 """Samples of benchmarks of agents."""
 
+from functools import partial
+
 from tests.helpers.catalogue import SAMPLES, agents, picture, write_json, write_lines
 from tests.helpers.samples.k3b import medmaslab
 from tests.helpers.samples.k4k5 import PATIENT, deeptumorvqa_v2
@@ -22,8 +24,8 @@ raise SystemExit("this file is not run")
 """
 
 
-@agents(
-    "deeptumorvqa_v2_agent",
+deep_tumor = partial(
+    agents,
     cases=["bench_1", "bench_2", "bench_3", "bench_4", "bench_5"],
     replies={"bench_1": "Answer: B", "bench_2": "A", "bench_3": "<think>A?</think>D"},
     scores={"accuracy": 2 / 5, "unanswered": 2 / 5},
@@ -31,6 +33,9 @@ raise SystemExit("this file is not run")
     text=ASKED,
     images=0,
 )
+
+
+@deep_tumor("deeptumorvqa_v2_agent")
 def deeptumorvqa_v2_agent(root):
     """Results of tools by patient, as nested objects, and a table of knowledge within a program."""
     deeptumorvqa_v2(root)
@@ -45,15 +50,7 @@ def deeptumorvqa_v2_agent(root):
     (root / "tool_cache" / "tools.py").write_text(KNOWLEDGE)
 
 
-@agents(
-    "deeptumorvqa_v2_vision",
-    cases=["bench_1", "bench_2", "bench_3", "bench_4", "bench_5"],
-    replies={"bench_1": "Answer: B", "bench_2": "A", "bench_3": "<think>A?</think>D"},
-    scores={"accuracy": 2 / 5, "unanswered": 2 / 5},
-    authors={"accuracy": 1 / 5, "unanswered": 2 / 5},
-    text=ASKED,
-    images=0,
-)
+@deep_tumor("deeptumorvqa_v2_vision")
 def deeptumorvqa_v2_vision(root):
     """Pictures of single organs and of two together."""
     deeptumorvqa_v2_agent(root)

@@ -2,8 +2,6 @@
 
 import ast
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa.clicks import FAILURES, click_failure, kind_of_miss
-from medimg_eval.results.published import find_clone
+from tests.helpers.authors import require_clone
 
 BOX = [100.0, 100.0, 140.0, 120.0]  # 40 x 20 of 400 x 200 pixels: 1 % of the image
 SIZE = (400, 200)
@@ -87,10 +85,7 @@ def test_a_kind_that_there_is_not_is_refused():
 @pytest.mark.slow
 def test_the_authors_function_says_the_same():
     """Where MEDIMG_EVAL_CLONES names a folder that holds a clone of Tajamul21/MedSPOT: its taxonomy of failures."""
-    clones = os.environ.get("MEDIMG_EVAL_CLONES")
-    clone = find_clone("Tajamul21/MedSPOT", Path(clones)) if clones else None
-    if clone is None:
-        pytest.skip("there is no clone of Tajamul21/MedSPOT in MEDIMG_EVAL_CLONES")
+    clone = require_clone("Tajamul21/MedSPOT")
     tree = ast.parse((clone / "Evaluation_scripts/evaluate_qwen2_5vl.py").read_text())
     # Its imports need weights of models; what it computes of points needs none.
     plain = [
