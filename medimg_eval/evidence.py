@@ -17,6 +17,7 @@ import numpy as np
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
+from medimg_eval.metrics.nlp import Batch
 from medimg_eval.metrics.registry import Requirement
 
 Kind = Literal["verdict", "annotation", "comparison", "features", "distance"]
@@ -189,6 +190,7 @@ class Context:
         digest: hash of `shared`, part of the key of metrics whose scope is the set.
         notes: what readers of a table must know of it.
         facts: about providers, for the manifest: by the key that they stand under.
+        batch: the trials that are judged one after the other; None where one is judged alone.
     """
 
     evidence: Evidence = EMPTY_EVIDENCE
@@ -196,6 +198,7 @@ class Context:
     digest: str = ""
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batch: Batch | None = field(default=None, compare=False)
 
 
 EMPTY = Context()

@@ -17,6 +17,7 @@ from medimg_eval.errors import CaseError, error_in_words
 from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence, Observation, Place
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
+from medimg_eval.metrics.nlp import Batch
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
@@ -39,6 +40,7 @@ class Due(NamedTuple):
         keys: what the scores rest on -> the metrics that are due.
         metrics: the same metrics in the task's order; None for all.
         evidence: what providers said of it.
+        batch: the trials that are judged with it; None for none.
     """
 
     trial: Trial
@@ -47,6 +49,7 @@ class Due(NamedTuple):
     keys: Keys
     metrics: Sequence[str] | None = None
     evidence: Evidence = EMPTY_EVIDENCE
+    batch: Batch | None = None
 
 
 BACKLOG = 4
@@ -60,7 +63,8 @@ State = tuple[Task, Context]
 def score_due(state: State, due: Due) -> Scored:
     """Judges a trial by the metrics that are due."""
     (task, shared), metrics = state, due.metrics
-    scored = score_case(task, due.case, due.prediction, metrics, replace(shared, evidence=due.evidence))
+    context = replace(shared, evidence=due.evidence, batch=due.batch)
+    scored = score_case(task, due.case, due.prediction, metrics, context)
     if metrics is None or isinstance(scored, Failure):
         return scored
     return [score for score in scored if score.metric in metrics]
@@ -139,9 +143,18 @@ def score_parts(
     if count:  # a process is sent the evidence of its own part
         split = evidence_by_trial(context.evidence)
         sent = [[due._replace(evidence=split.get(due.trial.id, EMPTY_EVIDENCE)) for due in part] for part in parts]
+    sent = [_batched(part) for part in sent]
     pool = _pool(task, count, context)
-    for part, results in zip(parts, pool.ordered(sent, 2 * workers), strict=True):
+    for part, results in zip(sent, pool.ordered(sent, 2 * workers), strict=True):
         yield [_or_failure(due, result) for due, result in zip(part, results, strict=True)]
+        for due in part[:1]:
+            if due.batch is not None:
+                due.batch.clear()
+
+
+def _batched(part: Sequence[Due]) -> list[Due]:
+    batch = Batch([(due.case, due.prediction, due.evidence) for due in part])
+    return [due._replace(batch=batch) for due in part]
 
 
 def evidence_by_trial(evidence: Evidence) -> dict[str, Evidence]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers.cleaning import is_withheld
 from medimg_eval.metrics.answers.extraction import Extraction, extract, extract_choice
-from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.nlp import Batch, Corpus
 
 UNREAD = "unread"
 """The label of scores of a case whose record cannot be understood: nothing is known of what would be right."""
@@ -56,6 +56,7 @@ class AnsweredQuestion:
         turns: by output, what is known of it beside the text: `thought`, `finish`, `usage`; empty where nothing is.
         trace: steps of a model that called tools, in order.
         clean: of a report: how metrics of words clean texts first, by name, such as "r2gen_iu"; "" for not at all.
+        batch: the pairs that are judged one after the other, this one among them; None where it is judged alone.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class AnsweredQuestion:
     confidence: float | None = None
     turns: Sequence[Mapping[str, Any]] = ()
     trace: Sequence[Mapping[str, Any]] = ()
+    batch: Batch | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -110,6 +112,11 @@ class AnsweredQuestion:
     def references(self) -> tuple[str, ...]:
         """The texts that are right, of those that hold anything but blanks."""
         return texts_among(self.value)
+
+    @cached_property
+    def measured(self) -> dict[Any, Any]:
+        """Results that several metrics share, by what they are of."""
+        return {}
 
     def read(self, annotator: str) -> Any:
         """Returns what an annotator made of the pair; raises CaseError where it was not asked."""

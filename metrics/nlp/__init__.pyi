@@ -1,4 +1,4 @@
-from .corpus import Corpus as Corpus
+from .corpus import Batch as Batch, Corpus as Corpus
 from .languages import (
     ENGLISH as ENGLISH,
     TOKENISER_OF as TOKENISER_OF,

@@ -1,12 +1,29 @@
-"""A set of reports as a whole: what metrics need that weigh words by how many reports have them."""
+"""Reports that are judged together: a whole set, for metrics that weigh words by it, and those that are at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Held = TypeVar("Held")
+
+
+@dataclass(eq=False)
+class Batch:
+    """Trials that are judged one after the other, so that some of it can be done in one pass over all of them.
+
+    Attributes:
+        trials: a case, its prediction and its evidence each.
+        pairs: answers beside what is right, which whoever judges the trials makes of them; None before that.
+    """
+
+    trials: Sequence[tuple[Any, Any, Any]] = ()
+    pairs: dict[Any, Any] | None = None
+
+    def clear(self) -> None:
+        """Lets go of everything, which holds the batch in turn."""
+        self.trials, self.pairs = (), None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved
-from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, counts
+from medimg_eval.metrics.text.gram_counts import ORDERS, Pairing, Words
+from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved, with_others
+from medimg_eval.metrics.text.word_overlap import Counts, counts_of_many
 
 _TINY, _SMALL = 1e-15, 1e-9
 """What pycocoevalcap adds to matches and to n-grams, so that nothing is divided by 0."""
@@ -192,31 +193,33 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
     `sentence_bleu@4` of an answer of three words is 0 even if it is right. Several right texts count together, as in
     `bleu`.
     """
-    order, texts = order_of("sentence_bleu", n), cleaned_of(pair)
-    if texts is None:
+    order, found = order_of("sentence_bleu", n), counted(pair, split_words, lower=True)
+    if found is None:
         return math.nan
-    lowered = texts[0].lower(), tuple(one.lower() for one in texts[1])
-    found = counts_of(*lowered, tokeniser_of(split_words, pair.language))
     return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
 
 
-@lru_cache(maxsize=8)
-def counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> Counts:
-    """Returns what BLEU counts of a text beside its references, in words of a tokeniser."""
-    return counts(tokenise(text), tuple(tokenise(reference) for reference in references))
-
-
-def counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
+def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False) -> Counts | None:
     """Returns what is counted of a pair; None where there is nothing to judge, and where words need blanks.
 
     Args:
         pair: of texts.
         tokenise: `split_words`, which stands for the tokeniser of the pair's language, or another, which stays.
+        lower: whether texts are taken in lower case.
     """
     found, fixed = cleaned_of(pair), tokenise is not split_words
     if found is None or (fixed and unserved(["bleu_13a"], pair.language)):
         return None
-    return counts_of(*found, tokenise if fixed else tokeniser_of(tokenise, pair.language))
+    return with_others(pair, _counts_of, tokenise if fixed else tokeniser_of(tokenise, pair.language), lower)
+
+
+def _counts_of(pairs: Sequence[AnsweredQuestion], tokenise: Tokeniser, lower: bool) -> list[Counts]:  # noqa: FBT001
+    """What BLEU counts of pairs; none of them may be empty of right texts."""
+
+    def split(text: str) -> Words:
+        return tokenise(text.lower() if lower else text)
+
+    return counts_of_many(Pairing.of(*both, split) for pair in pairs if (both := cleaned_of(pair)))
 
 
 def declare_counts(name: str, tokenise: Tokeniser, words: str, mark: str = "") -> None:

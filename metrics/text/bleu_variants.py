@@ -19,14 +19,14 @@ from medimg_eval.metrics.text.bleu_scores import (
     Real,
     bleu_smoothed,
     counted,
-    counts_of,
     evidence_of,
     lengths_of,
     order_of,
     pieces_of,
 )
-from medimg_eval.metrics.text.texts import PAPINENI, cleaned_of, tokeniser_of
-from medimg_eval.metrics.text.word_overlap import ORDERS, Counts
+from medimg_eval.metrics.text.gram_counts import ORDERS
+from medimg_eval.metrics.text.texts import PAPINENI
+from medimg_eval.metrics.text.word_overlap import Counts
 
 _SMOOTHINGS = {
     "none": "0 where no n-gram of some length matches",
@@ -114,11 +114,10 @@ def sentence_bleu_method1(pair: AnsweredQuestion, n: float) -> float:
     Words as in `sentence_bleu`, split at blanks after lower-casing. A length that the answer is too short for counts
     as one n-gram of which none matches. In [0, 1]; 0 where no word matches.
     """
-    order, texts = order_of("sentence_bleu_method1", n), cleaned_of(pair)
-    if texts is None:
+    order, found = order_of("sentence_bleu_method1", n), counted(pair, split_words, lower=True)
+    if found is None:
         return math.nan
-    lowered = texts[0].lower(), tuple(text.lower() for text in texts[1])
-    sums = _sums(counts_of(*lowered, tokeniser_of(split_words, pair.language)), order)
+    sums = _sums(found, order)
     if sums[order]:
         sums[order:-1] = np.maximum(sums[order:-1], 1)
     return float(bleu_smoothed(sums, order, "floor"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,22 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words
+from medimg_eval.metrics.text.gram_counts import (
+    ORDERS,
+    SHIFT,
+    GramCounts,
+    Known,
+    Pairing,
+    Real,
+    Whole,
+    Words,
+    count_together,
+)
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric, tokeniser_of
-from medimg_eval.metrics.text.word_overlap import ORDERS, Words
+from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric, tokeniser_of, with_others
 
 _SIGMA = 6.0
 """Words that a text may be longer or shorter before it is punished much."""
-
-_OF_ORDER = np.eye(ORDERS)
-
-_SHIFT = 32
-"""An n-gram is the number of the one that is a word shorter, and the number of the last word, in 32 bits each."""
-
-Whole = npt.NDArray[np.int64]
-Real = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +36,11 @@ class Consensus:
     """How many reports of a set have each n-gram, for n from 1 to 4.
 
     Attributes:
-        words: word -> its number.
-        grams: by n from 2: the n-grams of the set as pairs of numbers, ascending.
-        starts: by n from 1: the number of the first n-gram of that length; and of all n-grams how many there are.
+        known: the n-grams of the set.
         rarity: by n-gram: log of the reports over those that have it; last that of an n-gram that none has.
     """
 
-    words: dict[str, int]
-    grams: tuple[Whole, ...]
-    starts: tuple[int, ...]
+    known: Known
     rarity: Real
 
     @classmethod
@@ -62,10 +60,10 @@ class Consensus:
         grams, sizes, counted, rank = [], [len(numbers)], [_reports_with(tokens, owner, len(numbers))], tokens
         for n in range(2, ORDERS + 1):
             inside = text[: len(text) - n + 1] == text[n - 1 :]
-            keys = (rank[: inside.size] << _SHIFT) | tokens[n - 1 :]
+            keys = (rank[: inside.size] << SHIFT) | tokens[n - 1 :]
             keys = keys[inside]
             ascending = keys.argsort(kind="stable")
-            unique, _, place = _distinct(keys[ascending])
+            unique, place = _distinct(keys[ascending])
             among = np.empty_like(place)
             among[ascending] = place
             rank = np.zeros(inside.size, np.int64)
@@ -75,92 +73,42 @@ class Consensus:
             counted.append(_reports_with(among, owner[: inside.size][inside], unique.size))
         most = math.log(max(1, len(reports)))
         return cls(
-            numbers,
-            tuple(grams),
-            tuple(np.cumsum([0, *sizes]).tolist()),
+            Known(numbers, tuple(grams), tuple(np.cumsum([0, *sizes]).tolist())),
             np.append(most - np.log(np.concatenate(counted)), most),
         )
 
-    def score(self, text: Words, references: Sequence[Words]) -> float:
-        """Returns CIDEr-D of a text: 10 times the mean of its likeness to the references."""
-        texts = (text, *references)
-        packed = self._packed(texts)
-        packed.sort()
-        both, owners = np.divmod(packed, len(texts))
-        told, _, among = _distinct(both)
-        times = np.bincount(owners * told.size + among, minlength=len(texts) * told.size)
-        weights = times.reshape(len(texts), -1) * self.rarity[np.minimum(told // ORDERS, self.starts[-1])]
-        of_order = _OF_ORDER[told % ORDERS]
-        norms = np.sqrt((weights * weights) @ of_order)
-        said, right = weights[:1], weights[1:]
-        products = (np.minimum(said, right) * right) @ of_order
-        own, *others = norms.tolist()
-        alike = [
-            _cosine(product, own, norm) * _punished(abs(max(1, len(text)) - max(1, len(reference))))
-            for product, norm, reference in zip(products.tolist(), others, references, strict=True)
+    def scores(self, pairings: Iterable[Pairing]) -> list[float]:
+        """Returns CIDEr-D of texts, each beside its references: 10 times the mean of its likeness to them."""
+        return [score for counts in count_together(pairings, self.known) for score in self._scores(counts)]
+
+    def _scores(self, counts: GramCounts) -> list[float]:
+        weights = counts.times * self.rarity[np.minimum(counts.gram, self.known.starts[-1])]
+        norms = np.sqrt(counts.sums(np.arange(weights.size), weights * weights))
+        right, said = counts.shared
+        products = counts.sums(right, np.minimum(weights[said], weights[right]) * weights[right])
+        apart = np.maximum(1, counts.lengths) - np.maximum(1, counts.lengths[counts.leader])
+        alike = _cosines(products, norms[counts.leader] * norms) * np.exp(-(apart * apart) / (2 * _SIGMA**2))
+        begins, scores = counts.leaders.tolist(), alike.tolist()
+        return [
+            10 * (scores[begin + 1] if end == begin + 2 else float(np.mean(scores[begin + 1 : end])))
+            for begin, end in zip(begins, [*begins[1:], len(scores)], strict=True)
         ]
-        return 10 * (alike[0] if len(alike) == 1 else float(np.mean(alike)))
-
-    def _packed(self, texts: Sequence[Words]) -> Whole:
-        """Returns of every n-gram of some texts, in one integer, its number, n - 1, and whose it is.
-
-        Those that the set lacks have numbers behind its own, the same in all of these texts.
-        """
-        known, most, count = self.words.get, self.starts[-1], len(texts)
-        strange: dict[str, int] = {}
-        tokens = []
-        for one in texts:
-            numbers = list(map(known, one))
-            if None in numbers:
-                numbers = [
-                    most + strange.setdefault(word, len(strange)) if number is None else number
-                    for word, number in zip(one, numbers, strict=True)
-                ]
-            tokens.append(np.array(numbers, np.int64))
-        ranks, free = tokens, most + len(strange)
-        packed = [rank * (ORDERS * count) + owner for owner, rank in enumerate(ranks)]
-        for n in range(2, ORDERS + 1):
-            pairs = zip(ranks, tokens, strict=True)
-            keys = np.concatenate([(rank[:-1] << _SHIFT) | row[n - 1 :] for rank, row in pairs])
-            held = self.grams[n - 2]
-            among = held.searchsorted(keys)
-            strangers = held.take(among, mode="clip") != keys if held.size else np.ones(keys.size, bool)
-            among += self.starts[n - 1]
-            if (lacking := strangers.nonzero()[0]).size:
-                others = keys[lacking]
-                among[lacking] = free + np.sort(others).searchsorted(others)
-                free += others.size
-            of_order, ranks, at = among * (ORDERS * count) + (n - 1) * count, [], 0
-            for owner, row in enumerate(tokens):
-                behind = at + max(0, row.size - n + 1)
-                ranks.append(among[at:behind])
-                packed.append(of_order[at:behind] + owner)
-                at = behind
-        return np.concatenate(packed)
 
 
-def _cosine(products: Sequence[float], own: Sequence[float], other: Sequence[float]) -> float:
-    """Returns the mean cosine over lengths of n-grams, 0 for each that either text has none of."""
-    total = 0.0  # added up one by one: `sum` corrects rounding from Python 3.12 on
-    for product, one, two in zip(products, own, other, strict=True):
-        total += product / (one * two) if one * two > 0 else 0.0
-    return total / ORDERS
+def _cosines(products: Real, norms: Real) -> Real:
+    """Returns the mean cosine over lengths of n-grams, 0 for each that either text has none of: (text, n) -> (text)."""
+    each = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+    return np.asarray((each[:, 0] + each[:, 1] + each[:, 2] + each[:, 3]) / ORDERS)
 
 
-@cache
-def _punished(words: int) -> float:
-    """Returns what is left to a text that is so many words longer or shorter; one of a word is as long as an empty."""
-    return float(np.exp(-(words * words) / (2 * _SIGMA**2)))
-
-
-def _distinct(ascending: Whole) -> tuple[Whole, npt.NDArray[np.bool_], Whole]:
-    """Returns what occurs in ascending numbers, each once; where it does first; and by number its place among these."""
+def _distinct(ascending: Whole) -> tuple[Whole, Whole]:
+    """Returns what occurs in ascending numbers, each once, and by number its place among these."""
     first = np.ones(ascending.size, bool)
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
-    return ascending[first], first, np.cumsum(first) - 1
+    return ascending[first], np.cumsum(first) - 1
 
 
-def _reports_with(grams: Whole, owners: Whole, size: int) -> Whole:
+def _reports_with(grams: Whole, owners: Whole, size: int) -> npt.NDArray[np.int64]:
     """Returns how many reports have each n-gram, of places and reports in parallel."""
     reports = int(owners.max()) + 1 if owners.size else 1
     both = _distinct(np.sort(grams * reports + owners))[0]
@@ -190,13 +138,20 @@ def cider_d(pair: AnsweredQuestion) -> float:
     found = cleaned_of(pair)
     if found is None:
         return math.nan
-    corpus, tokenise = pair.corpus, tokeniser_of(split_words, pair.language)
-    if corpus is None:
+    if pair.corpus is None:
         raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
+    return with_others(pair, _ciders)
+
+
+def _ciders(pairs: Sequence[AnsweredQuestion]) -> list[float]:
+    """CIDEr-D of pairs of one corpus; none of them may be empty of right texts."""
+    corpus, clean, language = pairs[0].corpus, pairs[0].clean, pairs[0].language
+    assert corpus is not None
+    tokenise = tokeniser_of(split_words, language)
 
     def weigh() -> Consensus:
-        tidy = partial(cleaned, name=pair.clean) if pair.clean else str
+        tidy = partial(cleaned, name=clean) if clean else str
         return Consensus.of([[tokenise(tidy(one)) for one in references] for references in corpus.references])
 
-    consensus = corpus.once(("cider_d", pair.clean, pair.language), weigh)
-    return consensus.score(tokenise(found[0]), [tokenise(one) for one in found[1]])
+    consensus = corpus.once(("cider_d", clean, language), weigh)
+    return consensus.scores(Pairing.of(*both, tokenise) for pair in pairs if (both := cleaned_of(pair)))

@@ -194,6 +194,7 @@ def _pairs(
     written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str, language: str
 ) -> list[AnsweredQuestion]:
     from medimg_eval.metrics.answers import AnsweredQuestion
+    from medimg_eval.metrics.nlp import Batch
 
     class Given(AnsweredQuestion):
         """A text that is judged as it is."""
@@ -202,9 +203,12 @@ def _pairs(
         def text(self) -> str:
             return self.output
 
-    about: dict[str, Any] = {"corpus": corpus, "clean": cleaner, "language": language}
+    batch = Batch()
+    about: dict[str, Any] = {"corpus": corpus, "clean": cleaner, "language": language, "batch": batch}
     both = zip(written, right, strict=True)
-    return [Given("report", text, list(texts), outputs=(text,), **about) for text, texts in both]
+    pairs = [Given("report", text, list(texts), outputs=(text,), **about) for text, texts in both]
+    batch.pairs = dict(enumerate(pairs))
+    return pairs
 
 
 class _Measured:

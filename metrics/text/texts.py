@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.word_overlap import Words
+from medimg_eval.metrics.text.gram_counts import Words
 
 PAPINENI = "Papineni et al. 2002"
 COCO = "Chen et al. 2015, pycocoevalcap"
@@ -25,6 +26,7 @@ COCO = "Chen et al. 2015, pycocoevalcap"
 RUNS = "tokeniser: runs of letters and digits, case: lower, aggregation: mean"
 
 Tokeniser = Callable[[str], Words]
+Value = TypeVar("Value")
 
 _OF_LETTERS = (words, stemmed_words)
 _FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|meteor_wordnet\b|(?:sentence_)?bleu_(?P<blanks>13a|intl)")
@@ -97,6 +99,36 @@ def unserved(metrics: Iterable[str], language: str) -> str:
     rule, what = hits[0]["blanks"], "synonyms" if "wordnet" in hits[0].group() else "stems"
     why = f"words by the rule {rule}, which needs blanks" if rule else f"{what} of English words"
     return f"metric {hits[0].string!r} has {why}, and language {language!r} none; take bleu@4 or rouge_l"
+
+
+def with_others(pair: AnsweredQuestion, measure: Callable[..., Sequence[Value]], *settings: Any) -> Value:
+    """Returns what is measured of a pair that has texts, in one pass with those that are judged one after the other.
+
+    Args:
+        pair: the pair.
+        measure: takes pairs of one corpus, cleaner and language, all with texts, and the settings; returns a value of
+            each, which must not depend on the others.
+        settings: what else decides the value.
+    """
+    key, held = (measure, settings), pair.measured
+    if key not in held:
+        others = [other for other in pair.batch.pairs.values() if _goes_with(other, pair)] if pair.batch and pair.batch.pairs else []
+        if not any(other is pair for other in others):
+            others = [pair]
+        for other, value in zip(others, measure(others, *settings), strict=True):
+            other.measured[key] = value
+    value: Value = held[key]
+    return value
+
+
+def _goes_with(other: AnsweredQuestion, pair: AnsweredQuestion) -> bool:
+    """Whether a pair has texts, of the corpus, cleaner and language of another."""
+    if (other.corpus, other.clean, other.language) != (pair.corpus, pair.clean, pair.language):
+        return False
+    try:
+        return texts_of(other) is not None
+    except CaseError:  # which is told where it is judged itself
+        return False
 
 
 def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:

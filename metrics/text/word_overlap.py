@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-ORDERS = 4
-"""The longest n-grams that BLEU counts."""
-
-Words = tuple[str, ...]
-
-_BITS = 16
-"""Of a word's number in an integer that stands for four of them; numbers count from 1."""
-
-_SHIFT = np.uint64(_BITS)
-
-_Placed = tuple[int, str]
-"""The place of a word, and the word or its stem."""
-
-_Pair = tuple[int, int]
+from medimg_eval.metrics.text.gram_counts import GramCounts, Pairing, Words, count_together
 
 
 class Counts(NamedTuple):
@@ -46,39 +31,21 @@ def ngrams(words: Words, n: int) -> Iterator[Any]:
     return iter(words) if n == 1 else zip(*(words[start:] for start in range(n)), strict=False)
 
 
-def counts(text: Words, references: tuple[Words, ...]) -> Counts:
-    """Returns what BLEU counts of one text beside one or more references."""
-    nearest = min((len(reference) for reference in references), key=lambda length: (abs(length - len(text)), length))
-    numbers = dict(zip(set(text).union(*references), range(1, 1 << _BITS), strict=False))
-    if len(numbers) == (1 << _BITS) - 1:
-        return Counts(tuple(_clipped(text, references, n) for n in range(1, ORDERS + 1)), len(text), nearest)
-    said, held = _keys(text, numbers), [_keys(reference, numbers) for reference in references]
-    times = [keys.searchsorted(said, "right") - keys.searchsorted(said) for keys in held]
-    most = times[0] if len(times) == 1 else np.maximum.reduce(times)
-    # The k-th time that an n-gram is said it matches where a reference has it k times.
-    matched = np.arange(said.size) - said.searchsorted(said) < most
-    matches, start = [], 0
-    for n in range(ORDERS):
-        end = start + max(0, len(text) - n)
-        matches.append(int(np.count_nonzero(matched[start:end])))
-        start = end
-    return Counts(tuple(matches), len(text), nearest)
+def counts_of_many(pairings: Iterable[Pairing]) -> list[Counts]:
+    """Returns what BLEU counts of texts, each beside one or more references."""
+    return [found for counts in count_together(pairings) for found in _clipped_counts(counts)]
 
 
-def _keys(words: Words, numbers: dict[str, int]) -> npt.NDArray[np.uint64]:
-    """Returns all n-grams of a text, for n from 1 to 4, as integers in ascending order: longer ones are larger."""
-    together = np.empty(sum(max(0, len(words) - n) for n in range(ORDERS)), np.uint64)
-    size = len(words)
-    shorter = together[:size]
-    shorter[:] = np.fromiter(map(numbers.__getitem__, words), np.uint64, size)
-    tokens, end = shorter.copy(), size
-    for n in range(1, min(ORDERS, size)):
-        longer = together[end : end + size - n]
-        np.left_shift(shorter[:-1], _SHIFT, out=longer)
-        longer |= tokens[n:]
-        shorter, end = longer, end + size - n
-    together.sort()
-    return together
+def _clipped_counts(counts: GramCounts) -> Iterator[Counts]:
+    right, said = counts.shared
+    most = np.zeros(counts.gram.size, np.int64)
+    np.maximum.at(most, said, counts.times[right])
+    matches = counts.sums(said, np.minimum(counts.times, most)[said])
+    begins, lengths = counts.leaders.tolist(), counts.lengths.tolist()
+    for begin, end in zip(begins, [*begins[1:], len(lengths)], strict=True):
+        words = lengths[begin]
+        due = min(lengths[begin + 1 : end], key=lambda length: (abs(length - words), length))
+        yield Counts(tuple(map(int, matches[begin].tolist())), words, due)
 
 
 def _clipped(text: Words, references: tuple[Words, ...], n: int) -> int:
@@ -137,39 +104,50 @@ def aligned_words(
     Each word from the last to the first takes the last word of the reference that is still free. With `synonyms`, those
     left after that are aligned whose stem is a synonym of the other's stem: as in NLTK, which looks up stems.
     """
-    pairs: list[tuple[int, int]] = []
-    # From the last word to the first on the left, from the first to the last on the right, as `_pair_off` takes them.
-    left = list(zip(range(len(text) - 1, -1, -1), map(str.lower, reversed(text)), strict=True))
-    free = list(enumerate(map(str.lower, reference)))
-    left, free = _pair_off(left, free, None, pairs)
-    if left and free:
-        left, free = ([(place, stem(word)) for place, word in some] for some in (left, free))
-        left, free = _pair_off(left, free, None, pairs)
-    if synonyms is not None:
-        _pair_off(left, free, synonyms, pairs)
-    pairs.sort()
-    breaks = sum([b[0] - a[0] != 1 or b[1] - a[1] != 1 for a, b in pairwise(pairs)])
-    return Alignment(len(pairs), breaks + bool(pairs))
+    partners = [-1] * len(text)  # of each word: the place of its partner
+    said = list(map(str.lower, text))
+    free = _by_word(enumerate(map(str.lower, reference)))
+    left = _pair_off(said, range(len(said) - 1, -1, -1), free, partners)
+    if left and (lone := sorted((place, word) for word, places in free.items() for place in places)):
+        for place in left:
+            said[place] = stem(said[place])
+        free = _by_word((place, stem(word)) for place, word in lone)
+        left = _pair_off(said, left, free, partners)
+        if synonyms is not None:
+            for place in left:
+                options = [free.get(other, []) for other in synonyms(said[place])]
+                places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
+                if places:
+                    partners[place] = places.pop()
+    matches = chunks = 0
+    before = -1  # the partner of the word in front, -1 for none
+    for partner in partners:
+        if partner >= 0:
+            matches += 1
+            chunks += before < 0 or partner != before + 1
+        before = partner
+    return Alignment(matches, chunks)
+
+
+def _by_word(placed: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """Returns word -> its places, which are given ascending."""
+    held: dict[str, list[int]] = {}
+    for place, word in placed:
+        if word in held:
+            held[word].append(place)
+        else:
+            held[word] = [place]
+    return held
 
 
 def _pair_off(
-    left: list[_Placed], free: list[_Placed], alike: Callable[[str], Collection[str]] | None, pairs: list[_Pair]
-) -> tuple[list[_Placed], list[_Placed]]:
-    """Adds the pairs that words make, each taking the last one that is free; returns what is left of both sides."""
-    held: dict[str, list[int]] = defaultdict(list)
-    for place, word in free:
-        held[word].append(place)
-    lone, used = [], set()
-    for one in left:
-        if alike is None:
-            places = held.get(one[1])
+    said: Sequence[str], waiting: Iterable[int], free: Mapping[str, list[int]], partners: list[int]
+) -> list[int]:
+    """Gives each waiting word the last free place of the same word; returns those that find none."""
+    lone = []
+    for place in waiting:
+        if places := free.get(said[place]):
+            partners[place] = places.pop()
         else:
-            options = [held.get(other, []) for other in alike(one[1])]
-            places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
-        if places:
-            partner = places.pop()
-            pairs.append((one[0], partner))
-            used.add(partner)
-        else:
-            lone.append(one)
-    return lone, [one for one in free if one[0] not in used]
+            lone.append(place)
+    return lone

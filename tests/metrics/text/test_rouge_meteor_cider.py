@@ -19,9 +19,10 @@ from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.nlp.porter import stem
 from medimg_eval.metrics.nlp.tokenizers import blank_words, normalised, split_words, stemmed_words, words, words_13a
 from medimg_eval.metrics.text.cider import Consensus
+from medimg_eval.metrics.text.gram_counts import Pairing
 from medimg_eval.metrics.text.meteor import meteor_of
 from medimg_eval.metrics.text.rouge import rouge_longest, rouge_n
-from medimg_eval.metrics.text.word_overlap import aligned_words, common_subsequence, counts, overlap
+from medimg_eval.metrics.text.word_overlap import aligned_words, common_subsequence, counts_of_many, overlap
 
 FEW = settings(deadline=None, max_examples=30)
 SAID = st.lists(st.sampled_from("abcd"), max_size=9)
@@ -163,7 +164,7 @@ def test_shared_n_grams_equal_brute_force(one, other, n):
 @given(SAID, st.lists(SAID, min_size=1, max_size=3))
 @FEW
 def test_clipped_counts_over_several_references_equal_brute_force(said, references):
-    found = counts(tuple(said), tuple(map(tuple, references)))
+    (found,) = counts_of_many([Pairing(tuple(said), [tuple(one) for one in references])])
     for n in range(1, 5):
         grams = Counter(tuple(said[at : at + n]) for at in range(len(said) - n + 1))
         held = [Counter(tuple(one[at : at + n]) for at in range(len(one) - n + 1)) for one in references]
@@ -311,9 +312,11 @@ def test_cider_equals_its_definition(reports, said):
     found = Consensus.of([[tuple(text) for text in report] for report in reports])
     for report in reports:
         given_texts = [tuple(text) for text in report]
-        assert found.score(tuple(said), given_texts) == pytest.approx(slow_cider(said, report, reports), abs=1e-9)
+        (score,) = found.scores([Pairing(tuple(said), given_texts)])
+        assert score == pytest.approx(slow_cider(said, report, reports), abs=1e-9)
     foreign = [("x", "a", "y"), ("b",)]
-    assert found.score(tuple(said), foreign) == pytest.approx(slow_cider(said, foreign, reports), abs=1e-9)
+    (score,) = found.scores([Pairing(tuple(said), foreign)])
+    assert score == pytest.approx(slow_cider(said, foreign, reports), abs=1e-9)
 
 
 def cider(said, right, corpus):
@@ -344,7 +347,7 @@ def test_cider_depends_on_the_whole_set_and_not_on_what_is_scored_with_it():
 
 def test_texts_of_more_words_than_integers_hold_are_counted_too():
     long = tuple(f"w{at}" for at in range(70_000))
-    found = counts(long, (long[:40_000],))
+    (found,) = counts_of_many([Pairing(long, (long[:40_000],))])
     assert found.matches == (40_000, 39_999, 39_998, 39_997)
     assert (found.words, found.due) == (70_000, 40_000)
 
