@@ -169,7 +169,7 @@ class AnsweredQuestion:
         letters = [letter for letter, number in self.preferences.items() if number == best]
         return tuple(map(self._meant, letters)) if self.kind == "yes_no" and self._lettered else tuple(letters)
 
-    @property
+    @cached_property
     def status(self) -> str:
         """`right`, `wrong`, `chosen` (without writing), or why there is no answer: `unparsed`, `refused`, `empty`."""
         if self.preferences is not None:

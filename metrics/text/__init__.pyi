@@ -7,4 +7,5 @@ from .texts import (
     texts_of as texts_of,
     unserved as unserved,
 )
-from .word_overlap import Words as Words, overlap as overlap
+from .gram_counts import Words as Words
+from .word_overlap import overlap as overlap

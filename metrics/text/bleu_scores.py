@@ -213,9 +213,7 @@ def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False)
     return with_others(pair, _counts_of, tokenise if fixed else tokeniser_of(tokenise, pair.language), lower)
 
 
-def _counts_of(pairs: Sequence[AnsweredQuestion], tokenise: Tokeniser, lower: bool) -> list[Counts]:  # noqa: FBT001
-    """What BLEU counts of pairs; none of them may be empty of right texts."""
-
+def _counts_of(pairs: Sequence[AnsweredQuestion], tokenise: Tokeniser, lower: bool) -> list[Counts]:
     def split(text: str) -> Words:
         return tokenise(text.lower() if lower else text)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.nlp import split_words
+from medimg_eval.metrics.nlp import Corpus, split_words
 from medimg_eval.metrics.text.gram_counts import (
     ORDERS,
     SHIFT,
@@ -140,13 +140,11 @@ def cider_d(pair: AnsweredQuestion) -> float:
         return math.nan
     if pair.corpus is None:
         raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
-    return with_others(pair, _ciders)
+    return with_others(pair, _ciders, pair.corpus)
 
 
-def _ciders(pairs: Sequence[AnsweredQuestion]) -> list[float]:
-    """CIDEr-D of pairs of one corpus; none of them may be empty of right texts."""
-    corpus, clean, language = pairs[0].corpus, pairs[0].clean, pairs[0].language
-    assert corpus is not None
+def _ciders(pairs: Sequence[AnsweredQuestion], corpus: Corpus) -> list[float]:
+    clean, language = pairs[0].clean, pairs[0].language
     tokenise = tokeniser_of(split_words, language)
 
     def weigh() -> Consensus:

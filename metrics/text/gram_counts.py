@@ -169,6 +169,4 @@ def _count(pairings: Sequence[Pairing], known: Known) -> GramCounts:
     begins = np.ones(gram.size, bool)
     begins[1:] = (gram[1:] != gram[:-1]) | (text[1:] != text[:-1])
     at = begins.nonzero()[0]
-    return GramCounts(
-        leaders, leader, lengths, gram[at], text[at], np.diff(at, append=gram.size), place[at], slot
-    )
+    return GramCounts(leaders, leader, lengths, gram[at], text[at], np.diff(at, append=gram.size), place[at], slot)

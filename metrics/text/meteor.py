@@ -8,8 +8,9 @@ from functools import partial
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import ENGLISH, stem, words
 from medimg_eval.metrics.registry import comparisons
+from medimg_eval.metrics.text.gram_counts import Words
 from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric, read_part
-from medimg_eval.metrics.text.word_overlap import Words, aligned_words
+from medimg_eval.metrics.text.word_overlap import aligned_words
 
 
 def meteor_of(

@@ -7,8 +7,9 @@ from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import blank_words, stemmed_words, words
+from medimg_eval.metrics.text.gram_counts import Words
 from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, overlap_metric, tokeniser_of
-from medimg_eval.metrics.text.word_overlap import Words, common_subsequence, overlap
+from medimg_eval.metrics.text.word_overlap import common_subsequence, overlap
 
 _rouge = partial(overlap_metric, source="Lin 2004; rouge-score", settings=RUNS)
 _rouge_stem = partial(_rouge, settings=f"{RUNS}, stemmer: Porter (NLTK) from 4 letters")

@@ -205,10 +205,11 @@ def _pairs(
 
     batch = Batch()
     about: dict[str, Any] = {"corpus": corpus, "clean": cleaner, "language": language, "batch": batch}
-    both = zip(written, right, strict=True)
-    pairs = [Given("report", text, list(texts), outputs=(text,), **about) for text, texts in both]
-    batch.pairs = dict(enumerate(pairs))
-    return pairs
+    pairs = dict[int, AnsweredQuestion]()
+    for place, (text, texts) in enumerate(zip(written, right, strict=True)):
+        pairs[place] = Given("report", text, list(texts), outputs=(text,), **about)
+    batch.pairs = pairs
+    return [*pairs.values()]
 
 
 class _Measured:

@@ -17,8 +17,8 @@ from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text.profiles import cleaned
 from medimg_eval.metrics.text.gram_counts import Words
+from medimg_eval.metrics.text.profiles import cleaned
 
 PAPINENI = "Papineni et al. 2002"
 COCO = "Chen et al. 2015, pycocoevalcap"
@@ -110,20 +110,19 @@ def with_others(pair: AnsweredQuestion, measure: Callable[..., Sequence[Value]],
             each, which must not depend on the others.
         settings: what else decides the value.
     """
-    key, held = (measure, settings), pair.measured
-    if key not in held:
-        others = [other for other in pair.batch.pairs.values() if _goes_with(other, pair)] if pair.batch and pair.batch.pairs else []
-        if not any(other is pair for other in others):
-            others = [pair]
-        for other, value in zip(others, measure(others, *settings), strict=True):
-            other.measured[key] = value
-    value: Value = held[key]
+    key = (measure, settings)
+    if key not in pair.measured:
+        batch = (pair.batch and pair.batch.pairs) or {}
+        others = [other for other in batch.values() if other is not pair and _goes_with(other, pair)]
+        for other, measured in zip([pair, *others], measure([pair, *others], *settings), strict=True):
+            other.measured[key] = measured
+    value: Value = pair.measured[key]
     return value
 
 
 def _goes_with(other: AnsweredQuestion, pair: AnsweredQuestion) -> bool:
     """Whether a pair has texts, of the corpus, cleaner and language of another."""
-    if (other.corpus, other.clean, other.language) != (pair.corpus, pair.clean, pair.language):
+    if other.corpus is not pair.corpus or (other.clean, other.language) != (pair.clean, pair.language):
         return False
     try:
         return texts_of(other) is not None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medimg_eval.case import Case
+from medimg_eval.evidence import Context
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.system import whole
 
@@ -34,6 +38,32 @@ class SharedTexts:
     corpus: Corpus
     peers: Mapping[str, Sequence[Written]] = field(default_factory=dict)
     verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def pair_in_batch(
+    make: Callable[[Case, Mapping[str, Any], Context], AnsweredQuestion],
+    case: Case,
+    packed: Mapping[str, Any],
+    context: Context,
+) -> AnsweredQuestion:
+    """The pair of a case; with the first of a batch those of the others are made, which metrics take together.
+
+    Args:
+        make: makes a pair of a case, a stored reply and a context.
+        case: the case.
+        packed: its reply as it is stored.
+        context: what it is judged in.
+    """
+    batch = context.batch
+    if batch is None:
+        return make(case, packed, context)
+    if batch.pairs is None:
+        batch.pairs = {}
+        for other, stored, evidence in batch.trials:
+            with suppress(Exception):  # which is told where this case is judged itself
+                batch.pairs[id(other), id(stored)] = make(other, stored, replace(context, evidence=evidence))
+    pair: AnsweredQuestion | None = batch.pairs.get((id(case), id(packed)))
+    return make(case, packed, context) if pair is None else pair
 
 
 def write_verdicts(folder: Path, judge: str, verdicts: Mapping[str, Mapping[str, Any]]) -> None:

@@ -44,7 +44,7 @@ from medimg_eval.tasks.questions.conversation import converse
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
 from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
 from medimg_eval.tasks.questions.languages import InLanguage
-from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, write_verdicts
+from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, pair_in_batch, write_verdicts
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
 from medimg_eval.tasks.questions.views import VIEWS, ShowsWhole
 
@@ -377,7 +377,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
             context: what a judge and annotators said of it, and what it shares with other cases.
         """
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
-        pair = self._pair_in_batch(case, packed, context)
+        pair = pair_in_batch(self._pair, case, packed, context)
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in values_of(name, pair).items())
         return [
@@ -537,19 +537,6 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
             trace=packed.get("trace", ()),
             batch=context.batch,
         )
-
-    def _pair_in_batch(self, case: Case, packed: Mapping[str, Any], context: Context) -> AnsweredQuestion:
-        """The pair of a case; with the first of a batch those of the others are made, which metrics take together."""
-        batch = context.batch
-        if batch is None:
-            return self._pair(case, packed, context)
-        if batch.pairs is None:
-            batch.pairs = {}
-            for other, stored, evidence in batch.trials:
-                with suppress(Exception):  # which is told where this case is judged itself
-                    batch.pairs[id(other), id(stored)] = self._pair(other, stored, replace(context, evidence=evidence))
-        pair: AnsweredQuestion | None = batch.pairs.get((id(case), id(packed)))
-        return self._pair(case, packed, context) if pair is None else pair
 
     def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         known = getattr(context.shared, "verdicts", {}).get(case.id)

@@ -1,5 +1,6 @@
 """Overlap of texts: by hand, against brute force, against torchmetrics, and its edge cases."""
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -403,6 +404,41 @@ def test_alignment_by_hand():
     assert aligned_words(("a", "a"), ("a",), stem) == (1, 1)
     assert aligned_words(("runs", "run"), ("run", "running"), stem) == (2, 2)
     assert aligned_words((), ("a",), stem) == (0, 0)
+
+
+def slow_alignment(text, reference, stem, synonyms):
+    """The pairs that NLTK's rule makes, one stage after the other, in lists."""
+    left, free = list(enumerate(text)), list(enumerate(reference))
+    pairs = []
+
+    def pair_off(alike):
+        for one in reversed(list(left)):
+            partner = next((other for other in reversed(free) if alike(one[1], other[1])), None)
+            if partner is not None:
+                pairs.append((one[0], partner[0]))
+                left.remove(one)
+                free.remove(partner)
+
+    pair_off(lambda one, other: one == other)
+    left, free = ([(place, stem(word)) for place, word in some] for some in (left, free))
+    pair_off(lambda one, other: one == other)
+    if synonyms is not None:
+        pair_off(lambda one, other: other in synonyms(one))
+    pairs.sort()
+    breaks = sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in itertools.pairwise(pairs))
+    return len(pairs), breaks + bool(pairs)
+
+
+INFLECTED = st.lists(st.sampled_from(["run", "runs", "running", "size", "sizes", "nodule", "nodular"]), max_size=9)
+
+
+@given(INFLECTED, INFLECTED, st.booleans())
+@settings(deadline=None, max_examples=150)
+def test_an_alignment_equals_its_rule_in_lists(one, other, with_synonyms):
+    synonyms = {"run": {"size"}, "size": {"run", "nodul"}, "nodul": {"nodular"}}
+    meanings = (lambda root: synonyms.get(root, set())) if with_synonyms else None
+    found = aligned_words(tuple(one), tuple(other), stem, meanings)
+    assert found == slow_alignment(one, other, stem, meanings)
 
 
 @given(SAID, SAID)
