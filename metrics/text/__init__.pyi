@@ -6,6 +6,7 @@ from .texts import (
     read_value as read_value,
     texts_of as texts_of,
     unserved as unserved,
+    with_others as with_others,
 )
 from .gram_counts import Words as Words
 from .word_overlap import overlap as overlap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Requirement, ScoreTable, metric, read_by, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
 from medimg_eval.metrics.reports.labels.taxonomies import Choice, Taxonomy, labels_of, loaded
+from medimg_eval.metrics.text import with_others
 
 Labeller = Callable[[str], Mapping[str, int]]
 """Reads a report: label -> state, 0 blank, 1 positive, 2 negative, 3 uncertain; labels left out are blank."""
@@ -172,12 +173,15 @@ def _by_rules(name: str, taxonomy: Known, labeller: Labeller, *, english: bool) 
     def labels(text: str) -> dict[str, int]:
         return labels_of(labeller(text) if text.strip() else {}, taxonomy().labels, name)
 
+    def both(pairs: Sequence[AnsweredQuestion]) -> list[Both]:
+        return [(labels(pair.references[0]), labels(pair.text)) for pair in pairs]
+
     def read(pair: AnsweredQuestion) -> Both | None:
         if len(pair.references) > 1:
             raise CaseError(f"{name} compares with one reference, and there are {len(pair.references)}; give one")
         if english and not in_english(pair.language, pair.references):
             return None
-        return labels(pair.references[0]), labels(pair.text)
+        return with_others(pair, both)  # rules that have just been at work are at hand, in a processor, too
 
     return read
 
