@@ -56,6 +56,7 @@ def test_a_config_makes_it_with_a_model_within_and_the_scheme_counts_in_its_iden
     assert other.identity != first[1]
 
 
+@pytest.mark.slow
 def test_a_tiny_local_model_is_asked_once_and_tells_what_it_cost(tmp_path):
     folder = tiny_vlm.save(tmp_path / "tiny", "qwen2", context=1024)
     config = {"_target_": "medimg_eval.models.HuggingFaceVLM", "checkpoint": str(folder), "batch": 2, "name": "tiny"}
