@@ -1,6 +1,7 @@
 from .annotators.base import PairAnnotator as PairAnnotator, TextAnnotator as TextAnnotator
 from .annotators.bertscore import BertScore as BertScore
 from .annotators.chexbert import CheXbert as CheXbert, CheXbertSimilarity as CheXbertSimilarity
+from .annotators.language_model import LanguageModelLabeler as LanguageModelLabeler
 from .annotators.lunguage import Lunguage as Lunguage
 from .annotators.radgraph.model import (
     ModernRadGraphXL as ModernRadGraphXL,

@@ -7,6 +7,12 @@ from .checkpoints import (
 )
 from .displays import compare as compare, figure as figure, report as report, table as table
 from .embedding import embed as embed, run_embedding as run_embedding
+from .labelling import (
+    Labelled as Labelled,
+    cost_in_words as cost_in_words,
+    label as label,
+    run_labelling as run_labelling,
+)
 from .exchange import export as export, import_log as import_log
 from .runs import (
     BELONGS as BELONGS,

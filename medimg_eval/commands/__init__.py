@@ -5,6 +5,7 @@ COMMANDS = {
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
     "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
     "embed": "compute features of a task's images by an encoder, once, into a store that runs share",
+    "label": "read labels in reports by a language model, in any taxonomy and language, into a table that tasks read",
     "score": "score stored predictions again, without loading a model, or a table of reports",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
     "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",
@@ -30,7 +31,7 @@ COMMANDS = {
     "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }
 
-MODULES = {"import": "import_logs", "monitor": "products.monitor", "plan": "products.plan"}
+MODULES = {"import": "import_logs", "label": "products.label", "monitor": "products.monitor", "plan": "products.plan"}
 """Commands whose module is not called like them, or lies in a room."""
 
 POSITIONAL = {"published": "name", "list": "what"}

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.case import Array, Case, Image, Reference
 from medimg_eval.errors import CaseError, UserError, shortened
@@ -58,6 +58,11 @@ class Leaks(NamedTuple):
 
     found: list[Leak]
     not_looked: str = ""
+
+    def as_record(self, *, lookalikes: bool) -> dict[str, Any]:
+        """Record that a run keeps; `lookalikes` says whether images were compared by their looks, too."""
+        record = {"found": [leak.text for leak in self.found], "not_looked": self.not_looked}
+        return {**record, "lookalikes": True} if lookalikes else record
 
 
 def find_leaks(

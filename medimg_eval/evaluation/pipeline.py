@@ -90,10 +90,11 @@ def rescore(folder: Path, task: Task, settings: Settings) -> Run:
 
 def _look_for_leaks(plan: Plan) -> None:
     """Notes in a run what its task's parts share, once, and warns of it or refuses it."""
-    if "leaks" not in plan.run.manifest:
-        looked = find_leaks(plan.task)
+    noted, wanted = plan.run.manifest.get("leaks"), plan.settings.lookalikes
+    if noted is None or (wanted and not noted.get("lookalikes")):
+        looked = find_leaks(plan.task, lookalikes=wanted)
         note_leaks(plan.task, looked, plan.run.folder)
-        plan.run.note(leaks={"found": [leak.text for leak in looked.found], "not_looked": looked.not_looked})
+        plan.run.note(leaks=looked.as_record(lookalikes=wanted))
 
 
 def _judge(plan: Plan) -> None:

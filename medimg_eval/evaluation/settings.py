@@ -110,3 +110,8 @@ class Settings:
     def may_leave(self) -> Any:
         """Permission of the user to send data to another machine; None where nothing is said."""
         return self.config.get("may_leave")
+
+    @property
+    def lookalikes(self) -> bool:
+        """Whether images of the task's parts are compared by their looks before the model is asked."""
+        return bool(self.config.get("lookalikes"))

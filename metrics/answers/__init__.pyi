@@ -18,4 +18,5 @@ from .reply import (
     texts_among as texts_among,
 )
 from .rule_registry import rules as rules
+from .structured import last_object as last_object
 from .thoughts import SplitReply as SplitReply, split_thought as split_thought

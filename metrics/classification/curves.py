@@ -121,13 +121,14 @@ def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
     return wanted, np.where(known, place[code], -1)
 
 
-def areas(rows: ScoreTable, parameter: str, area: Area) -> Weighed:
+def areas(rows: ScoreTable, parameter: str, area: Area, undefined: float = math.nan) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the area of each resample.
 
     Args:
         rows: of `probability`.
         parameter: such as `macro`.
         area: `roc_area` or `pr_area`.
+        undefined: what a class without positives or negatives counts as; NaN leaves it out.
     """
     choice = chosen(parameter, rows)
     names, owner = classes_of(rows, choice)
@@ -141,7 +142,8 @@ def areas(rows: ScoreTable, parameter: str, area: Area) -> Weighed:
         values, weights = np.full((len(curves), len(times)), math.nan), np.ones((len(curves), len(times)))
         for number, curve in enumerate(curves):
             counted = times[:, curve.order].astype(np.float64)
-            values[number] = area(counted, curve)
+            found = area(counted, curve)
+            values[number] = np.where(np.isnan(found), undefined, found)
             weights[number] = counted @ curve.positive if weighted else 1
         return mean_of_known(values, weights, axis=0)
 

@@ -114,6 +114,11 @@ def _remark(title: str, rows: ScoreTable, parameter: str, needs: tuple[str, ...]
     return f"{title} ({parameter}): {said}" if said else ""
 
 
+def _counted_as_0(rows: ScoreTable, parameter: str) -> str:
+    told = _remark("AUROC, one class as 0", rows, parameter, (PRESENT, ABSENT))
+    return told.replace("undefined, and in no average", "undefined, and counted as 0")
+
+
 def _curve_summary(title: str, source: str) -> Callable[[Curves], Curves]:
     """Registers a summary of curves."""
     remark = partial(_remark, title, needs=(PRESENT, ABSENT))
@@ -128,6 +133,21 @@ def auroc(rows: ScoreTable, parameter: str) -> Weighed:
     all classes. Between 0 and 1; NaN of a class without positives or negatives. scikit-learn's `roc_auc_score`.
     """
     return areas(rows, parameter, roc_area)
+
+
+@_of_classes(
+    title="AUROC, one class as 0",
+    source="RATE-Evals (Pillar-0), rate_eval/evaluation.py",
+    remark=_counted_as_0,
+    at_once=True,
+)
+def auroc_rate(rows: ScoreTable, parameter: str) -> Weighed:
+    """The AUROC as RATE-Evals averages it: a class without positives or without negatives counts as 0.
+
+    As published, and no measure of a model: the mean falls with each finding that nobody, or everybody, has. `auroc`
+    leaves such classes out, and says which.
+    """
+    return areas(rows, parameter, roc_area, undefined=0.0)
 
 
 @_curve_summary("AUPRC", "average precision, as in scikit-learn")

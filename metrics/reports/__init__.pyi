@@ -13,6 +13,7 @@ from .labeler.labeler import (
 )
 from .labels.f1 import label_scores as label_scores
 from .labels.family import label_family as label_family
+from .labels.schemes import LabelScheme as LabelScheme, Reading as Reading
 from .labels.taxonomies import (
     CHEXPERT_14 as CHEXPERT_14,
     CHEXPERT_5 as CHEXPERT_5,

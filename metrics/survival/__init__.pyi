@@ -16,6 +16,7 @@ from .product_limit import (
     kaplan_meier as kaplan_meier,
     log_rank as log_rank,
 )
+from .yearly_concordance import sybil_concordance as sybil_concordance
 from .metrics import (
     CENSORED as CENSORED,
     EVENT as EVENT,

@@ -23,6 +23,7 @@ from medimg_eval.metrics.survival.horizons import (
     yearly_auroc,
 )
 from medimg_eval.metrics.survival.product_limit import Array, Bools, Floats, kaplan_meier
+from medimg_eval.metrics.survival.yearly_concordance import sybil_concordance
 
 KIND = "survival"
 
@@ -156,6 +157,27 @@ def uno_c_index(rows: ScoreTable, tau: float = math.inf) -> Weighed:
         return pairs.count(counted, uno_weights(pairs, counted, tau)).value
 
     return judge
+
+
+@_of_risk(
+    title="C as Sybil's",
+    source="YalaLab/pillar-finetune 9a21234, pillar/metrics/survival.py",
+    settings="1 / G at the later time, from the cases judged",
+)
+def sybil_c_index(rows: ScoreTable) -> Weighed:
+    """The C-index that Sybil and Pillar-0 print as Uno's: pairs are weighted at the later time, by risks of that year.
+
+    As published; Uno's weights are those of the earlier event (`uno_c_index`), and heavy censoring tells both apart.
+    Of a model that gives survival at the task's horizons, risks are its complement; of others the one risk.
+    """
+    seen = _observed(rows)
+    horizons = [float(time) for time in rows.facts.get(HORIZONS, ())]
+    survival = [seen.beside(rows, "predicted_survival", at_horizon(horizon)) for horizon in horizons]
+    risks = [1 - one for one in survival]
+    if not risks or all(np.isnan(one).all() for one in risks):
+        horizons, risks = [math.inf], [seen.beside(rows, "predicted_risk", RISK)]
+    by_year = np.stack(risks, axis=1)
+    return lambda times: sybil_concordance(seen.times, seen.events, by_year, horizons, times[:, seen.columns])
 
 
 @_of_risk(title="AUC(t)", source="Uno et al. 2007", settings=_SHARE, parameter=_HORIZON, name="dynamic_auc")

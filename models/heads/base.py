@@ -28,6 +28,7 @@ HEADS = {
     "cox": "cox:CoxNet",
     "sgd_ensemble": "sgd_ensemble:SgdEnsemble",
     "norm_penalised": "norm_penalised:NormPenalised",
+    "balanced_linear": "balanced_linear:BalancedLinear",
     "abmil": "bag_heads:AttentionPooling",
     "clam": "bag_heads:Clam",
     "transmil": "bag_heads:TransMil",

@@ -191,3 +191,13 @@ def test_images_that_look_alike_are_told_where_that_is_asked(tmp_path, monkeypat
     assert found.not_looked == "1 images could not be read, or are too large, to be compared by what they show"
     told = me.check(task_of(), lookalikes=True)
     assert told[told.part == "leaks"].doubt.sum() == 2
+
+    Path("said.csv").write_text("case,ill\nc4,0.2\nc5,0.7\n")
+    model = PrecomputedClasses("said.csv")
+    run = me.test(task_of(), model)
+    assert "lookalikes" not in run.manifest["leaks"]
+    again = me.test(task_of(), model, lookalikes=True)
+    assert again.folder == run.folder
+    assert [text for text in again.manifest["leaks"]["found"] if "c1 ~ c3" in text]
+    with pytest.raises(UserError, match="look alike"):
+        me.test(task_of(leaks="refuse"), model, runs="others", lookalikes=True)

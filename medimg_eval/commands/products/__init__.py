@@ -1,1 +1,1 @@
-"""What products need beside tables: plans, acceptance, control charts."""
+"""What products need beside tables: plans, acceptance, control charts, labels of reports."""

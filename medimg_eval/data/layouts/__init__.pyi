@@ -3,7 +3,7 @@ from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
 from .detection import Coco as Coco, CocoVolumes as CocoVolumes, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
-from .features import FeatureVectors as FeatureVectors
+from .features import FeatureVectors as FeatureVectors, RateFindings as RateFindings
 from .films import (
     CocoFrames as CocoFrames,
     FrameRows as FrameRows,

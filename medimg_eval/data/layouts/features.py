@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Reference
+from medimg_eval.case import Array, Findings, Geometry, Image, Reference
+from medimg_eval.data.bags import ForeignBag
+from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.table import Table
-from medimg_eval.data.records import Row
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.data.records import Entry, Given, Row, Target
+from medimg_eval.data.tables import read_json
+from medimg_eval.data.targets.findings import POLICIES
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError
 from medimg_eval.image import FEATURES
 
 
@@ -158,3 +162,129 @@ def _as_image(values: Array, where: str) -> Image:
     if not np.isfinite(kept).all():
         raise CaseError(f"{where}: has NaN or infinite features")
     return Image(kept[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))
+
+
+@dataclass(kw_only=True)
+class RateFindings(FolderLayout):
+    """Features as RATE-Evals keeps them, and labels as it reads them: many questions with yes or no of each scan.
+
+    Below the root lies `embeddings/SPLIT/ACCESSION.npz`. Labels are a JSON file: accession -> `qa_results` or `answers`
+    -> category -> questions with answers, in any of the three forms that RATE and its evaluation write.
+
+    Args:
+        labels: the JSON file below the root.
+        blank: what a question becomes that has no answer in a scan: as policies of `ClassColumns`.
+        uncertain: what the answers uncertain, unclear and equivocal become.
+        strict: whether other answers, and scans without labels, are mistakes; else both are no, as in RATE-Evals.
+        others: see `FolderLayout`.
+    """
+
+    labels: str = "final_results.json"
+    blank: str = "zeros"
+    uncertain: str = "ignore"
+    strict: bool = True
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The scans with features, by split and name."""
+        paths = sorted(root.glob("embeddings/*/*.npz"))
+        if not paths:
+            raise MissingDataError(f"{root}: there is no embeddings/SPLIT/ACCESSION.npz")
+        entries = []
+        for path in paths:
+            name, split = path.stem, path.parent.name
+            row = Row(root / self.labels, name, {"accession": name, "split": split})
+            image = ForeignBag(root, f"{split}/{name}" if self._several(root) else name, "rate_evals")
+            entries.append(self.with_patient(Entry(name, root, (row,), (image,), split)))
+        return entries
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The labels: folders say which scan belongs to which split."""
+        return (root / self.labels,)
+
+    def class_names(self) -> list[str]:
+        """The questions, sorted; raises MissingDataError without the labels."""
+        answers = rate_answers(Path(self.root).expanduser() / self.labels)
+        return sorted({question for held in answers.values() for question in held})
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """The answers of each scan."""
+        return RateAnswers(root / self.labels, self.class_names(), self)
+
+    def _several(self, root: Path) -> bool:
+        return len({path.parent for path in root.glob("embeddings/*/*.npz")}) > 1
+
+
+@dataclass(frozen=True)
+class RateAnswers:
+    """Answers of a scan as findings.
+
+    Attributes:
+        file: of the labels.
+        questions: of all scans.
+        layout: says what answers become.
+    """
+
+    file: Path
+    questions: Sequence[str]
+    layout: RateFindings
+
+    def reference(self, entry: Entry) -> Reference[Findings]:
+        """Reference to the findings; raises UserError where the scan, or an answer, is not understood."""
+        held = rate_answers(self.file).get(entry.id)
+        if held is None and self.layout.strict:
+            raise entry.row.error(
+                f"there are no labels of scan {entry.id!r}; add them, or set layout.strict=false for no in all"
+            )
+        found = {question: self._value(entry, question, (held or {}).get(question)) for question in self.questions}
+        return Given(Findings(found), (self.file,), entry.image)
+
+    def _value(self, entry: Entry, question: str, answer: Any) -> float:
+        text = "" if answer is None or answer != answer else str(answer).strip().lower()  # noqa: PLR0124 - NaN
+        if not text:
+            return POLICIES[self.layout.blank]
+        if text in ("yes", "no"):
+            return float(text == "yes")
+        if not self.layout.strict:
+            return 0.0
+        if text in UNSURE:
+            return POLICIES[self.layout.uncertain]
+        raise entry.row.error(f"question {question!r} has the answer {answer!r}, expected Yes, No or one of {UNSURE}")
+
+
+UNSURE = ("uncertain", "unclear", "equivocal")
+
+
+def rate_answers(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Answers of RATE's labels: accession -> question -> answer.
+
+    Raises:
+        MissingDataError: there is no such file.
+        UserError: it is none of the forms; RATE-Evals finds no labels in such a file, and says nothing.
+    """
+    if not file.is_file():
+        raise MissingDataError(f"{file}: no such file; set task.layout.labels to the labels that RATE wrote")
+    return _rate_answers(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(4)
+def _rate_answers(file: Path, changed: int) -> Mapping[str, Mapping[str, Any]]:
+    told = read_json(file)
+    if not isinstance(told, Mapping) or not told:
+        raise UserError(f"{file}: expected accession -> labels, got {type(told).__name__}")
+    return {str(name): dict(_answers_of(file, str(name), held)) for name, held in told.items()}
+
+
+def _answers_of(file: Path, name: str, held: Any) -> Iterator[tuple[str, Any]]:
+    """Questions with answers of one scan, whichever way they are written."""
+    categories = held.get("qa_results", held.get("answers")) if isinstance(held, Mapping) else None
+    if not isinstance(categories, Mapping):
+        raise UserError(f"{file}, {name}: expected `qa_results` or `answers` with categories")
+    for category, questions in categories.items():
+        listed = [questions] if isinstance(questions, Mapping) else questions
+        if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+            raise UserError(f"{file}, {name}, {category}: expected questions with answers, got {listed!r:.60}")
+        for one in listed:
+            if one.keys() >= {"question", "answer"}:
+                yield str(one["question"]), one["answer"]
+            else:
+                yield from ((str(question), answer) for question, answer in one.items())

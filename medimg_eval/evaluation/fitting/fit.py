@@ -115,9 +115,9 @@ def fit(
         parts = dict(cases)
         with contextlib.suppress(UserError):
             parts["test"] = task.cases("test")
-        leaks = find_leaks(task, parts)
+        leaks = find_leaks(task, parts, lookalikes=settings.lookalikes)
         note_leaks(task, leaks, folder)
-        run.note(leaks={"found": [leak.text for leak in leaks.found], "not_looked": leaks.not_looked})
+        run.note(leaks=leaks.as_record(lookalikes=settings.lookalikes))
         note_sent(run, sent, sum(map(len, cases.values())))
         if at_once:
             best = learn_at_once(task, candidate, cases, settings, run)

@@ -4,3 +4,8 @@ from .labelers import label_agreement as label_agreement
 from .reader_study import GENERATED as GENERATED, ORIGIN as ORIGIN, REAL as REAL, read_readings as read_readings
 from .reader_study import score_readers as score_readers
 from .preferences import preference_table as preference_table, read_preferences as read_preferences
+from .people_labels import (
+    Compared as Compared,
+    LabelValues as LabelValues,
+    agreement_with_people as agreement_with_people,
+)

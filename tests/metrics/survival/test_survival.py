@@ -1,5 +1,6 @@
 """Concordance, AUC over time, Brier scores and curves, beside numbers worked out elsewhere and plain loops."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -24,10 +25,12 @@ from medimg_eval.metrics.survival import (
     integrated_brier_score,
     kaplan_meier,
     log_rank,
+    sybil_concordance,
     uno,
     yearly_auroc,
 )
 from medimg_eval.metrics.survival.concordance import Pairs
+from tests.helpers.authors import load_functions, require_clone
 
 PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "definitions" / "survival.md"
 
@@ -90,6 +93,66 @@ def value(name, rows):
 
 
 # Pairs
+
+
+def sybil_by_loops(times, events, risks, years, reached):
+    """The rule of pillar/metrics/survival.py, pair by pair: weights and risks are those of the later time."""
+    right = every = 0.0
+    for i, j in itertools.permutations(range(len(times)), 2):
+        if events[i] and (times[i] < times[j] or (times[i] == times[j] and not events[j])):
+            weight = 1 / reached[times[j]] ** 2
+            place = min(np.searchsorted(years, times[j]), len(years) - 1)
+            mine, other = risks[i, place], risks[j, place]
+            wrong = math.isnan(mine) or math.isnan(other)
+            right += 0 if wrong else weight * ((mine > other) + 0.5 * (mine == other))
+            every += weight
+    return right / every if every else math.nan
+
+
+def test_sybils_concordance_weighs_the_later_time_and_takes_the_risk_of_its_year():
+    times, events = np.array([1.0, 2.0, 3.0, 3.0]), np.array([True, False, True, False])
+    risks = np.array([[0.2, 0.5, 0.9], [0.3, 0.4, 0.5], [0.1, 0.2, 0.9], [0.0, 0.0, 0.1]])
+    # G is 1, 2/3 and 0 at 1, 2 and 3: what ends at 3 has no weight, as nobody is left; 0.5 > 0.4 in the second year.
+    assert sybil_concordance(times, events, risks, [1, 2, 3]) == 1
+    given = sybil_concordance(times, events, risks, [1, 2, 3], reached=[1, 0.5, 0.25])
+    # 4 for the pair at 2; at 3 weight 16: 0.9 ties 0.9, and 0.9 is above 0.1 twice.
+    assert given == pytest.approx((4 + 16 * 2.5) / (4 + 16 * 3))
+    assert math.isnan(sybil_concordance([1, 2], [False, False], np.ones((2, 1)), [1]))
+    assert math.isnan(sybil_concordance([], [], np.ones((0, 1)), [1]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 10**6))
+def test_sybils_concordance_is_that_of_two_loops_and_repeats_count_as_weights(size, seed):
+    random = np.random.default_rng(seed)
+    times, events = random.integers(1, 7, size).astype(float), random.random(size) < 0.5
+    risks = random.integers(0, 4, (size, 6)).astype(float)
+    risks[random.random(size) < 0.1] = math.nan
+    reached = dict(zip(range(1, 7), np.linspace(1, 0.4, 6), strict=True))
+    seen = [reached[int(time)] for time in np.unique(times)]
+    found = sybil_concordance(times, events, risks, range(1, 7), reached=seen)
+    np.testing.assert_allclose(found, sybil_by_loops(times, events, risks, range(1, 7), reached))
+    drawn = random.integers(0, size, size)
+    counts = np.bincount(drawn, minlength=size)
+    weighed = sybil_concordance(times, events, risks, range(1, 7), counts[None], seen)
+    again = sybil_by_loops(times[drawn], events[drawn], risks[drawn], range(1, 7), reached)
+    np.testing.assert_allclose(weighed[0], again)
+
+
+@pytest.mark.slow
+def test_sybils_concordance_is_that_of_pillars_own_program():
+    source = require_clone("YalaLab/pillar-finetune") / "pillar/metrics/survival.py"
+    tree = pytest.importorskip("lifelines.utils.btree")._BTree
+    names = ("concordance_index", "_concordance_ratio", "_concordance_summary_statistics", "_handle_pairs")
+    theirs = load_functions(source, *names, np=np, _BTree=tree)["concordance_index"]
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        times, events = random.integers(0, 6, 300), random.random(300) < 0.3
+        # In sixty-fourths, of which 1 - risk, as they compare it, has the same ties.
+        risks = np.cumsum(random.integers(0, 11, (300, 6)), axis=1) / 64
+        reached = {str(year): value for year, value in enumerate(np.linspace(0.95, 0.35, 6))}
+        found = sybil_concordance(times + 1, events, risks, range(1, 7), reached=list(reached.values()))
+        assert found == pytest.approx(theirs(times, risks, events, reached))
 
 
 def test_concordance_by_hand():
@@ -270,8 +333,8 @@ def test_resamples_are_those_of_the_cases_drawn():
     risks, survival = random.normal(size=25), {4.0: random.random(25), 6.0: random.random(25)}
     rows = table(times, events, risks, survival, (4, 6))
     counted = random.multinomial(25, np.ones(25) / 25, size=4)
-    names = ["c_index", "uno_c_index", "dynamic_auc@4", "mean_dynamic_auc", "yearly_auroc@4", "survival_brier@4"]
-    for name in [*names, "integrated_brier", "expected_to_observed@4", "hazard_ratio"]:
+    names = ["c_index", "uno_c_index", "sybil_c_index", "dynamic_auc@4", "mean_dynamic_auc", "yearly_auroc@4"]
+    for name in [*names, "survival_brier@4", "integrated_brier", "expected_to_observed@4", "hazard_ratio"]:
         found, parameter = parse(name)
         arguments = () if parameter is None else (parameter,)
         values = found.weighed(rows, *arguments)(counted[:, rows.case])
@@ -315,5 +378,5 @@ def test_names_people_type():
 def test_every_metric_is_on_its_page():
     text = PAGE.read_text()
     ours = [name for name, found in available().items() if found.kind == "survival" or "follow_up" in found.needs]
-    assert len(ours) == 12
+    assert len(ours) == 13
     assert not [name for name in ours if f"`{name}" not in text]

@@ -1,0 +1,1 @@
+"""Labels that a language model reads in reports, and the tables that are made of them."""

@@ -1,0 +1,160 @@
+"""Labels of reports by a language model, resumed from its kept replies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from medimg_eval.case import Failure, Prompt
+from medimg_eval.data.given_reports import GivenReport
+from medimg_eval.evaluation.observe import Source, judge_source
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.models.annotators import LabelledReport, label_texts
+from medimg_eval.question import Turn, Usage
+from medimg_eval.store import Stored, observation_store, prompt_key
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.model_spec import ModelSpec
+    from medimg_eval.metrics.reports import LabelScheme
+    from medimg_eval.models.providers import Provider
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 32
+"""Reports whose replies are read together."""
+
+
+@dataclass(frozen=True)
+class ReportLabels:
+    """Labels of the reports of a table.
+
+    Attributes:
+        reports: as they were given.
+        labelled: what a model said of each, in the same order.
+        scheme: by which it was asked.
+        identity: of the model, by which its replies are kept.
+        model: its name.
+        asked: replies that were asked for now; the others were kept.
+    """
+
+    reports: Sequence[GivenReport]
+    labelled: Sequence[LabelledReport]
+    scheme: LabelScheme
+    identity: str
+    model: str
+    asked: int
+
+    def values(self) -> list[dict[str, str]]:
+        """By report: finding -> value; "" of one that was not read."""
+        names = self.scheme.findings
+        return [
+            {name: one.readings[name].value if name in one.readings else "" for name in names} for one in self.labelled
+        ]
+
+    def unread(self) -> int:
+        """How many pairs of report and finding have no value."""
+        return sum(not value for values in self.values() for value in values.values())
+
+    def taken_back(self) -> int:
+        """How many positive values lacked evidence."""
+        return sum(
+            bool(reading.value and "taken back" in reading.problem)
+            for one in self.labelled
+            for reading in one.readings.values()
+        )
+
+    def cost(self) -> Usage:
+        """Cost of all replies, those that were kept as they cost then; None for what none of them tells."""
+        each = [one.cost() for one in self.labelled]
+        known = {name: [value for one in each if (value := getattr(one, name)) is not None] for name in Usage._fields}
+        return Usage(**{name: sum(values) if values else None for name, values in known.items()})
+
+
+def label_reports(
+    reports: Sequence[GivenReport],
+    scheme: LabelScheme,
+    model: ModelSpec,
+    *,
+    permitted: Callable[[], None] = lambda: None,
+    accelerator: str = "auto",
+    seed: int = 0,
+) -> ReportLabels:
+    """Labels of reports by a model, which is loaded where a reply is not kept yet.
+
+    Args:
+        reports: with ids of their own.
+        scheme: what is asked, and how replies are read.
+        model: that writes.
+        permitted: raises before the model is loaded where reports must not be sent to it.
+        accelerator: of a model that runs here, as Lightning names it.
+        seed: of a model that draws what it writes.
+
+    Raises:
+        UserError: the model cannot be asked at all. What one report is refused for is in its `problem`.
+    """
+    source, _ = judge_source(model, {"accelerator": accelerator}, seed, permitted)
+    labelled: list[LabelledReport] = []
+    with ExitStack() as stack:
+        kept = _KeptReplies(source, scheme.max_new_tokens, stack)
+        starts = range(0, len(reports), AT_ONCE)
+        for start in tracked(starts, f"labelling ({model.name})"):
+            labelled += label_texts(scheme, [one.text for one in reports[start : start + AT_ONCE]], kept.answers)
+    return ReportLabels(reports, labelled, scheme, source.identity, model.name, kept.asked)
+
+
+@dataclass
+class _KeptReplies:
+    """Replies of a model, each asked for once.
+
+    Attributes:
+        source: the model, as a judge is.
+        most: tokens of a reply.
+        stack: on which the model is lent.
+        asked: how often it was asked.
+    """
+
+    source: Source
+    most: int
+    stack: ExitStack
+    asked: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.store = observation_store("verdict", self.source.identity)
+        self.stack.callback(self.store.close)
+
+    @cached_property
+    def batches(self) -> Any:
+        """The model, lent until the end, at what it likes to be given at once."""
+        from medimg_eval.evaluation.devices import Batches
+
+        lend = cast("Callable[[], AbstractContextManager[Provider]]", self.source.lend)  # a judge that is there
+        provider = self.stack.enter_context(lend())
+        self.size = max(1, provider.preferred_batch)
+        return Batches(lambda prompts: provider.observe([(prompt, self.most) for prompt in prompts], None))
+
+    def answers(self, prompts: Sequence[Prompt]) -> list[str | Failure]:
+        """A reply, or a Failure, to each prompt."""
+        keys = [f"{self.source.identity}/labels/{prompt_key(prompt, self.most)}" for prompt in prompts]
+        found: dict[str, str | Failure] = {key: _turn(one.value) for key, one in self.store.get(keys).items()}
+        left = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in found}
+        names = list(left)
+        while names:
+            batches = self.batches  # sets the size
+            some, names = names[: self.size], names[self.size :]
+            replies = dict(zip(some, batches.answers([left[key] for key in some]), strict=True))
+            self.asked += len(some)
+            self.store.put({key: Stored(_record(one)) for key, one in replies.items() if not isinstance(one, Failure)})
+            found |= replies
+        return [found[key] for key in keys]
+
+
+def _record(reply: str | Failure) -> dict[str, Any]:
+    return {"text": str(reply), **(reply.as_record() if isinstance(reply, Turn) else {})}
+
+
+def _turn(record: Mapping[str, Any]) -> Turn:
+    return Turn.from_record(record["text"], record)

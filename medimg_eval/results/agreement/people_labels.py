@@ -1,0 +1,233 @@
+"""Whether labels that a model read in reports are those of people: agreement by finding, with intervals by patient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.results.statistics import FEWEST, Resamples, quantiles
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[np.float64]
+
+TITLES = {
+    "agreement": "Agreement",
+    "kappa": "Kappa",
+    "sensitivity": "Sensitivity",
+    "ppv": "PPV",
+    "f1": "F1, uncertain negative",
+    "f1_plus": "F1, uncertain positive",
+    "weighted_f1": "Weighted F1",
+}
+MEAN = "mean"
+
+
+class Compared(NamedTuple):
+    """Names of what is compared.
+
+    Attributes:
+        people: whose labels are right.
+        model: whose labels are judged.
+        title: what the reports are.
+        notes: sentences below the table, such as on the cost.
+    """
+
+    people: str
+    model: str
+    title: str
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """Values that labels may have.
+
+    Attributes:
+        every: all of them.
+        positive: those of a finding that is present; empty where values are no such statements, as grades.
+        uncertain: those of a finding that may be present.
+        blank: those of a finding that is not mentioned.
+    """
+
+    every: Sequence[str]
+    positive: Sequence[str] = ()
+    uncertain: Sequence[str] = ()
+    blank: Sequence[str] = ()
+
+    def statistics(self) -> list[str]:
+        """Statistics that are defined of such values."""
+        without = [] if self.positive else ["sensitivity", "ppv", "f1", "f1_plus"]
+        return [name for name in TITLES if name not in without and (name != "f1_plus" or self.uncertain)]
+
+    def places(self, some: Sequence[str]) -> list[int]:
+        """Places of some values among all."""
+        return [self.every.index(value) for value in some]
+
+
+def agreement_with_people(
+    people: Sequence[Mapping[str, str]],
+    labels: Sequence[Mapping[str, str]],
+    values: LabelValues,
+    *,
+    patients: Sequence[str],
+    compared: Compared,
+    resamples: int = 1_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Sheet:
+    """Table of how well labels agree with people's: a row for each finding, and the mean over findings.
+
+    Kappa is Cohen's, of all values and `unread`, which a label that could not be read is. Sensitivity, PPV and F1 are
+    of positives. Weighted F1 is MOSAIC's: of each value that people gave, but blank, weighted by how often they gave
+    it. What is not defined is left open, and out of the mean.
+
+    Args:
+        people: by report: finding -> value; findings left out are not judged in that report.
+        labels: the same of the model; "" of what was not read.
+        values: that there may be.
+        patients: of the reports, by whom resamples are drawn.
+        compared: names of both sides and of the reports.
+        resamples: of the bootstrap.
+        level: of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: people labelled no report.
+        UsageError: a number of the bootstrap is invalid.
+    """
+    check_numbers(resamples, level, seed)
+    findings = list(dict.fromkeys(name for one in people for name in one))
+    if not findings:
+        raise UserError(f"{compared.title}: people labelled none of its reports")
+    _, cluster = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
+    found: dict[str, dict[str, float]] = {}
+    drawn: dict[str, dict[str, Array]] = {}
+    draws = Resamples(int(cluster.max()) + 1, resamples=resamples, seed=seed) if cluster.max() + 1 >= FEWEST else None
+    for name in findings:
+        tables = _tables([one.get(name) for one in people], [one.get(name, "") for one in labels], values, cluster)
+        found[name] = {key: float(value) for key, value in statistics(tables.sum(axis=0), values).items()}
+        drawn[name] = {} if draws is None else statistics(draws.sums(tables), values)
+    found[MEAN] = {key: _mean([[found[name][key]] for name in findings])[0] for key in values.statistics()}
+    drawn[MEAN] = {key: _mean([drawn[name][key] for name in findings]) for key in values.statistics() if draws}
+    records = [
+        (name, key, value, *_bounds(drawn[name].get(key), level))
+        for name, of_name in found.items()
+        for key, value in of_name.items()
+    ]
+    numbers = pd.DataFrame.from_records(records, columns=["label", "statistic", "value", "low", "high"])
+    how = _how(len(people), int(cluster.max()) + 1, resamples, level, seed)
+    counts = {name: _counts([one.get(name) for one in people], values) for name in findings}
+    return Sheet(_layout(numbers, counts, values, compared, [*how, *compared.notes]), numbers)
+
+
+def statistics(tables: Array, values: LabelValues) -> dict[str, Array]:
+    """Agreement of tables of counts; NaN where a statistic is not defined.
+
+    Args:
+        tables: (..., (V + 1) squared) for V values, how often people gave value i and the model j, at (V + 1) i + j;
+            the last of either is `unread`.
+        values: that there may be.
+
+    Returns:
+        Statistic -> (...).
+    """
+    size = len(values.every) + 1
+    square = tables.reshape(*tables.shape[:-1], size, size)
+    rows, columns, total = square.sum(axis=-1), square.sum(axis=-2), square.sum(axis=(-1, -2))
+    agreed = _ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = _ratio((rows * columns).sum(axis=-1), total**2)
+    found = {"agreement": agreed, "kappa": _ratio(agreed - by_chance, 1 - by_chance)}
+    for name, some in {"f1": values.positive, "f1_plus": [*values.positive, *values.uncertain]}.items():
+        places = values.places(some)
+        hits = square[..., places, :][..., places].sum(axis=(-1, -2))
+        due, given = rows[..., places].sum(axis=-1), columns[..., places].sum(axis=-1)
+        found[name] = _ratio(2 * hits, due + given)
+        if name == "f1":
+            found |= {"sensitivity": _ratio(hits, due), "ppv": _ratio(hits, given)}
+    judged = [place for place in range(size - 1) if values.every[place] not in values.blank]
+    hits = square[..., judged, judged]
+    each = np.nan_to_num(_ratio(2 * hits, rows[..., judged] + columns[..., judged]))
+    found["weighted_f1"] = _ratio((each * rows[..., judged]).sum(axis=-1), rows[..., judged].sum(axis=-1))
+    return {name: found[name] for name in values.statistics()}
+
+
+def _tables(
+    people: Sequence[str | None], labels: Sequence[str], values: LabelValues, cluster: npt.NDArray[np.intp]
+) -> Array:
+    """Counts by patient, (patient, pair of values); reports that people did not label count nowhere."""
+    size = len(values.every) + 1
+    place = {value: number for number, value in enumerate(values.every)}
+    tables = np.zeros((int(cluster.max()) + 1, size**2))
+    for mine, theirs, patient in zip(people, labels, cluster, strict=True):
+        if mine is not None:
+            tables[patient, size * place[mine] + place.get(theirs, size - 1)] += 1
+    return tables
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    known = np.abs(whole) > 1e-12
+    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=known)
+    return divided
+
+
+def _mean(of_findings: Sequence[Any]) -> Array:
+    """Mean over the findings of which a statistic is defined, resample by resample: (finding, n) -> (n,)."""
+    stacked = np.asarray(of_findings, dtype=float)
+    return _ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
+
+
+def _bounds(drawn: Array | None, level: float) -> tuple[float, float]:
+    if drawn is None:
+        return np.nan, np.nan
+    low, high = quantiles(drawn, (1 - level) / 2, (1 + level) / 2)
+    return float(low), float(high)
+
+
+def _counts(people: Sequence[str | None], values: LabelValues) -> list[str]:
+    """Reports that people labelled, and those that are positive, uncertain apart."""
+    given = [value for value in people if value is not None]
+    if not values.positive:
+        return [f"{len(given):,}"]
+    uncertain = f" + {sum(value in values.uncertain for value in given):,}" if values.uncertain else ""
+    return [f"{len(given):,}", f"{sum(value in values.positive for value in given):,}{uncertain}"]
+
+
+def _layout(
+    numbers: pd.DataFrame,
+    counts: Mapping[str, Sequence[str]],
+    values: LabelValues,
+    compared: Compared,
+    notes: Sequence[str],
+) -> Layout:
+    by_label = numbers.set_index(["label", "statistic"])
+    shown = values.statistics()
+    heads = ["n", *(["Positive"] if values.positive else [])]
+    lines = []
+    for label in [*counts, MEAN]:
+        of_label: Any = (by_label.loc[(label, name), ["value", "low", "high"]] for name in shown)
+        cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in of_label]
+        known = counts.get(label, [""] * len(heads))
+        lines.append(Line([label], [*([Span(text)] for text in known), *cells], opens=label == MEAN))
+    block = f"{compared.title}: {compared.model} against {compared.people}"
+    caption = f"Labels of {compared.model} against those of {compared.people} on {compared.title}"
+    return Layout.of_block(block, [*heads, *(TITLES[name] for name in shown)], lines, notes, ["Finding"], caption)
+
+
+def _how(reports: int, patients: int, resamples: int, level: float, seed: int) -> list[str]:
+    interval = f"{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of patients, seed {seed}"
+    interval += "" if patients >= FEWEST else f"; none of fewer than {FEWEST} patients"
+    return [
+        f"n = {reports:,} reports of {patients:,} patients [{interval}].",
+        "Kappa: Cohen's, of all values and of what could not be read.",
+        "Weighted F1: of each value that people gave but blank, weighted by how often they did.",
+        "The last row is the mean over the findings of which a number is defined.",
+    ]
