@@ -105,6 +105,7 @@ from .segmentation.postprocess import DropSmall as DropSmall, FillHoles as FillH
 from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter, Sam as Sam
 from .synthesis import Diffusers as Diffusers
 from .vision_language.green import GreenModel as GreenModel
+from .vision_language.huggingface.lora import LoraVLM as LoraVLM
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible

@@ -13,7 +13,6 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.fabric.utilities.seed import pl_worker_init_function
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
 from medimg_eval.case import Case, Failure, Image, Mask
@@ -23,7 +22,8 @@ from medimg_eval.errors import CaseError
 from medimg_eval.store import content_key
 from medimg_eval.tasks.base import Task
 
-Samples = list[dict[str, Tensor]]
+Samples = list[Any]
+"""Training samples of a case: of tensors by name, which are stacked, or of anything else, which is kept as a list."""
 
 
 class Sample(Protocol):
@@ -198,7 +198,8 @@ def _flatten(visits: list[Samples | Failure]) -> Any:
     failure = next((visit for visit in visits if isinstance(visit, Failure)), None)
     if failure is not None:
         return failure
-    return default_collate([sample for samples in visits if isinstance(samples, list) for sample in samples])
+    batch = [sample for samples in visits if isinstance(samples, list) for sample in samples]
+    return default_collate(batch) if all(isinstance(sample, Mapping) for sample in batch) else batch
 
 
 def leave_with_parent(_: int) -> None:

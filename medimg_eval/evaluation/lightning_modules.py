@@ -39,7 +39,7 @@ class Trainable(Protocol):
         """
 
     def training_loss(self, batch: Any) -> Tensor:
-        """The loss of a batch of such samples."""
+        """The loss of a batch of such samples: of mappings stacked tensors by name, of others their list."""
 
 
 class FitModule(pl.LightningModule):
@@ -68,7 +68,8 @@ class FitModule(pl.LightningModule):
         if isinstance(batch, Failure):
             raise UserError(f"case {batch.case_id!r} cannot be trained on: {batch.message}")
         loss: Tensor = self.model.training_loss(batch)
-        self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True)
+        size = len(batch) if isinstance(batch, list) else None  # which Lightning would take from the lengths of texts
+        self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=size)
         return loss
 
     def validation_step(self, batch: Sequence[PreparedCase], batch_idx: int) -> None:

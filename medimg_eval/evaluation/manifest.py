@@ -50,6 +50,8 @@ class Manifest(TypedDict, total=False):
     """Whether the model was made of objects that no config can name, so that no other start goes on with the run."""
     model_info: Mapping[str, Any]
     """Class, parameter count and identity of the model that was loaded."""
+    fitted: Mapping[str, Any]
+    """Of `fit`, what a model says of the weights that it keeps, such as the base and the hash of an adapter."""
     status: Status
     """`finished` once `scores.parquet` holds every case; `running`, `failed` or `interrupted` until then."""
     stages: Mapping[str, Stage]

@@ -257,9 +257,12 @@ def test_pathmmu_prints_tiny_and_all_of_each_subset(tmp_path):
     }
 
 
-def test_pathmmus_val_is_read_as_its_card_says(tmp_path):
+def test_pathmmus_train_and_val_are_read_as_its_card_says(tmp_path):
     SAMPLES["pathmmu"].write(tmp_path)
-    val = changed("pathmmu", tmp_path, expand=[{"filter": {"key2": "val"}}])
+    task = task_of("pathmmu", tmp_path)
+    assert [case.id for case in task.cases("validate")] == ["PubMed-val-1", "Atlas-val-9"]
+    assert [case.id for case in task.cases("fit")] == ["Atlas-train-4"]
+    val = build_task(config_of("pathmmu", tmp_path) | {"splits": {"test": "val"}, "expected": {}})
     assert [case.id for case in val.cases("test")] == ["PubMed-val-1", "Atlas-val-9"]
 
 

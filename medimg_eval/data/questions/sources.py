@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -34,7 +35,8 @@ class Source:
 
     Attributes:
         at: where they lie in a JSON file: `""` for a list, or an object of lists or of objects; `.` for the whole file
-            as one record; else names of keys joined by `.`, where `*` stands for every key or place.
+            as one record; else names of keys joined by `.`, where `*` stands for every key or place, `test*` for
+            some keys.
         literal: columns that hold a JSON or Python literal; `pictures`: columns that hold images.
         separator: between the fields of a text table; by its ending when empty.
         split: what `{split}` is.
@@ -224,17 +226,22 @@ def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...])
             yield value, keys, f"item {'.'.join(keys)!r}" if keys else "item 1"
         return
     part, rest = parts[0], parts[1:]
-    if part == "*" and isinstance(value, list):
-        for place, item in enumerate(value):
-            yield from _walked(path, item, rest, (*keys, str(place)))
-    elif part == "*" and isinstance(value, dict):
-        for key, item in value.pairs if isinstance(value, Repeated) else value.items():
+    if "*" in part and isinstance(value, list | dict):
+        for key, item in _members(value, part):
             yield from _walked(path, item, rest, (*keys, key))
     elif isinstance(value, dict) and part in value:
         yield from _walked(path, value[part], rest, keys)
     elif not keys:  # of the members of a `*`, some may lack what others have
         there = nearest(part, value) if isinstance(value, dict) else "; it holds no object there"
         raise UserError(f"{path}: holds no {part!r}, which task.layout.at names{there}")
+
+
+def _members(value: list[Any] | dict[str, Any], pattern: str) -> list[tuple[str, Any]]:
+    """Places or keys that a pattern with `*` names, with what stands there; of a list `*` alone names any."""
+    if isinstance(value, list):
+        return [(str(place), item) for place, item in enumerate(value)] if pattern == "*" else []
+    pairs = value.pairs if isinstance(value, Repeated) else value.items()
+    return [(key, item) for key, item in pairs if fnmatchcase(key, pattern)]
 
 
 LARGE = 64 * 2**20

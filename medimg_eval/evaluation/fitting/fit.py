@@ -163,6 +163,9 @@ def _train(
         ) from error
     if best.best_model_score is None or not best.best_model_score.isfinite():
         raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
+    keep = getattr(model, "keep_fitted", None)
+    if callable(keep) and settings.rank == 0:
+        run.note(fitted=keep(run.folder / "checkpoints" / "best.ckpt", run.folder))
     return float(best.best_model_score)
 
 

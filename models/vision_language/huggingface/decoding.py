@@ -221,17 +221,27 @@ def score_options(
 
 def compute_log_probabilities(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
     """Log-probabilities of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
+    return compute_logits(model, inputs, keep).log_softmax(-1)
+
+
+def compute_logits(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
+    """Logits of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
     # Of all tokens they would fill the memory: a thousand tokens of eight prompts are gigabytes.
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     kept = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(inner.forward).parameters else {}
     logits: Tensor = model(**inputs, use_cache=False, **kept).logits[:, -keep:]
-    return logits.float().log_softmax(-1)
+    return logits.float()
 
 
 def _encode_option(text: str, option: str, tokenizer: Any) -> OptionEnding:
     """The option as the answer: a space parts it from a colon, as in `ASSISTANT:`."""
     whole = f"{text} {option}" if text.endswith(":") else text + option
-    before: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return OptionEnding(whole, *split_answer(text, whole, tokenizer))
+
+
+def split_answer(rendered: str, whole: str, tokenizer: Any) -> tuple[tuple[int, ...], bool]:
+    """Tokens of a text after the prompt that it begins with, and whether the prompt keeps the tokens it has alone."""
+    before: list[int] = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     after: list[int] = tokenizer(whole, add_special_tokens=False)["input_ids"]
     same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(before))
-    return OptionEnding(whole, tuple(after[same:]), same == len(before))
+    return tuple(after[same:]), same == len(before)
