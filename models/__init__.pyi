@@ -3,6 +3,7 @@ from .annotators.bertscore import BertScore as BertScore
 from .annotators.chexbert import CheXbert as CheXbert, CheXbertSimilarity as CheXbertSimilarity
 from .annotators.language_model import LanguageModelLabeler as LanguageModelLabeler
 from .annotators.lunguage import Lunguage as Lunguage
+from .annotators.lunguage import Lunguage as Lunguage, LunguageTimeline as LunguageTimeline
 from .annotators.radgraph.model import (
     ModernRadGraphXL as ModernRadGraphXL,
     RadGraph as RadGraph,
@@ -86,6 +87,7 @@ from .precomputed.motions import PrecomputedMotions as PrecomputedMotions
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
+from .precomputed.timelines import PrecomputedTimelines as PrecomputedTimelines
 from .precomputed.transforms import PrecomputedTransforms as PrecomputedTransforms
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe

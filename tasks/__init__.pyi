@@ -5,6 +5,7 @@ from .landmarks import LandmarkTask as LandmarkTask
 from .measurements import MeasurementTask as MeasurementTask, MotionTask as MotionTask
 from .questions import AgentQuestionTask as AgentQuestionTask, QuestionTask as QuestionTask
 from .reconstruction import ReconstructionTask as ReconstructionTask
+from .references import RetrievalQuestionTask as RetrievalQuestionTask
 from .registration import RegistrationTask as RegistrationTask
 from .regression import RegressionTask as RegressionTask
 from .reports import ReportTask as ReportTask

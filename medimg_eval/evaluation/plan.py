@@ -13,10 +13,10 @@ from typing import Any
 
 from medimg_eval.arguments import grouped
 from medimg_eval.arguments import settled as without_defaults_within
-from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Trial
+from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.degradations import DrawKey, find_degradation, is_part_condition, refuse_unsuitable
+from medimg_eval.degradations import DrawKey, degradations, find_degradation, is_part_condition, refuse_unsuitable
 from medimg_eval.errors import UsageError, UserError, shortened
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
 from medimg_eval.evaluation.leaving import (
@@ -369,7 +369,8 @@ def _check_model(plan: Plan) -> list[Sent]:
 def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
     """Raises UsageError where the images of the first case that can be read are of no kind that is degraded so."""
     asked = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
-    names = {condition.name for condition in asked if not is_part_condition(condition)} - {NO_IMAGE}
+    # Others, such as a blind one, change no pixels.
+    names = {condition.name for condition in asked if not is_part_condition(condition)} & degradations().keys()
     if not names or not cases:
         return
     try:
@@ -408,8 +409,9 @@ def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
     """
     config = without_defaults_within(task.config) if settled and task.name not in catalogued() else task.config
     decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields()}
-    if isinstance(decisive.get("layout"), dict):
-        decisive["layout"] = placeless(decisive["layout"])
+    for key in ("layout", "corpus"):
+        if isinstance(decisive.get(key), dict):
+            decisive[key] = placeless(decisive[key])
     return decisive | dict(task.asked)
 
 

@@ -10,4 +10,10 @@ from .geometry import orientation as orientation, reorient as reorient, resample
 from .label_values import distinct_values as distinct_values, unknown_values as unknown_values
 from .reading import read as read, read_grid as read_grid, read_mask as read_mask
 from .volumes import Region as Region, write_image as write_image, write_mask as write_mask
-from .whole import SHOWN as SHOWN, WINDOWS as WINDOWS, VideoPrompt as VideoPrompt, VolumePrompt as VolumePrompt
+from .whole import (
+    SHOWN as SHOWN,
+    VIDEO as VIDEO,
+    WINDOWS as WINDOWS,
+    VideoPrompt as VideoPrompt,
+    VolumePrompt as VolumePrompt,
+)

@@ -11,6 +11,9 @@ from medimg_eval.case import Array, Image
 SHOWN = "shown"
 """The attribute of an image that says which slices or frames of a file are shown; a run keeps it with the answer."""
 
+VIDEO = "video"
+"""The attribute of a frame that says which file it is of, so that tools can look at others; no run keeps it."""
+
 WINDOWS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "CT": {"soft tissue": (40, 400), "lung": (-600, 1500), "bone": (400, 1800), "brain": (40, 80)},
 }

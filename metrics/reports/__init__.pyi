@@ -35,3 +35,10 @@ from .token_matching import (
     bertscore_of as bertscore_of,
     rarity as rarity,
 )
+from .timelines import (
+    groups_of as groups_of,
+    pair_f1 as pair_f1,
+    purity as purity,
+    read_timeline as read_timeline,
+    timeline_row as timeline_row,
+)

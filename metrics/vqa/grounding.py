@@ -64,10 +64,10 @@ def box3d_iou(pair: AnsweredQuestion) -> float:
     if pair.kind != "boxes3d":
         return math.nan
     if not isinstance(pair.value, Mapping):
-        return _iou_3d(_only_box(pair.extraction.value), pair.value)
+        return iou_3d(_only_box(pair.extraction.value), pair.value)
     given = pair.extraction.value if isinstance(pair.extraction.value, Mapping) else {}
     named = {normalised(str(name)): box for name, box in given.items()}
-    ious = [_iou_3d(named.get(normalised(str(name))), box) for name, box in pair.value.items()]
+    ious = [iou_3d(named.get(normalised(str(name))), box) for name, box in pair.value.items()]
     return float(np.mean(ious)) if ious else math.nan
 
 
@@ -79,7 +79,8 @@ def _only_box(answer: Any) -> Any:
     return boxes[0] if len(boxes) == 1 else None
 
 
-def _iou_3d(answer: Any, right: Any) -> float:
+def iou_3d(answer: Any, right: Any) -> float:
+    """Returns the IoU of two boxes (x1, y1, z1, x2, y2, z2); 0 where the answer is none."""
     given = read_numbers(answer, 6)
     return 0.0 if given is None else float(box_ious(given[None], np.array([right], float))[0, 0])
 

@@ -13,7 +13,7 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp import Corpus
-from medimg_eval.metrics.reports import lunguage_of, texts_in
+from medimg_eval.metrics.reports import lunguage_of, read_timeline, texts_in
 from medimg_eval.models.annotators.base import PairAnnotator
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import NameVectors
@@ -106,6 +106,57 @@ class Lunguage(PairAnnotator):
         """Both models, each with how it puts the tokens of a phrase together."""
         biolord, medcpt = (NameVectors(self.find(one), self.device, LONGEST) for one in (_BIOLORD, _MEDCPT))
         return (biolord, "mean"), (medcpt, "first")
+
+
+class LunguageTimeline(PairAnnotator):
+    """Compares the structured rows of all studies of a patient, which both texts hold as JSON, as `Lunguage` does.
+
+    Args:
+        biolord: a folder, or a repository in the hub's cache.
+        medcpt: likewise.
+    """
+
+    needs: ClassVar[Sequence[Weights]] = (_BIOLORD, _MEDCPT)
+    file_arguments: ClassVar[tuple[str, ...]] = ("biolord", "medcpt")
+
+    def __init__(
+        self,
+        biolord: str | None = "FremyCompany/BioLORD-2023",
+        medcpt: str | None = "ncbi/MedCPT-Query-Encoder",
+        device: str = "auto",
+        preferred_batch: int = 8,
+    ) -> None:
+        self.biolord, self.medcpt = biolord, medcpt
+        self.device, self.preferred_batch = device, preferred_batch
+
+    def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, float | None]]:
+        """Returns `f1`, `precision`, `recall` and `f1_published` of each pair, None where neither side has rows.
+
+        Raises:
+            CaseError: a reference holds no rows.
+            UserError: the weights cannot be used.
+        """
+        told = [self._rows(pair) for pair in pairs]
+        every = [row for rows in told for side in rows for row in side]
+        biolord, medcpt = (NameVectors(self.find(one), self.device, LONGEST) for one in (_BIOLORD, _MEDCPT))
+        values = _Cosines(((biolord, "first"), (medcpt, "first")), texts_in(every)[1])
+        named = [str(row.get("entity_group") or row["entity"]) for row in every]
+        groups = _Cosines(((biolord, "mean"), (medcpt, "first")), [" ".join(name.split()) for name in named])
+        found = []
+        for rows in told:
+            matched = lunguage_of(*rows, values, groups, temporal=True)._asdict()
+            first = tuple([{**row, "episode": 1} for row in side] for side in rows)
+            matched["f1_published"] = lunguage_of(*first, values, groups, temporal=True).f1
+            found.append({key: None if np.isnan(value) else value for key, value in matched.items()})
+        return found
+
+    @staticmethod
+    def _rows(pair: TextPair) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        reference = read_timeline(pair.reference)
+        if reference is None:
+            raise CaseError(f"the reference holds no rows as JSON: {pair.reference[:60]!r}")
+        rows = read_timeline(pair.prediction, reference) or []
+        return reference, [row for row in rows if row.get("entity")]
 
 
 class _Cosines:

@@ -29,7 +29,12 @@ from .patho_bench import PathoBench as PathoBench
 from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed
 from .registration import ImagePairs as ImagePairs, Learn2Reg as Learn2Reg, WarpedBrain as WarpedBrain
-from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
+from .report_sets import (
+    Llava as Llava,
+    PatientTimelines as PatientTimelines,
+    R2Gen as R2Gen,
+    Studies as Studies,
+)
 from .spots import Spots as Spots
 from .synthesis import (
     CheXGenBench as CheXGenBench,

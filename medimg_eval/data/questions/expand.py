@@ -24,9 +24,9 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
-    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where
-    there is no such step, or a step has no such key, UserError where one names a field that no record has, or a file
-    that is missing.
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{default: ...}`. Raises
+    UsageError where there is no such step, or a step has no such key, UserError where one names a field that no record
+    has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -50,7 +50,7 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
 
 def _is_meant(name: str, given: Any) -> bool:
     """Whether what a step is given is of the form it needs; names of files are looked at where they are read."""
-    if name in ("filter", "without"):
+    if name in ("filter", "without", "default"):
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
@@ -273,6 +273,17 @@ def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return _each(records, make)
 
 
+def _default(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """Gives columns that say nothing a text."""
+    _check(records, list(step["default"]))
+
+    def make(record: Record) -> list[Record]:
+        given = {column: text for column, text in step["default"].items() if said_nothing(record.find(column))}
+        return [record.with_values(**given)]
+
+    return _each(records, make)
+
+
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
     "turns": (_turns, set()),
@@ -285,6 +296,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "shuffle": (_shuffle, set()),
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     "one_line": (_one_line, set()),
+    "default": (_default, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -296,6 +308,7 @@ EXPECTED = {
     "shuffle": "a whole number",
     "first": "a whole number",
     "one_line": "the name of a column",
+    "default": "an object of columns and texts",
     "turns": "the name of a column",
 }
 """What each step is given, for people."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging import SHOWN, WINDOWS, VideoPrompt, VolumePrompt
+from medimg_eval.imaging import SHOWN, VIDEO, WINDOWS, VideoPrompt, VolumePrompt
 
 if TYPE_CHECKING:
     from medimg_eval.imaging.video import Video
@@ -98,7 +98,8 @@ class StackPicture:
         """Reads it; raises CaseError naming the file."""
         arrays, note, shown = _pictures(self.stack, _changed(self.stack.path))
         notes = (note,) if note else ()
-        return Image(arrays[self.place], np.eye(4), units="pixel", notes=notes, attributes={SHOWN: shown})
+        about = {SHOWN: shown} | ({VIDEO: str(self.stack.path)} if self.stack.plane == "frames" else {})
+        return Image(arrays[self.place], np.eye(4), units="pixel", notes=notes, attributes=about)
 
     def geometry(self) -> Geometry:
         """Rows and columns."""

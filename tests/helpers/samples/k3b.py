@@ -153,9 +153,16 @@ def pmc_vqa_v1(root):
         picture(root / "images" / f"PMC1_F{place}.jpg", place)
 
 
+CORPUS_REPORTS = ["LARGER  EFFUSION. 2. TUBE IN.", "The effusion has grown.\nNO NODULE.", "A nodule is new."]
+
+
 def visits(root):
-    """Three visits, each beside the one before it; reports stand in the table of CheXpert Plus alone."""
+    """Three visits, each beside the one before it; reports stand in the table of CheXpert Plus alone.
+
+    The corpus has a visit of patient 1 with its very images, one of patient 5 with those of patient 2, and one of 6.
+    """
     paths = [f"train/patient0000{number}/study2/view1_frontal.jpg" for number in (1, 2, 3)]
+    others = [f"train/patient0000{number}/study9/view1_frontal.jpg" for number in (1, 5, 6)]
     before = [path.replace("study2", "study1") for path in paths]
     asked = [
         [("Has the effusion grown?", "Yes."), ("Is the tube gone?", "No.")],
@@ -167,12 +174,19 @@ def visits(root):
         [
             {
                 "image_path": path,
-                "historical_image_path": other,
-                "reference_images": [],
+                "historical_image_path": earlier,
+                "reference_images": [f"{other.removesuffix('.jpg')}.png"],
+                "hist_reference_images": [f"{other.removesuffix('.jpg').replace('study9', 'study8')}.png"],
                 "VQA_Final": [{"VQA_question": question, "VQA_answer": answer} for question, answer in questions],
             }
-            for path, other, questions in zip(paths, before, asked, strict=True)
+            for path, earlier, other, questions in zip(
+                paths, before, (others[1], others[2], others[1]), asked, strict=True
+            )
         ],
+    )
+    write_json(
+        root / "Get_Data" / "TrainSet_KnowledgeCorpus.json",
+        [{"image_path": path, "historical_image_path": path.replace("study9", "study8")} for path in others],
     )
     chosen = [(2, 0), (0, 0), (0, 1), (1, 0)]
     write_json(
@@ -182,8 +196,10 @@ def visits(root):
     write_json(
         root / "Get_Data" / "TestSet_ImagePairSelection.json",
         [
-            {"right_option": "C", "condition_change": "The effusion has grown.", "option": {"A": 1, "B": 2, "C": 0}},
-            {"right_option": "A", "condition_change": "A nodule is new.", "option": {"A": 1, "B": 0, "C": 2}},
+            {"right_option": "C", "condition_change": "The effusion has grown.", "option": {"A": 1, "B": 2, "C": 0}}
+            | {"Retrieval_TrainSet_now_idx": 1},
+            {"right_option": "A", "condition_change": "A nodule is new.", "option": {"A": 1, "B": 0, "C": 2}}
+            | {"Retrieval_TrainSet_now_idx": 0},
         ],
     )
     texts = ["Larger effusion.\n\nTube in place.", "No new  nodule.", "Oedema has cleared."]
@@ -192,9 +208,13 @@ def visits(root):
         ["path_to_image", "deid_patient_id", "section_findings", "section_impression"],
         *([path, "p", "Not this.", text] for path, text in zip(paths, texts, strict=True)),
         *([path, "p", "Not this.", ""] for path in before),
+        *([path, "p", "Not this.", text] for path, text in zip(others, CORPUS_REPORTS, strict=True)),
     )
     for place, path in enumerate([*paths, *before]):
         picture(root / "PNG" / path.replace(".jpg", ".png"), place, 32 if place < 3 else 16)
+    for place, path in zip((0, 1, 7), others, strict=True):
+        picture(root / "PNG" / path.replace(".jpg", ".png"), place, 32)
+        picture(root / "PNG" / path.replace("study9", "study8").replace(".jpg", ".png"), place + 3, 16)
 
 
 # Answers: 0-0 yes (right), 0-1 yes (wrong), 1-0 no (right), 2-0 nothing (yes is right). F1 of yes: 2 x 1 / (2 + 2) =

@@ -1,5 +1,7 @@
 """Samples of the benchmarks of volumes and of trees of one JSON a sample."""
 
+import json
+
 import nibabel as nib
 import numpy as np
 
@@ -368,6 +370,10 @@ LOOSE = 'In this DESS MRI, detect loose bodies. The form: {"loose_bodies_presenc
 
 # Question 1 of the first knee: one grade of two right; 69: right, with a name around it; the second knee has no
 # answer to 69, and none is given to 1.
+PATELLA = {"reasoning": ["Find the medial patella.", "Look for bright marrow.", "Measure its share."]}
+PATELLA |= {"box": [0, 0, 0, 10, 10, 10]}
+
+
 @sample(
     "reasonknee_3d",
     cases=["9010308_00M_20040915_10243212_1_1", "9010308_00M_20040915_10243212_1_69", "9010309_12M_20050915_1_2_1"],
@@ -391,7 +397,8 @@ def reasonknee_3d(root):
         volume(root / "data" / "images" / name, (160, 4, 4))
     (root / "data" / "split_files").mkdir(exist_ok=True)
     (root / "data" / "split_files" / "test_split.csv").write_text(table)
-    write_json(root / "data" / "question_files" / "questions_nobbox_zeroshot.json", {"1": KNEE, "69": LOOSE})
+    for kind in ("zeroshot", "guided"):
+        write_json(root / "data" / "question_files" / f"questions_nobbox_{kind}.json", {"1": KNEE, "69": LOOSE})
 
     def moaks(size, number):
         grades = {"Size of BML (including cyst)": size, "Number of BML within subregion": number}
@@ -401,8 +408,50 @@ def reasonknee_3d(root):
     write_json(
         root / "data" / "answers.json",
         [
-            {"image_filepath": first, "question": "1", "answer": moaks(1, 2)},
+            {"image_filepath": first, "question": "1", "answer": moaks(1, 2), **PATELLA},
             {"image_filepath": first, "question": "69", "answer": {"loose_bodies_presence": {"presence": 1}}},
             {"image_filepath": second, "question": "1", "answer": moaks(0, 3)},
         ],
     )
+
+
+RIGHT_PATELLA = {"patella medial BML": {"Size of BML (including cyst)": 1, "Number of BML within subregion": 2}}
+
+
+def knee_right(case):
+    """The right answer, with the steps and the box that are known of it."""
+    key = case.target.read()
+    box = {"box": key.more["box"]} if key.more.get("box") else {}
+    return "\n".join(key.more.get("reasoning") or ()) + json.dumps({**key.value, **box})
+
+
+# Of the first: both grades right; (0, 0, 5) to (10, 10, 15) shares half with the box: 500 / 1500. Of 3 steps two are
+# said, the last before the first: in order one. The other two have neither box nor steps; the last is not answered.
+@sample(
+    "reasonknee_3d_reasoning",
+    cases=["9010308_00M_20040915_10243212_1_1", "9010308_00M_20040915_10243212_1_69", "9010309_12M_20050915_1_2_1"],
+    replies={
+        "9010308_00M_20040915_10243212_1_1": "1. I measure its share.\n2. I find the medial part of the patella.\n"
+        + json.dumps({"MOAKS_scores": RIGHT_PATELLA, "box": [0, 0, 5, 10, 10, 15]}),
+        "9010308_00M_20040915_10243212_1_69": '{"MOAKS_scores": {"loose_bodies_presence": {"presence": 1}}}',
+    },
+    scores={
+        "grade_accuracy": 2 / 3,
+        "graded_box_iou": 1 / 3,
+        "grounded_grades@0.5": 0,
+        "grounded_grades@0.3": 1,
+        "reasoning_steps_said@0.5": 2 / 3,
+        "reasoning_steps_ordered@0.5": 1 / 3,
+        "unanswered": 1 / 3,
+    },
+    text=(
+        "You are a radiologist. You are given a question and a set of knee MRI images.\n"
+        f"{KNEE} Write your reasoning before it in numbered steps, and put the place into the same JSON object, as "
+        '"box": [x1, y1, z1, x2, y2, z2] in mm from the first voxel of the volume, along its columns, rows and slices.'
+    ),
+    images=32,
+    perfect=knee_right,
+)
+def reasonknee_3d_reasoning(root):
+    """The guided questions; a box and steps of one knee."""
+    reasonknee_3d(root)

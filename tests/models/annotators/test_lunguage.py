@@ -10,7 +10,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.lunguage import lunguage_of
-from medimg_eval.models.annotators.lunguage import Lunguage
+from medimg_eval.models.annotators.lunguage import Lunguage, LunguageTimeline
 
 ROWS = {
     "Small left effusion.": [{"entity": "effusion", "dx_status": "positive", "location": "left", "severity": "small"}],
@@ -129,3 +129,24 @@ def test_a_file_of_something_else_is_named(files, tmp_path, text):
     (tmp_path / "odd.jsonl").write_text(text)
     with pytest.raises(UserError, match=r"odd.jsonl: (cannot be read|expected lines)"):
         Lunguage(str(tmp_path / "odd.jsonl"), *files[1:]).compare([TextPair("x", "x")], Corpus([]))
+
+
+def test_timelines_are_compared_by_group_study_and_course(files):
+    made = LunguageTimeline(*files[1:], device="cpu")
+    made.name = "lunguage_timeline"
+    made.check_ready()
+    row = {"entity": "effusion", "dx_status": "positive", "entity_group": "left effusion", "sequence": 1, "episode": 1}
+    first = [row, {**row, "sequence": 2, "episode": 2}]
+    later = [row, {**row, "sequence": 2, "episode": 1}]
+    found = compared(made, *((json.dumps(first), json.dumps(said)) for said in (first, later, [])))
+    assert found[0]["f1"] == pytest.approx(1)
+    assert found[1]["f1"] == pytest.approx(0.75)  # of two rows one agrees in one of two times
+    assert found[1]["f1_published"] == pytest.approx(1)
+    assert found[2] == {"f1": 0.0, "precision": 0.0, "recall": 0.0, "f1_published": 0.0}
+    (nothing,) = compared(made, ("[]", "[]"))
+    assert set(nothing.values()) == {None}
+    with pytest.raises(CaseError, match="holds no rows as JSON"):
+        compared(made, ("Small effusion.", "[]"))
+    other = [{**row, "entity_group": "edema"}, first[1]]
+    (renamed,) = compared(made, (json.dumps(first), json.dumps(other)))
+    assert renamed["f1"] < 1

@@ -1,0 +1,2 @@
+from .arms import RetrievalQuestionTask as RetrievalQuestionTask
+from .retriever import Retriever as Retriever
