@@ -105,6 +105,7 @@ from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter,
 from .synthesis import Diffusers as Diffusers
 from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
+from .vision_language.jury import Jury as Jury
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
 from .vision_language.volume_models import M3DLaMed as M3DLaMed, VolumeModel as VolumeModel
