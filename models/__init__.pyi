@@ -103,6 +103,7 @@ from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegment
 from .segmentation.postprocess import DropSmall as DropSmall, FillHoles as FillHoles, KeepLargest as KeepLargest
 from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter, Sam as Sam
 from .synthesis import Diffusers as Diffusers
+from .inspect import InspectAgent as InspectAgent, as_chat_messages as as_chat_messages
 from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
 from .vision_language.jury import Jury as Jury

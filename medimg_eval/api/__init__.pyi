@@ -8,6 +8,7 @@ from .checkpoints import (
 from .displays import compare as compare, figure as figure, report as report, table as table
 from .embedding import embed as embed, run_embedding as run_embedding
 from .exchange import export as export, import_log as import_log
+from .inspect_tasks import inspect_task as inspect_task
 from .runs import (
     BELONGS as BELONGS,
     fit as fit,
