@@ -7,6 +7,7 @@ from .checkpoints import (
 )
 from .displays import compare as compare, figure as figure, report as report, table as table
 from .embedding import embed as embed, run_embedding as run_embedding
+from .estimates import Estimate as Estimate, estimate_sheet as estimate_sheet, run_estimates as run_estimates
 from .exchange import export as export, import_log as import_log
 from .inspect_tasks import inspect_task as inspect_task
 from .runs import (
