@@ -151,12 +151,14 @@ class Turn(str):
         finish: why it ended: `stop`, `length`, `calls`, `filter`, or as the server says it; "" where nothing is known.
         usage: what it cost.
         calls: of tools, where the server read them.
+        steps: that led to the text, of a model that is an agent itself: they become the trace of the `Reply`.
     """
 
     thought: str | None
     finish: str
     usage: Usage
     calls: tuple[ToolCall, ...]
+    steps: tuple[Mapping[str, Any], ...]
 
     def __new__(
         cls,
@@ -166,9 +168,11 @@ class Turn(str):
         finish: str = "",
         usage: Usage | None = None,
         calls: Sequence[ToolCall] = (),
+        steps: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """A text with what is known beside it."""
         made = super().__new__(cls, text)
+        made.steps = tuple(steps)
         made.thought, made.finish, made.usage, made.calls = thought, finish, usage or Usage(), tuple(calls)
         return made
 

@@ -2,7 +2,6 @@ from .annotators.base import PairAnnotator as PairAnnotator, TextAnnotator as Te
 from .annotators.bertscore import BertScore as BertScore
 from .annotators.chexbert import CheXbert as CheXbert, CheXbertSimilarity as CheXbertSimilarity
 from .annotators.language_model import LanguageModelLabeler as LanguageModelLabeler
-from .annotators.lunguage import Lunguage as Lunguage
 from .annotators.lunguage import Lunguage as Lunguage, LunguageTimeline as LunguageTimeline
 from .annotators.radgraph.model import (
     ModernRadGraphXL as ModernRadGraphXL,
@@ -106,11 +105,14 @@ from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegment
 from .segmentation.postprocess import DropSmall as DropSmall, FillHoles as FillHoles, KeepLargest as KeepLargest
 from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter, Sam as Sam
 from .synthesis import Diffusers as Diffusers
+from .inspect import InspectAgent as InspectAgent, as_chat_messages as as_chat_messages
 from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.lora import LoraVLM as LoraVLM
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
+from .vision_language.jury import Jury as Jury
 from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
+from .vision_language.served import ServedModel as ServedModel, SglangModel as SglangModel, VllmModel as VllmModel
 from .vision_language.volume_models import M3DLaMed as M3DLaMed, VolumeModel as VolumeModel
 from .workflow.poses import PoseClassifier as PoseClassifier
 from .workflow.smoothed import SmoothedFrames as SmoothedFrames

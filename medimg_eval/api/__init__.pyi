@@ -13,7 +13,9 @@ from .labelling import (
     label as label,
     run_labelling as run_labelling,
 )
+from .estimates import Estimate as Estimate, estimate_sheet as estimate_sheet, run_estimates as run_estimates
 from .exchange import export as export, import_log as import_log
+from .inspect_tasks import inspect_task as inspect_task
 from .runs import (
     BELONGS as BELONGS,
     fit as fit,

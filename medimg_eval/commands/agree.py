@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ from omegaconf import DictConfig, OmegaConf
 from medimg_eval.commands.console import say_written, show_sheets
 from medimg_eval.configs.overrides import plain
 from medimg_eval.results import (
+    calibration_table,
     judge_agreement,
+    jury_table,
+    numbers_of,
     preference_table,
+    rated_cases,
+    read_ballots_file,
     read_jury,
     read_preferences,
     read_verdicts,
@@ -22,21 +28,24 @@ from medimg_eval.results.table import Sheet
 
 
 def run(config: DictConfig) -> None:
-    """Prints the agreement of two who judge or label and, when `out` is given, writes it in four formats."""
+    """Prints the agreement of two who judge or label and, when `out` is given, writes it in five formats."""
     if config.get("reports") is not None:
         from medimg_eval.commands.agree_labels import agree_on_labels
 
-        _print(agree_on_labels(_without_run(config)), config.out)
+        _print([agree_on_labels(_without_run(config))], config.out)
         return
     if config.get("preferences") is not None:
-        _print(_preferences(_without_run(config)), config.out)
+        _print([_preferences(_without_run(config))], config.out)
         return
     wanted = plain(config)
     folder = Path(wanted["run"])
     title = str(read_manifest(folder / MANIFEST).get("task_title", folder.name))
     how = {key: wanted[key] for key in ("resamples", "level", "seed")}
+    jury = [jury_table(ballots, title, **how)] if (ballots := read_ballots_file(folder)) else []
     if wanted["human"] is None:
-        _print(judge_agreement(read_jury(folder), title, **how), wanted["out"])
+        alone = bool(ballots) and len({one.judge for one in ballots}) == 1
+        compared = [] if alone else [judge_agreement(read_jury(folder), title, **how)]
+        _print([*compared, *jury], wanted["out"])
         return
     verdicts = read_verdicts(
         folder,
@@ -46,7 +55,8 @@ def run(config: DictConfig) -> None:
     )
     sheet = judge_agreement(verdicts, title, **how)
     keep_validation(folder, sheet.frame().to_dict("records"), Path(wanted["human"]).name)
-    _print(sheet, wanted["out"])
+    calibrated = wanted.get("calibrate") and calibration_table(rated_cases(verdicts, numbers_of(folder)), title, **how)
+    _print([sheet, *jury, *([calibrated] if calibrated else [])], wanted["out"])
 
 
 def _preferences(wanted: dict[str, Any]) -> Sheet:
@@ -62,7 +72,8 @@ def _without_run(config: DictConfig) -> dict[str, Any]:
     return {**wanted, "column": "report" if wanted["column"] is None else wanted["column"]}
 
 
-def _print(sheet: Sheet, out: str | None) -> None:
-    show_sheets([sheet])
+def _print(sheets: Sequence[Sheet], out: str | None) -> None:
+    show_sheets(sheets)
     if out is not None:
-        say_written(write_all(sheet, Path(out), stem="agree"))
+        for sheet, stem in zip(sheets, ("agree", "agree_2", "agree_3"), strict=False):
+            say_written(write_all(sheet, Path(out), stem=stem))

@@ -173,6 +173,7 @@ def _run(words: Words) -> list[Exception]:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     program = sys.argv[0]
     errors: list[Exception] = []
+    fleet: list[tuple[list[str], DictConfig]] = []
 
     def job(config: DictConfig) -> None:
         from hydra.core.hydra_config import HydraConfig
@@ -185,6 +186,9 @@ def _run(words: Words) -> list[Exception]:
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
         sys.argv = [program, words.command, *flags, *kept, *own.task]
         set_up_log(debug=bool(config.debug))
+        if config.get("gpus") is not None:  # programs of their own, which come after all are known
+            fleet.append((sys.argv[1:], config))
+            return
         sources = HydraConfig.get().runtime.config_sources
         places = [f"{one.schema}://{one.path}" for one in sources if one.schema in ("pkg", "file")]
         try:
@@ -201,6 +205,8 @@ def _run(words: Words) -> list[Exception]:
     sys.argv = [program, *words.flags, *overrides, *search_path(words)]
     with short_names():
         hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
+    if fleet:
+        _module("medimg_eval.commands.fleet").run_fleet(fleet)
     return errors
 
 

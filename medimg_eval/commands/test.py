@@ -10,8 +10,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from medimg_eval.api import run_checkpoints, run_tests
-from medimg_eval.commands.console import say, say_written, show
+from medimg_eval.api import estimate_sheet, run_checkpoints, run_estimates, run_tests
+from medimg_eval.commands.console import say, say_written, show, show_sheets
 from medimg_eval.commands.products.acceptance import finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError, UserError
@@ -38,6 +38,9 @@ def run(config: DictConfig) -> None:
     if config.watch:
         raise UsageError("watch=true looks for new checkpoints; name their folder by checkpoints=FOLDER")
     wanted = plain(config)
+    if wanted["estimate"]:
+        show_sheets([estimate_sheet(run_estimates(wanted, HydraConfig.get().overrides.task))])
+        return
     done = run_tests(wanted, HydraConfig.get().overrides.task)
     if done := [one for one in done if tells(one.manifest, wanted["shard"], rank())]:
         folders = [one.folder for one in done]

@@ -1,6 +1,11 @@
 from .agreement import Verdicts as Verdicts, judge_agreement as judge_agreement, read_verdicts as read_verdicts
 from .agreement import (
+    calibration_table as calibration_table,
+    jury_table as jury_table,
+    numbers_of as numbers_of,
     preference_table as preference_table,
+    rated_cases as rated_cases,
+    read_ballots_file as read_ballots_file,
     read_jury as read_jury,
     read_preferences as read_preferences,
 )

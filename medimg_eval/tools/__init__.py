@@ -1,4 +1,4 @@
-"""Tools that models call: `tool` is one, `calls` carries them out beside the model, `schemas` describe arguments."""
+"""Tools that models call: `tool` is one, `calls` carries them out beside the model, `protocols` put them into words."""
 
 from medimg_eval.tools.calls import ToolCalls
 from medimg_eval.tools.tool import Tool, ToolResult, failed_call, recording_key

@@ -12,3 +12,8 @@ from .preferences import (
     is_connected as is_connected,
     rate_at_equal_length as rate_at_equal_length,
 )
+from .repeated import (
+    corrected_share as corrected_share,
+    krippendorff_alpha as krippendorff_alpha,
+    unanimous_share as unanimous_share,
+)

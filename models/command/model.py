@@ -28,8 +28,9 @@ USAGE = {"in": "input", "out": "output", "thought": "thought", "cached": "cached
 class CommandModel(Model):
     """Starts a program once and asks it in batches; `models/command/model_worker.py` is the program's side.
 
-    A program that dies is started again; the item at which it dies is found by halves and fails alone, with the exit
-    code and the last words of its standard error. It is a process group of its own, which is ended whole.
+    A program that dies is started again; the item at which it dies is found by halves, is asked once more, and then
+    fails alone, with the exit code and the last words of its standard error. It is a process group of its own, which
+    is ended whole.
 
     Args:
         command: the program and its arguments, such as `[env/bin/python, worker.py]`; no shell reads them.
@@ -134,6 +135,9 @@ class CommandModel(Model):
 
     def _collect(self, capability: str, prompts: Mapping[str, Prompt], about: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        suspects: set[str] = (
+            set()
+        )  # items that alone were left when the program died; it may have been killed for others
         waiting = [list(prompts)]
         while waiting:
             keys = [key for key in waiting.pop(0) if key not in found]
@@ -149,13 +153,14 @@ class CommandModel(Model):
                 self.close()
                 left = [key for key in keys if key not in found]
                 self._failed_starts = 1 if len(left) < len(keys) else self._failed_starts + 1
-                if len(left) == 1:
+                if len(left) == 1 and left[0] in suspects:
                     found[left[0]] = CaseError(f"case {prompts[left[0]].case_id!r}: {words}")
                     self._failed_starts = 0
                 elif self._failed_starts > self.restarts + len(keys).bit_length():
                     raise UserError(f"{self.command[0]} died {self._failed_starts} times: {words}") from error
                 else:
                     log.warning("the worker is started again: %s", words)
+                    suspects.update(left if len(left) == 1 else ())
                     waiting[:0] = [left[: len(left) // 2], left[len(left) // 2 :]]
             else:
                 self._failed_starts = 0

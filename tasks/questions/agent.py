@@ -15,11 +15,11 @@ from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.question import Reply
 from medimg_eval.tasks.base import SCORES
-from medimg_eval.tasks.questions.agent_protocols import PROTOCOLS
 from medimg_eval.tasks.questions.agent_sessions import AgentRules, Limits, Replay, run_sessions
 from medimg_eval.tasks.questions.task import QuestionTask
 from medimg_eval.tools import Tool
 from medimg_eval.tools.journal import StepJournal
+from medimg_eval.tools.protocols import PROTOCOLS
 from medimg_eval.tools.recordings import Recordings
 
 

@@ -27,11 +27,11 @@ from medimg_eval.errors import UsageError
 from medimg_eval.evidence import one_each
 from medimg_eval.metrics.answers import split_thought
 from medimg_eval.question import Decoding, Message, Reply, ToolCall, Turn, Usage
-from medimg_eval.tasks.questions.agent_protocols import TextProtocol
 from medimg_eval.tasks.questions.conversation import NextTurn
 from medimg_eval.tasks.questions.templates import moved
 from medimg_eval.tools import Tool, ToolCalls, ToolResult, failed_call, recording_key
 from medimg_eval.tools.journal import Entry, StepJournal
+from medimg_eval.tools.protocols import TextProtocol
 from medimg_eval.tools.recordings import Recordings
 
 IDLE_S = 0.01

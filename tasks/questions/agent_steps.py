@@ -13,9 +13,9 @@ from medimg_eval.evidence import one_each
 from medimg_eval.metrics.traces import expected_call
 from medimg_eval.question import Key, Message, Reply, Turn
 from medimg_eval.tasks.questions.agent import AgentQuestionTask
-from medimg_eval.tasks.questions.agent_protocols import TextProtocol
 from medimg_eval.tasks.questions.agent_sessions import AgentRules, Session
 from medimg_eval.tools.journal import StepJournal
+from medimg_eval.tools.protocols import TextProtocol
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.evidence import one_each
-from medimg_eval.question import Decoding, Message, Reply
+from medimg_eval.question import Decoding, Message, Reply, Turn
 
 NextTurn = Callable[[Prompt, Sequence[str]], Message | None]
 """What the user says after so many replies to a prompt; None where the last one is the answer."""
@@ -30,4 +30,9 @@ def converse(model: Any, prompts: Prompts, decoding: Decoding, next_turn: NextTu
                 messages = (*prompt.messages, Message("assistant", (answer,)), turn)
                 following[place] = replace(prompt, messages=messages)
         going = following
-    return [Reply(tuple(replies)) for replies in texts]
+    return [Reply(tuple(replies), trace=_steps_in(replies)) for replies in texts]
+
+
+def _steps_in(replies: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+    """Steps that an agent took for its replies; none of a model that only writes."""
+    return tuple(step for reply in replies if isinstance(reply, Turn) for step in reply.steps)

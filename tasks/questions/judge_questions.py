@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.judges import reader, sentences
+from medimg_eval.metrics.judges import jury_verdict, read_ballots, reader, sentences
 from medimg_eval.question import Key, Question, Reply
 from medimg_eval.tasks.questions.templates import PLACE, Template
 
@@ -139,8 +140,26 @@ class JudgeQuestion:
             return [f"[{one['points']}] {one['criterion']}" for one in read_rubric(key.more.get("rubric"))]
         return [str(text) for text in earlier[self.each]]
 
+    @property
+    def graded(self) -> bool | None:
+        """Whether its verdicts are numbers on a scale; None where only they can tell."""
+        if self.parse:
+            return None
+        numbers = {value for value in self.values.values() if isinstance(value, int | float)}
+        return not self.values or len(numbers) > 2
+
     def verdict(self, text: str) -> Any:
-        """Verdict in the judge's reply: a number, a name, or what its reader makes of it; None where there is none."""
+        """Verdict in the judge's reply: a number, a name, or what its reader makes of it; None where there is none.
+
+        Of a jury's reply it is the joint one.
+        """
+        ballots = read_ballots(text)
+        if ballots is None:
+            return self._verdict_in(text)
+        said = grouped((ballot.judge, self._verdict_in(ballot.reply)) for ballot in ballots)
+        return jury_verdict(said, graded=self.graded)
+
+    def _verdict_in(self, text: str) -> Any:
         if self.parse:
             return reader(self.parse)(text)
         found = list(re.finditer(self.pattern, text, re.IGNORECASE | re.DOTALL))

@@ -10,6 +10,7 @@ from typing import Any
 from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError
 from medimg_eval.evidence import JUDGE, Evidence, Observation, Subject
+from medimg_eval.metrics.judges import read_ballots
 from medimg_eval.question import Reply
 from medimg_eval.store import prompt_key
 from medimg_eval.tasks.questions.judge_questions import MAX_NEW_TOKENS, JudgeQuestion
@@ -103,6 +104,18 @@ def verdict_of(question: JudgeQuestion, observation: Observation) -> Any:
     if observation.status == "failed":
         return None
     return observation.value if observation.status == "unneeded" else question.verdict(observation.value)
+
+
+def ballots_on(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> Iterator[dict[str, Any]]:
+    """Yields each ballot of a jury with its verdict and its cost; nothing where one judge alone was asked."""
+    for (provider, topic, owner), observation in evidence.observations.items():
+        if provider != JUDGE or topic not in questions or not isinstance(observation.value, str):
+            continue
+        case, _, number = owner.rpartition("/") if questions[topic].each else (owner, "", "")
+        name = f"{topic}/{number}" if number else topic
+        for ballot in read_ballots(observation.value) or ():
+            about = {"case": case, "question": name, "judge": ballot.judge, "repeat": ballot.repeat}
+            yield {**about, "value": questions[topic].verdict(ballot.reply), "usage": dict(ballot.usage)}
 
 
 def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> dict[str, Any]:

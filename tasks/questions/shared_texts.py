@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,10 @@ class SharedTexts:
     verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+BALLOTS = "ballots.jsonl"
+"""A run's file of what each judge of a jury said, each time that it was asked."""
+
+
 def pair_in_batch(
     make: Callable[[Case, Mapping[str, Any], Context], AnsweredQuestion],
     case: Case,
@@ -68,11 +72,21 @@ def pair_in_batch(
 
 def write_verdicts(folder: Path, judge: str, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes the verdicts of a judge, a line for each case and question; those of other judges stay."""
-    path = folder / VERDICTS
+    said = [(case, question, value) for case, named in verdicts.items() for question, value in named.items()]
+    lines = [{"case": case, "question": question, "judge": judge, "value": value} for case, question, value in said]
+    _replace_lines(folder / VERDICTS, "judge", judge, lines)
+
+
+def write_ballots_of(folder: Path, jury: str, ballots: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the ballots of a jury, a line each; those of other juries stay."""
+    lines = [{"jury": jury, **ballot} for ballot in ballots]
+    if lines:
+        _replace_lines(folder / BALLOTS, "jury", jury, lines)
+
+
+def _replace_lines(path: Path, key: str, value: str, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Puts lines in the place of those that have a value under a key."""
     earlier = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    lines = [line for line in earlier if json.loads(line)["judge"] != judge]
-    for case, named in verdicts.items():
-        for question, value in named.items():
-            lines.append(json.dumps({"case": case, "question": question, "judge": judge, "value": value}))
+    kept = [line for line in earlier if json.loads(line)[key] != value]
     with whole(path) as partial:
-        partial.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        partial.write_text("\n".join([*kept, *map(json.dumps, lines), ""]), encoding="utf-8")

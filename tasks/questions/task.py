@@ -42,9 +42,15 @@ from medimg_eval.tasks.questions.answers import (
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.conversation import converse
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
-from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
+from medimg_eval.tasks.questions.judge_subjects import ballots_on, judge_facts, judge_notes, judge_subjects, verdicts_on
 from medimg_eval.tasks.questions.languages import InLanguage
-from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, pair_in_batch, write_verdicts
+from medimg_eval.tasks.questions.shared_texts import (
+    REFERENCE,
+    SharedTexts,
+    pair_in_batch,
+    write_ballots_of,
+    write_verdicts,
+)
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
 from medimg_eval.tasks.questions.views import VIEWS, ShowsWhole
 
@@ -262,7 +268,9 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         """Writes the verdicts, as `read_verdicts` reads them; those of other judges stay."""
         verdicts = getattr(context.shared, "verdicts", {})
         if verdicts:
-            write_verdicts(folder, context.evidence.provenance[JUDGE], verdicts)
+            judge = context.evidence.provenance[JUDGE]
+            write_verdicts(folder, judge, verdicts)
+            write_ballots_of(folder, judge, ballots_on(self.judge_questions, context.evidence))
 
     def _verdicts(self, case: Case, packed: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]:
         questions = self.judge_questions.values()

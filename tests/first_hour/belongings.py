@@ -304,6 +304,19 @@ def questions() -> None:
     Path("data/mine/test.json").write_text(json.dumps(rows))
 
 
+def halves() -> None:
+    """Pictures of which one half is brighter, and the questions about them."""
+    Path("data").mkdir()
+    rows = []
+    for number in range(4):
+        pixels = np.full((32, 32), 60, np.uint8)
+        pixels[:, slice(0, 16) if number % 2 else slice(16, 32)] = 120 + 10 * number
+        Picture.fromarray(pixels).save(Path("data", f"{number}.png"))
+        row = {"id": f"q{number}", "image": f"{number}.png", "question": "Which half is denser?", "A": "left"}
+        rows.append(row | {"B": "right", "answer": "BA"[number % 2], "tools": ["brightness", "brightness"]})
+    Path("data/test.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
 def chest_reports() -> None:
     """Reports in a table."""
     write_table("reports.csv", "id,report", [(n, f"Mild {WORDS[n % 12]}. No effusion. Edema.") for n in range(30)])
@@ -323,6 +336,7 @@ def fold() -> None:
 
 PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "README.md": (masks, study, pictures, reports, scores),
+    "docs/evaluate/agents.md": (halves,),
     "docs/evaluate/classification.md": (probabilities,),
     "docs/publish/comparisons.md": (mask_runs, scores),
     "docs/evaluate/exports.md": (answer_runs,),

@@ -12,8 +12,8 @@ from asking import Quiz
 from medimg_eval.errors import UsageError
 from medimg_eval.question import Turn
 from medimg_eval.tasks import AgentQuestionTask
-from medimg_eval.tasks.questions.agent_protocols import PROTOCOLS
 from medimg_eval.tools.journal import StepJournal
+from medimg_eval.tools.protocols import PROTOCOLS
 
 LIVER = '<tool_call>{"name": "measure", "arguments": {"structure": "liver"}}</tool_call>'
 MOON = '<tool_call>{"name": "measure", "arguments": {"structure": "moon"}}</tool_call>'

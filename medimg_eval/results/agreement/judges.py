@@ -16,6 +16,8 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.agreement import intraclass_correlation
+from medimg_eval.metrics.judges import joint_verdict
+from medimg_eval.results.agreement.jury import read_ballots_file
 from medimg_eval.results.statistics import FEWEST, draws, quantiles
 from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers, one_line
 
@@ -366,6 +368,7 @@ def _jury(judged: Sequence[_Judged]) -> Iterator[_Judged]:
     votes: dict[tuple[str, str], list[Any]] = {}
     for one in judged:
         votes.setdefault((one.question, one.case), []).append(one.value)
+    judged = [one for one in judged if "/" not in one.judge]  # judges of a jury, whose joint verdict is there already
     jurors = len({one.judge for one in judged})
     for (question, case), values in votes.items() if jurors >= JURORS else ():
         known = [value for value in values if value is not None]
@@ -411,6 +414,18 @@ def _judgements(folder: Path) -> Iterator[_Judged]:
                 ) from error
     for (question, judge, case), value in verdicts.items():
         yield _Judged(question, judge, case, value)
+    for ballots in read_ballots_file(folder):
+        for case, values in ballots.cases.items():
+            yield _Judged(ballots.question, f"{ballots.jury}/{ballots.judge}", case, joint_verdict(values))
+
+
+def numbers_of(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
+    """Numbers that judges gave in a run: (question, judge) -> case -> number; verdicts that are none are left out."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for said in _alone(list(_judgements(Path(folder))), Path(folder)):
+        if said.value is not None and (number := _number(said.value)) is not None:
+            found.setdefault((said.question, said.judge), {})[said.case] = number
+    return found
 
 
 def verdicts_of(folder: Path, judge: str) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from medimg_eval.case import Prompt
@@ -25,6 +26,7 @@ from medimg_eval.errors import CaseError, UserError, import_optional
 from medimg_eval.imaging.pictures import as_pictures
 from medimg_eval.models.vision_language.openai.messages import FIELDS, read_reply, written_tools, written_turns
 from medimg_eval.question import Decoding
+from medimg_eval.system import whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -142,6 +144,7 @@ class Writer(NamedTuple):
         image_format: of the data URLs.
         max_side: longer sides of images are shrunk to so many pixels; None sends them as they are.
         extra: further fields of the body; one that is None is left out, also where it is one of ours.
+        media: a folder that the server may read, where images are written as files; None sends them in the request.
     """
 
     url: str
@@ -150,6 +153,7 @@ class Writer(NamedTuple):
     image_format: ImageFormat
     max_side: int | None
     extra: Mapping[str, Any]
+    media: Path | None = None
 
     def request(self, prompt: Prompt, decoding: Decoding) -> Request:
         """The request that asks a prompt; raises CaseError for an image that is no picture."""
@@ -162,10 +166,15 @@ class Writer(NamedTuple):
         tokens = len(prompt.text) // LETTERS_PER_TOKEN + len(pictures) * TOKENS_PER_IMAGE + decoding.max_new_tokens
 
         def body() -> bytes:
-            urls = [data_url(picture, self.image_format, self.max_side) for picture in pictures]
+            urls = [self._url(picture) for picture in pictures]
             return self._body(prompt, decoding, urls)
 
         return Request(key, tokens, body)
+
+    def _url(self, picture: Picture) -> str:
+        if self.media is None:
+            return data_url(picture, self.image_format, self.max_side)
+        return file_url(picture, self.media, self.max_side)
 
     def draws(self, decoding: Decoding) -> bool:
         """Whether the server draws its replies: `extra` may give it another temperature, or leave it its own."""
@@ -515,13 +524,27 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int | None = None) -> str:
-    """A picture as a `data:` URL, shrunk (Lanczos) until neither side is longer than `max_side` pixels."""
+def file_url(picture: Picture, folder: Path, max_side: int | None = None) -> str:
+    """A picture as a PNG file of a folder, by its content; returns its `file:` URL."""
+    name = f"medimg_eval-{hashlib.sha256(f'{picture.size} {max_side}'.encode() + picture.tobytes()).hexdigest()}.png"
+    if not (folder / name).is_file():
+        with whole(folder / name) as partial:
+            _shrunk(picture, max_side).save(partial, "PNG", compress_level=1)
+    return (folder / name).resolve().as_uri()
+
+
+def _shrunk(picture: Picture, max_side: int | None) -> Picture:
     from PIL.Image import Resampling
 
     if max_side is not None and max(picture.size) > max_side:
         picture = picture.copy()
         picture.thumbnail((max_side, max_side), Resampling.LANCZOS, reducing_gap=None)
+    return picture
+
+
+def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int | None = None) -> str:
+    """A picture as a `data:` URL, shrunk (Lanczos) until neither side is longer than `max_side` pixels."""
+    picture = _shrunk(picture, max_side)
     stream = io.BytesIO()
     # PNG at a low effort: a request is uploaded once, and nothing waits for the last per cent of its size.
     options = {"compress_level": 1} if image_format == "png" else {"quality": JPEG_QUALITY}

@@ -290,8 +290,11 @@ class OpenAICompatible(VisionLanguageModel):
 
     @cached_property
     def _client(self) -> Client:
+        return self._client_at(self._writer.url)
+
+    def _client_at(self, url: str) -> Client:
         further = tuple(f"{url}/chat/completions" for url in self.further_urls)
-        server = Server(self._writer.url, self.model, self._key, self.api_key_env, self._hosted, further)
+        server = Server(url, self.model, self._key, self.api_key_env, self._hosted, further)
         client = Client(server, self._patience, self._pace, self._tally, self._concurrency)
         weakref.finalize(self, close_soon, client).atexit = False  # the end of the process closes connections itself
         return client

@@ -7,3 +7,5 @@ reply = """[Clinically Significant Errors]:
 [Matched Findings]:
 2. edema; cardiomegaly
 """
+
+ratings = [[1, 2, 3, 3], [1, 2, 4, 3]]

@@ -1,0 +1,19 @@
+"""What inspect finds of ours by its entry point: `inspect eval medimg_eval/medimg_eval -T name=slake`.
+
+Only inspect imports this module, so it alone needs inspect when it is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from medimg_eval.api.inspect_tasks import inspect_task
+from medimg_eval.errors import import_optional
+
+_inspect = import_optional("inspect_ai")
+
+
+@_inspect.task
+def medimg_eval(name: str, limit: int | None = None) -> Any:
+    """Any task of questions in the catalogue, by its name."""
+    return inspect_task(name, limit=limit)

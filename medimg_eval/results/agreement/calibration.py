@@ -1,0 +1,209 @@
+"""Verdicts of a judge on the scale of people: a map fitted on rated cases, judged on others, and the corrected mean."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.agreement import corrected_share
+from medimg_eval.results.agreement.judges import Verdicts
+from medimg_eval.results.statistics import FEWEST, draws, quantiles
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
+
+Floats = npt.NDArray[np.float64]
+
+FOLDS = 5
+FEWEST_RATED = 20
+"""Rated cases below which no map is fitted."""
+
+_TITLES = {
+    "judge_mean": "Judge's mean",
+    "bias": "Bias",
+    "error": "Error",
+    "held_out_error": "Error when calibrated",
+    "sensitivity": "Sensitivity",
+    "specificity": "Specificity",
+    "corrected": "Corrected mean",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rated:
+    """Numbers of one judge on one question, and of people on some of the same cases.
+
+    Attributes:
+        question: that was asked.
+        judge: its id.
+        said: (rated case,): by the judge.
+        human: (rated case,): by people.
+        fold: (rated case,): in which part each is, by its id.
+        rest: (other case,): by the judge, where people said nothing.
+    """
+
+    question: str
+    judge: str
+    said: Floats
+    human: Floats
+    fold: npt.NDArray[np.intp]
+    rest: Floats
+
+    @property
+    def binary(self) -> bool:
+        """Whether both say only 0 or 1."""
+        return set(self.said.tolist()) | set(self.human.tolist()) | set(self.rest.tolist()) <= {0.0, 1.0}
+
+
+def rated_cases(verdicts: Sequence[Verdicts], every: Mapping[tuple[str, str], Mapping[str, float]]) -> list[Rated]:
+    """Returns the numbers of judges beside those of people, of judges that people rated enough of.
+
+    Args:
+        verdicts: as `read_verdicts` returns them.
+        every: (question, judge) -> case -> number that the judge gave, of all cases of the run.
+
+    Raises:
+        UserError: no judge gave numbers on 20 rated cases.
+    """
+    found = []
+    for one in verdicts:
+        if not one.numeric or one.understood.sum() < FEWEST_RATED:
+            continue
+        rated, cases = one.understood, one.case[one.understood]
+        rest = [value for case, value in every.get((one.question, one.judge), {}).items() if case not in set(one.case)]
+        fold = np.array([int(hashlib.sha256(case.encode()).hexdigest(), 16) % FOLDS for case in cases.tolist()])
+        found.append(Rated(one.question, one.judge, one.said[rated], one.human[rated], fold, np.array(rest, float)))
+    if not found:
+        raise UserError(f"calibrate=true: expected a judge's numbers on {FEWEST_RATED} rated cases or more, got fewer")
+    return found
+
+
+def held_out(rated: Rated) -> tuple[Floats, Floats]:
+    """Returns what people would say by maps that never saw the case: of the rated cases, and of the others.
+
+    A map rises or stays with what the judge says (isotonic regression); each rated case is mapped by one that was
+    fitted on the other folds, any other case by the mean of all maps.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    own, rest = np.full(len(rated.said), np.nan), []
+    for fold in np.unique(rated.fold):
+        inside = rated.fold == fold
+        if inside.all():
+            break
+        fitted = IsotonicRegression(out_of_bounds="clip").fit(rated.said[~inside], rated.human[~inside])
+        own[inside] = fitted.predict(rated.said[inside])
+        rest.append(fitted.predict(rated.rest) if len(rated.rest) else rated.rest)
+    others: Floats = np.mean(rest, axis=0) if rest else np.full(len(rated.rest), np.nan)
+    return own, others
+
+
+def calibrated_numbers(rated: Rated) -> dict[str, float]:
+    """Returns what is known of one judge, by the names of the table's columns.
+
+    The corrected mean is over all cases: of shares by the judge's sensitivity and specificity (Rogan and Gladen 1978),
+    of grades the mean of the mapped verdicts plus the mean of what the maps miss on rated cases, each by a map that
+    never saw it (cross-prediction, Zrnic and Candes 2024).
+    """
+    every = np.concatenate([rated.said, rated.rest])
+    found = {"judge_mean": float(every.mean()), "bias": float((rated.said - rated.human).mean())}
+    found["error"] = float(np.abs(rated.said - rated.human).mean())
+    if rated.binary:
+        yes, no = rated.human == 1, rated.human == 0
+        sensitivity = float(rated.said[yes].mean()) if yes.any() else math.nan
+        specificity = float(1 - rated.said[no].mean()) if no.any() else math.nan
+        corrected = corrected_share(found["judge_mean"], sensitivity, specificity)
+        return found | {"sensitivity": sensitivity, "specificity": specificity, "corrected": corrected}
+    own, rest = held_out(rated)
+    found["held_out_error"] = float(np.abs(own - rated.human).mean())
+    mapped = np.concatenate([own, rest])
+    return found | {"corrected": float(mapped.mean() + (rated.human - own).mean())}
+
+
+def calibration_table(
+    rated: Sequence[Rated], title: str, *, resamples: int = 1_000, level: float = 0.95, seed: int = 0
+) -> Sheet:
+    """Returns the table of judges calibrated by people: a row for each question and judge.
+
+    Args:
+        rated: as `rated_cases` returns them.
+        title: of what was judged.
+        resamples: number of bootstrap resamples, of rated and of other cases.
+        level: coverage of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        UsageError: a number of the bootstrap is invalid.
+    """
+    check_numbers(resamples, level, seed)
+    measured = [_with_intervals(one, resamples, level, seed) for one in rated]
+    names = [name for name in _TITLES if any(name in found for found in measured)]
+    lines = [
+        Line(
+            [one.question, one.judge],
+            [[Span(f"{len(one.said):,} of {len(one.said) + len(one.rest):,}")], *(_spans(found.get(n)) for n in names)],
+        )
+        for one, found in zip(rated, measured, strict=True)
+    ]
+    content = Layout.of_block(
+        f"{title}: judges calibrated by people",
+        ["Rated", *(_TITLES[name] for name in names)],
+        lines,
+        _notes(resamples, level, seed),
+        ["Question", "Judge"],
+        f"Judges calibrated by people on {title}",
+    )
+    records = [
+        (one.question, one.judge, name, *values, len(one.said))
+        for one, found in zip(rated, measured, strict=True)
+        for name, values in found.items()
+    ]
+    columns = ["question", "judge", "statistic", "value", "low", "high", "n"]
+    return Sheet(content, pd.DataFrame.from_records(records, columns=columns))
+
+
+def _with_intervals(one: Rated, resamples: int, level: float, seed: int) -> dict[str, tuple[float, float, float]]:
+    values = calibrated_numbers(one)
+    drawn: dict[str, list[float]] = {name: [] for name in values}
+    if len(one.said) >= FEWEST:
+        others = np.random.default_rng(seed)
+        for some in draws(len(one.said), resamples=resamples, seed=seed):
+            for chosen in some:
+                rest = others.choice(one.rest, len(one.rest)) if len(one.rest) else one.rest
+                again = Rated(one.question, one.judge, one.said[chosen], one.human[chosen], one.fold[chosen], rest)
+                for name, value in calibrated_numbers(again).items():
+                    if name in drawn:
+                        drawn[name].append(value)
+    found = {}
+    for name, value in values.items():
+        low, high = (np.nan, np.nan)
+        if drawn[name] and not math.isnan(value):
+            low, high = quantiles(np.array(drawn[name]), (1 - level) / 2, (1 + level) / 2)
+        found[name] = (value, float(low), float(high))
+    return found
+
+
+def _spans(found: tuple[float, float, float] | None) -> list[Span]:
+    if found is None:
+        return [Span("\N{EN DASH}", "quiet")]
+    return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
+
+
+def _notes(resamples: int, level: float, seed: int) -> Iterator[str]:
+    yield (
+        f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of rated cases and of others, "
+        f"seed {seed}; none of fewer than {FEWEST}]."
+    )
+    yield (
+        "Bias, Error: mean and mean absolute difference of the judge to people on rated cases; Error when calibrated: "
+        f"the same after a rising map that was fitted on other cases ({FOLDS} folds)."
+    )
+    yield (
+        "Corrected mean: over all cases; of grades by those maps and what they miss (cross-prediction), of yes and no "
+        "by sensitivity and specificity (Rogan and Gladen), undefined where the two together are at most 1.1."
+    )

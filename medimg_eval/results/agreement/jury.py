@@ -1,0 +1,206 @@
+"""Juries: how far each judge agrees with itself and with the others, and what its verdicts cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from medimg_eval.arguments import grouped
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.agreement import krippendorff_alpha, unanimous_share
+from medimg_eval.metrics.judges import joint_verdict
+from medimg_eval.results.statistics import FEWEST, draws, quantiles
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
+
+Floats = npt.NDArray[np.float64]
+
+FILE = "ballots.jsonl"
+"""Of a run, that holds what each judge of a jury said, each time that it was asked."""
+
+TOGETHER = "all judges"
+"""Name of the row on agreement between judges."""
+
+_TITLES = {
+    "verdicts": "Verdicts",
+    "unparsed": "Unparsed",
+    "unanimous": "Unanimous",
+    "alpha": "Alpha",
+    "input": "Tokens read",
+    "output": "Tokens written",
+    "seconds": "Seconds",
+    "cost": "Cost",
+}
+_COSTS = ("input", "output", "seconds", "cost")
+_AGREEMENTS = ("unanimous", "alpha")
+
+
+class Ballots(NamedTuple):
+    """Verdicts on one question, by who gave them.
+
+    Attributes:
+        jury: its id.
+        question: that was asked.
+        judge: name within the jury.
+        cases: case -> its verdicts, one each time that the judge was asked; None where a reply holds none.
+        costs: of all of them together, by `input`, `output`, `seconds`, `cost`; without what was not reported of all.
+    """
+
+    jury: str
+    question: str
+    judge: str
+    cases: Mapping[str, Sequence[Any]]
+    costs: Mapping[str, float]
+
+
+def read_ballots_file(folder: str | Path) -> list[Ballots]:
+    """Reads the ballots of a run's juries, one entry for each jury, question and judge; none where there was no jury.
+
+    Raises:
+        UserError: a line cannot be read.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return []
+    lines: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            record = json.loads(line)
+            _ = [record[key] for key in ("jury", "question", "judge", "case", "repeat", "value")]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}, line {number}: expected a ballot as JSON, got {error!r}") from error
+        if not isinstance(record["value"], dict | list):
+            lines.append(record)
+    groups = grouped(((line["jury"], line["question"], line["judge"]), line) for line in lines)
+    return [
+        Ballots(*about, grouped((line["case"], line["value"]) for line in some), _costs(some))
+        for about, some in groups.items()
+    ]
+
+
+def _costs(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    told = [line.get("usage") or {} for line in lines]
+    return {name: math.fsum(one[name] for one in told) for name in _COSTS if all(name in one for one in told)}
+
+
+def jury_table(
+    ballots: Sequence[Ballots], title: str, *, resamples: int = 1_000, level: float = 0.95, seed: int = 0
+) -> Sheet:
+    """Returns the table of a run's juries: a row for each question and judge, and one for all judges of a question.
+
+    Of a judge, `Unanimous` is the share of cases on which all its verdicts are equal and `Alpha` Krippendorff's of its
+    repeats; of all judges, both are between their joint verdicts. Numbers of more than two values are compared by
+    their squared distance, all others as names.
+
+    Args:
+        ballots: as `read_ballots_file` returns them.
+        title: of what was judged.
+        resamples: number of bootstrap resamples, of cases.
+        level: coverage of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        UsageError: a number of the bootstrap is invalid.
+    """
+    check_numbers(resamples, level, seed)
+    rows: list[tuple[str, str, dict[str, tuple[float, float, float]]]] = []
+    for (_, question), some in grouped(((one.jury, one.question), one) for one in ballots).items():
+        together = {
+            case: [joint_verdict(one.cases.get(case, ())) for one in some]
+            for case in dict.fromkeys(case for one in some for case in one.cases)
+        }
+        for judge, cases, costs in [*((one.judge, one.cases, one.costs) for one in some), (TOGETHER, together, {})]:
+            if judge != TOGETHER or len(some) > 1:
+                found = {**_counted(cases), **_agreements(cases, resamples, level, seed)}
+                rows.append((question, judge, found | {name: (value, np.nan, np.nan) for name, value in costs.items()}))
+    names = [name for name in _TITLES if any(name in found for _, _, found in rows)]
+    lines = [
+        Line([question, judge], [_spans(name, found.get(name)) for name in names]) for question, judge, found in rows
+    ]
+    content = Layout.of_block(
+        f"{title}: the judges of a jury",
+        [_TITLES[name] for name in names],
+        lines,
+        _notes(resamples, level, seed),
+        ["Question", "Judge"],
+        f"The judges of a jury on {title}",
+    )
+    records = [(question, judge, name, *values) for question, judge, found in rows for name, values in found.items()]
+    columns = ["question", "judge", "statistic", "value", "low", "high"]
+    return Sheet(content, pd.DataFrame.from_records(records, columns=columns))
+
+
+def _counted(cases: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float, float]]:
+    said = [value for values in cases.values() for value in values]
+    unparsed = sum(value is None for value in said) / len(said) if said else math.nan
+    return {"verdicts": (len(said), np.nan, np.nan), "unparsed": (unparsed, np.nan, np.nan)}
+
+
+def _agreements(
+    cases: Mapping[str, Sequence[Any]], resamples: int, level: float, seed: int
+) -> dict[str, tuple[float, float, float]]:
+    """Both with their intervals; nothing where no case has two verdicts."""
+    ratings, numeric = _ratings(cases)
+    if not ((~np.isnan(ratings)).sum(axis=0) >= 2).any():
+        return {}
+    scaled = numeric and len(np.unique(ratings[~np.isnan(ratings)])) > 2
+
+    def measure(of: Floats) -> tuple[float, float]:
+        return unanimous_share(of), krippendorff_alpha(of, "interval" if scaled else "nominal")
+
+    values, drawn = measure(ratings), []
+    if ratings.shape[1] >= FEWEST:
+        for some in draws(ratings.shape[1], resamples=resamples, seed=seed):
+            drawn += [measure(ratings[:, chosen]) for chosen in some]
+    found = {}
+    for place, name in enumerate(_AGREEMENTS):
+        bounds = (np.nan, np.nan)
+        if drawn and not math.isnan(values[place]):
+            bounds = quantiles(np.array([one[place] for one in drawn]), (1 - level) / 2, (1 + level) / 2)
+        found[name] = (values[place], float(bounds[0]), float(bounds[1]))
+    return found
+
+
+def _ratings(cases: Mapping[str, Sequence[Any]]) -> tuple[Floats, bool]:
+    """Verdicts as (repeat, case), NaN where there is none, names by their number; and whether they are numbers."""
+    known = [value for values in cases.values() for value in values if value is not None]
+    numeric = all(isinstance(value, int | float) for value in known)
+    number = {name: place for place, name in enumerate(dict.fromkeys(map(_name, known)))}
+    ratings = np.full((max(map(len, cases.values()), default=0), len(cases)), np.nan)
+    for column, values in enumerate(cases.values()):
+        for row, value in enumerate(values):
+            if value is not None:
+                ratings[row, column] = float(value) if numeric else number[_name(value)]
+    return ratings, numeric
+
+
+def _name(value: Any) -> str:
+    return str(value).strip().casefold()
+
+
+def _spans(name: str, found: tuple[float, float, float] | None) -> list[Span]:
+    if found is None:
+        return [Span("\N{EN DASH}", "quiet")]
+    if name in ("verdicts", "input", "output"):
+        return [Span(f"{found[0]:,.0f}")]
+    if name in ("seconds", "cost"):
+        return [Span(f"{found[0]:,.2f}")]
+    return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
+
+
+def _notes(resamples: int, level: float, seed: int) -> Iterator[str]:
+    yield (
+        f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of cases, seed {seed}; none of "
+        f"fewer than {FEWEST}]."
+    )
+    yield (
+        "Unanimous: share of cases whose verdicts are all equal; Alpha: Krippendorff's. Of a judge, of its repeats; of "
+        f"{TOGETHER}, of the joint verdict of each."
+    )
+    yield "Tokens, seconds and cost: of all verdicts of a judge; an en dash where it did not report them."
