@@ -7,7 +7,10 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.moves import Move, about_middle
-from medimg_eval.degradations.scaling import by_picture
+from medimg_eval.degradations.scaling import by_picture, through_jpeg
+
+TRIES = 10
+"""Crops that are drawn, of which the first that lies in the picture is taken."""
 
 
 @degradation(
@@ -20,25 +23,58 @@ from medimg_eval.degradations.scaling import by_picture
     axes=2,
 )
 def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -> Move:
-    """A crop, a rotation, a shift, and other brightness and contrast, as a moving camera gives."""
-    scale, ratio, across, down, turn, right, below, light, depth = draw.uniform(-1, 1, 9)
-    height, width = grid.shape
-    area = 1 - share * 0.1 * (1 + scale) / 2
-    stretch = float(np.exp(ratio * np.log(1 + 0.05 * share)))
-    zoom = np.sqrt(area) * np.array([1 / np.sqrt(stretch), np.sqrt(stretch)])
-    room = np.maximum(np.array([height, width]) * (1 - zoom), 0) / 2
+    """A crop, a rotation, a shift, other brightness and contrast and JPEG, as a moving camera gives.
+
+    Places are moved in one pass, linearly, where the authors' script interpolates three times by cubic splines.
+    """
+    areas, ratios = draw.random((2, TRIES))
+    down, across, turn, below, right, light, depth = draw.uniform(-1, 1, 7)
+    lit_first = bool(draw.random() < 0.5)
+    size = np.array(grid.shape, np.float64)
+    zoom = _crop(1 - 0.1 * share * areas, share, ratios)
     angle = np.radians(10 * share * turn)
     turned = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    shift = room * np.array([down, across]) - 0.1 * share * np.array([height * below, width * right])
+    linear, pushed = zoom[:, None] * turned, 0.1 * share * size * np.array([below, right])
+    room = (size * (1 - zoom)) / 2
+    shift = room * np.array([down, across]) - linear @ pushed
 
     def colours(image: Image) -> Array:
         from PIL import Image as Pillow
         from PIL import ImageEnhance
 
+        changes = [
+            lambda picture: ImageEnhance.Brightness(picture).enhance(1 + 0.2 * share * light),
+            lambda picture: ImageEnhance.Contrast(picture).enhance(1 + 0.2 * share * depth),
+        ]
+
         def change(picture: Array) -> Array:
-            lit = ImageEnhance.Brightness(Pillow.fromarray(picture)).enhance(1 + 0.2 * share * light)
-            return np.array(ImageEnhance.Contrast(lit).enhance(1 + 0.2 * share * depth))
+            shown = Pillow.fromarray(picture)
+            for step in changes if lit_first else changes[::-1]:
+                shown = step(shown)
+            return through_jpeg(shown)
 
         return by_picture(image, change)
 
-    return Move(about_middle(zoom[:, None] * turned, shift, grid.shape), then=colours)
+    shown = _kept_in_frame(grid.shape, turned, pushed)
+    return Move(about_middle(linear, shift, grid.shape), then=colours, shown=shown)
+
+
+def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Array:
+    """Returns where something is shown after a crop, a turn and a shift, each cutting off what leaves the frame."""
+    middle = (np.array(shape) - 1) / 2
+    places = np.indices(shape).reshape(2, -1).T - middle - pushed
+    inside: Array = (np.abs(places) <= np.array(shape) / 2).all(axis=1)
+    inside &= (np.abs(places @ turned.T) <= np.array(shape) / 2).all(axis=1)
+    return inside.reshape(shape)
+
+
+def _crop(areas: Array, share: float, ratios: Array) -> Array:
+    """Returns the edges of the first crop that lies in the picture, as shares of it, (2,); the picture where none does.
+
+    As torchvision's RandomResizedCrop has it: an area, and a ratio of edges that is uniform on a logarithmic scale.
+    """
+    low, high = np.log(1 - 0.05 * share), np.log(1 + 0.05 * share)
+    stretch = np.exp(low + (high - low) * ratios)
+    edges: Array = np.sqrt(np.stack([areas / stretch, areas * stretch], axis=1))
+    inside = edges[(edges <= 1).all(axis=1)]
+    return inside[0] if len(inside) else np.ones(2)

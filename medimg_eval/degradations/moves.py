@@ -32,11 +32,14 @@ class Move:
         matrix: float64, (axes, axes + 1): voxel index -> index in the image as it was.
         field: float32, (axes, *spatial), added to that, in voxels; None for none.
         then: further change of the moved image's pixels; None for none.
+        shown: bool, (*spatial): voxels at which something is shown still, where others were cut off between two moves;
+            None for all.
     """
 
     matrix: Array
     field: Array | None = None
     then: Callable[[Image], Array] | None = None
+    shown: Array | None = None
 
     def sample(self, array: Array, order: int, fill: float) -> Array:
         """Returns a moved array, (*spatial): by nearest neighbours with order 0, linearly with 1."""
@@ -51,6 +54,8 @@ class Move:
         else:
             sources = self._sources(array.shape) + np.float32(1)
             moved = map_coordinates(wider, sources, order=order, cval=fill, prefilter=False)
+        if self.shown is not None:
+            moved[~self.shown] = fill
         return np.asarray(moved)
 
     def _sources(self, shape: tuple[int, ...]) -> Array:
@@ -116,6 +121,9 @@ class Move:
     def _points_inside(self, points: Points, shape: tuple[int, ...]) -> Points:
         moved = self.positions(points.positions)
         inside: Array = np.all((moved >= -0.5) & (moved <= np.array(shape) - 0.5), axis=1)
+        if self.shown is not None:
+            near = np.clip(np.rint(moved).astype(int), 0, np.array(shape) - 1)
+            inside &= self.shown[tuple(near.T)]
         return Points(
             moved[inside],
             tuple(name for name, held in zip(points.names, inside.tolist(), strict=True) if held),

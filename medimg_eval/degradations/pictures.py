@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import zlib
 from functools import partial
-from io import BytesIO
 
 import numpy as np
 
 from medimg_eval.case import Array, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.drawing import standard_normal, uniform, whole
-from medimg_eval.degradations.scaling import as_unit, by_picture, extent, from_unit, stored_as
+from medimg_eval.degradations.scaling import as_unit, by_picture, extent, from_unit, stored_as, through_jpeg
 from medimg_eval.errors import import_optional
 
 _MEDMNISTC = "MedMNIST-C, Di Salvo et al. 2024, arXiv 2406.17536; levels of "
@@ -129,12 +128,7 @@ def jpeg(image: Image, draw: np.random.Generator, *, quality: int) -> Array:
     """JPEG compression."""
     from PIL import Image as Pillow
 
-    def change(picture: Array) -> Array:
-        stream = BytesIO()
-        Pillow.fromarray(picture).save(stream, "JPEG", quality=quality)
-        return np.array(Pillow.open(stream))
-
-    return by_picture(image, change)
+    return by_picture(image, lambda picture: through_jpeg(Pillow.fromarray(picture), quality=quality))
 
 
 def _enhance(image: Image, kind: str, factor: float) -> Array:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from medimg_eval.case import Array, Image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 
 def extent(image: Image) -> tuple[float, float]:
@@ -62,3 +67,12 @@ def _changed(picture: Array, change: Callable[[Array], Array], together: bool) -
     if together:
         return np.moveaxis(change(np.ascontiguousarray(np.moveaxis(picture, 0, -1))), -1, 0)
     return np.stack([change(np.ascontiguousarray(channel)) for channel in picture])
+
+
+def through_jpeg(picture: Picture, **how: int) -> Array:
+    """Returns what is left of a picture that was kept as JPEG, uint8; `how` is as Pillow's encoder takes it."""
+    from PIL import Image as Pillow
+
+    stream = BytesIO()
+    picture.save(stream, "JPEG", **how)
+    return np.array(Pillow.open(stream))

@@ -1,17 +1,21 @@
-"""Errors under MedMNIST-C's corruptions beside those of its AlexNet: BE and rBE."""
+"""Errors under corruptions beside those of a reference: BE and rBE of MedMNIST-C, mean corruption errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.classification.alexnet_errors import ALEXNET, CLEAN
-from medimg_eval.metrics.classification.curves import Floats
+from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, Floats, decided
 from medimg_eval.metrics.classification.single_choice import balanced_accuracy, count_cells
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
+
+Places = npt.NDArray[np.intp]
 
 SEVERITIES = 5
 
@@ -94,3 +98,86 @@ def medmnistc_rbe(rows: ScoreTable, name: str) -> float:
 
 def _rbe(errors: Floats, published: Floats, reference: Floats, clean: float) -> Floats:
     return np.asarray(((errors - published) / (reference - clean)).mean(axis=0))
+
+
+REFERENCE = "reference_errors"
+"""The fact of a task: corruption -> error of the reference model, 0 to 1, the mean over severities."""
+
+CLEAN_SEVERITY = "0"
+
+
+def _of_corruptions(rows: ScoreTable, reference: Mapping[str, float] | None) -> Weighed:
+    """Returns 100 times the mean over corruptions of the mean error over severities, over a reference's if any.
+
+    NaN where classes do not exclude each other, cases have no corruption, or the reference lacks one.
+    """
+    present = np.flatnonzero(rows.status == PRESENT)
+    kinds, levels = (rows.attributes[name][present] if name in rows.attributes else None for name in ATTRIBUTES)
+    if kinds is None or levels is None or rows.facts.get(CLASSES) != EXCLUSIVE:
+        return lambda times: np.full(len(times), np.nan)
+    errors = 1 - decided(rows)[present]
+    bins: dict[str, list[Places]] = {}
+    for kind in np.unique(kinds[levels != CLEAN_SEVERITY]).tolist():
+        of_kind = kinds == kind
+        bins[kind] = [np.flatnonzero(of_kind & (levels == level)) for level in np.unique(levels[of_kind]).tolist()]
+    if not bins or (reference is not None and set(bins) - set(reference)):
+        return lambda times: np.full(len(times), np.nan)
+
+    def values(times: Floats) -> Floats:
+        weights = times[:, present]
+        each = []
+        for kind, members in bins.items():
+            means = [quotient(weights[:, some] @ errors[some], weights[:, some].sum(axis=1)) for some in members]
+            each.append(np.mean(means, axis=0) / (1 if reference is None else reference[kind]))
+        return 100 * np.asarray(np.mean(each, axis=0))
+
+    return values
+
+
+ATTRIBUTES = ("corruption", "severity")
+
+_corrupted = partial(summary, needs=("probability",), higher_is_better=False, best=0.0)
+
+
+@_corrupted(
+    title="Error under corruptions",
+    source="RobustMedCLIP, Imam et al. 2025, before it is divided; of top-1 answers",
+    weighed=lambda rows: _of_corruptions(rows, None),
+)
+def corruption_error(rows: ScoreTable) -> float:
+    """The mean over corruptions of the share of wrong top-1 answers, averaged over severities, in percent.
+
+    Of cases with the attributes `corruption` and `severity`, 0 being clean ones, which do not count; every corruption
+    counts alike. ImageNet-C's own script prints this and calls it mCE. In [0, 100].
+    """
+    return float(_of_corruptions(rows, None)(np.ones((1, rows.case.size)))[0])
+
+
+def _reference(rows: ScoreTable) -> Mapping[str, float]:
+    return {str(name): float(error) for name, error in (rows.facts.get(REFERENCE) or {}).items()}
+
+
+def _lacking(rows: ScoreTable) -> str:
+    kinds = rows.attributes[ATTRIBUTES[0]] if ATTRIBUTES[0] in rows.attributes else np.zeros(0, str)
+    lacking = sorted(set(np.unique(kinds).tolist()) - {"clean"} - set(_reference(rows)))
+    if not lacking:
+        return ""
+    return (
+        f"no mean corruption error without task.facts.{REFERENCE} of {lacking[0]}{' and others' * (len(lacking) > 1)}: "
+        "the error of a reference model, 0 to 1, averaged over severities"
+    )
+
+
+@_corrupted(
+    title="Mean corruption error",
+    source="Hendrycks and Dietterich, ICLR 2019; RobustMedCLIP, Imam et al. 2025",
+    weighed=lambda rows: _of_corruptions(rows, _reference(rows)),
+    remark=_lacking,
+)
+def mean_corruption_error(rows: ScoreTable) -> float:
+    """The mean over corruptions of the error, averaged over severities, over that of a reference model, times 100.
+
+    The reference's errors are the task's fact `reference_errors`; 100 is as bad as it. Of cases as `corruption_error`.
+    NaN where the reference lacks a corruption.
+    """
+    return float(_of_corruptions(rows, _reference(rows))(np.ones((1, rows.case.size)))[0])

@@ -278,6 +278,17 @@ def predicted_position(pair: AnsweredQuestion) -> float:
     return float(letters.index(letter) + 1) if letter in letters else NONE_GIVEN
 
 
+@_evidence(title="Options offered", source="evidence")
+def offered_options(pair: AnsweredQuestion) -> float:
+    """The number of options that a question with one right answer offers; of yes and no 2.
+
+    NaN for other kinds. Evidence for `vote_shift`, whose entropy is a share of the largest there can be.
+    """
+    if pair.kind == "choice" and len(pair.options) > 1:
+        return float(len(pair.options))
+    return 2.0 if pair.kind == "yes_no" else math.nan
+
+
 def _given(pair: AnsweredQuestion) -> Any:
     """Returns the answer that was given, "" for none; None where it is not one, or of a kind that has no classes."""
     if pair.kind not in (*_CHOSEN_FROM, "open"):

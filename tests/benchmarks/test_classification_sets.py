@@ -4,8 +4,12 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+import medimg_eval as me
 from medimg_eval.errors import UserError
-from tests.helpers.benchmark_files import ids, picture, task
+from medimg_eval.models import Classifier
+from medimg_eval.results import build_table, load_runs
+from tests.helpers.benchmark_files import config, ids, picture, task
+from tests.helpers.config_files import composed_config
 from tests.helpers.dicom_fixtures import still
 
 SHAPE = (12, 10)
@@ -56,8 +60,6 @@ def chexpert(root, rows, split, classes):
 
 
 def test_chexperts_views_are_one_study_and_uncertain_ones_follow_the_policy(tmp_path):
-    from tests.helpers.benchmark_files import config
-
     classes = list(config("chexpert").classes)
     told = {"Atelectasis": "-1.0", "Edema": "-1.0", "Pneumonia": "-1.0", "Fracture": "1.0", "Cardiomegaly": "0.0"}
     train = [(f"patient{n:05d}/study1", ["frontal"], told) for n in range(1, 4)]
@@ -209,8 +211,6 @@ def test_pads_pictures_lie_in_three_folders_and_patients_in_one_fold(tmp_path):
 
 
 def test_swinchexs_lists_have_a_column_for_each_finding(tmp_path):
-    from tests.helpers.benchmark_files import config
-
     classes = list(config("swinchex_nih").classes)
     (tmp_path / "configs/NIH").mkdir(parents=True)
     for number, split in enumerate(("train", "validation", "test")):
@@ -244,20 +244,80 @@ def test_half_of_the_classes_is_a_task_of_its_own(tmp_path):
         replace(task("medmnist_pneumonia", tmp_path), half="base")
 
 
-def test_a_corrupted_set_has_a_file_for_each_corruption(tmp_path):
-    folder = tmp_path / "bloodmnist/test"
+def corrupted(folder, names):
+    """Files of two pictures, of which each holds its own number."""
     folder.mkdir(parents=True)
-    for value, name in enumerate(("clean", "fog_severity_3")):
+    for value, name in enumerate(names):
         images = np.full((2, 28, 28, 3), value, np.uint8)
         np.savez(folder / f"{name}.npz", images=images, labels=np.array([[7], [0]]))
+
+
+def test_a_corrupted_set_has_a_file_for_each_corruption(tmp_path):
+    corrupted(tmp_path / "bloodmnist/test", ("clean", "fog_severity_3"))
     clean, fog = (
-        task("medmnist_c_blood", tmp_path, **more).cases("test")
-        for more in ({}, {"splits": {"test": "fog_severity_3"}})
+        task("medmnist_c_blood", tmp_path, splits={"test": split}).cases("test")
+        for split in ("clean", "fog_severity_3")
     )
     assert [truth(case) for case in clean] == [truth(case) for case in fog] == [{"platelet"}, {"basophil"}]
     assert [int(case.images[0].read().array.max()) for case in (clean[0], fog[0])] == [0, 1]
     with pytest.raises(UserError, match="no case of split 'frost_severity_1'"):
         task("medmnist_c_blood", tmp_path, splits={"test": "frost_severity_1"}).cases("test")
+
+
+def test_all_files_of_a_corrupted_set_are_one_split_of_the_same_pictures(tmp_path):
+    names = ["clean", *(f"{name}_severity_{severity}" for name in ("fog", "pixelate") for severity in range(1, 6))]
+    corrupted(tmp_path / "bloodmnist/test", names)
+    cases = task("medmnist_c_blood", tmp_path).cases("test")
+    assert len(cases) == 22
+    for case in cases:
+        name = case.id.rpartition("-")[0]
+        assert int(case.images[0].read().array.max()) == names.index(name)
+        kind, _, level = name.partition("_severity_")
+        assert (case.attributes["corruption"], case.attributes["severity"]) == (kind, level or "0")
+    assert {case.patient for case in cases} == {"000000", "000001"}
+    few = {**config("medmnist_c_blood")["layout"], "root": str(tmp_path), "corruptions": ["fog"]}
+    assert len(task("medmnist_c_blood", tmp_path, layout=few).cases("test")) == 12
+    with pytest.raises(UserError, match="no file of 'snow_severity_1'"):
+        task("medmnist_c_blood", tmp_path, layout={**few, "corruptions": ["snow"]}).cases("test")
+
+
+class ByCorruption(Classifier):
+    """Right of clean pictures, and of those of fog up to severity 2."""
+
+    uses_torch = False
+
+    def classify(self, prompts):
+        """Returns the probability of each class."""
+        made = []
+        for prompt in prompts:
+            value, truth_of = int(prompt.images[0].array.max()), int(prompt.case_id.endswith("1"))
+            right = value <= 2
+            names = list(prompt.options.values())
+            chosen = names[0] if truth_of == right else names[-1]
+            made.append({name: float(name == chosen) for name in names})
+        return made
+
+
+def test_the_mean_corruption_error_is_one_number_of_one_run(tmp_path):
+    names = ["clean", *(f"{name}_severity_{severity}" for name in ("fog", "pixelate") for severity in range(1, 6))]
+    corrupted(tmp_path / "bloodmnist/test", names)
+    facts = {"reference_errors": {"fog": 0.5, "pixelate": 0.8}}
+    wanted = ["top1_accuracy", "corruption_error", "mean_corruption_error"]
+    made = task("medmnist_c_blood", tmp_path, metrics=wanted, facts=facts)
+    me.test(made, ByCorruption(), run=tmp_path / "run")
+    (row,) = build_table(load_runs([tmp_path / "run"]), resamples=50).rows
+    # Right of 3 of 11 files; fog fails in 3 of 5 severities, pixelate in all.
+    assert [cell.mean for cell in row.cells] == pytest.approx([3 / 11, 80, 100 * (0.6 / 0.5 + 1 / 0.8) / 2])
+    by_kind = build_table(load_runs([tmp_path / "run"]), metrics=["corruption_error"], by="corruption", resamples=20)
+    found = {row.group: row.cells[0].mean for row in by_kind.rows}
+    assert (found["fog"], found["pixelate"]) == pytest.approx((60, 100))
+
+
+def test_t3s_splits_are_a_suite_of_three_tasks():
+    for name in ("cells", "fundus", "oct", "breast"):
+        tasks = composed_config(f"suite/t3_{name}")["tasks"]
+        assert [one["title"] for one in tasks.values()] == ["In domain", "Base to novel", "Corrupted"]
+        assert [one["splits"]["test"] for one in tasks.values()] == ["test", "clean", "swept"]
 
 
 def test_ct_rates_labels_and_volumes_lie_in_its_folders(tmp_path):

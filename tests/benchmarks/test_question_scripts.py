@@ -17,6 +17,7 @@ from collections import defaultdict
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from medimg_eval.instantiate import build_task
@@ -117,6 +118,22 @@ def test_pathmmus_rule_and_prompt_are_its_scripts(tmp_path):
             continue  # they cut such options at their bracket; ours stay whole, as the card says
         asked = construct(record, {"multi_choice_example_format": form})["final_input_prompt"]
         assert task.prompt(case, task.read_images(case)).text == asked
+
+
+def test_medq_degs_rule_and_prompt_are_those_of_vlmevalkit(tmp_path):
+    clone = require_clone("open-compass/VLMEvalKit")
+    bases = {"ImageMCQDataset": object, "pd": pd}
+    theirs = load_functions(clone / "vlmeval/dataset/medq_deg_bench.py", "MedQDEGBenchDataset", **bases)
+    reader = theirs["MedQDEGBenchDataset"].__new__(theirs["MedQDEGBenchDataset"])
+    options = OPTIONS | {"E": "Not told"}
+    for reply in replies(options):
+        taken_by_them = reader._extract_option_letter(reply)
+        assert taken("medq_deg", reply, options) == (taken_by_them if taken_by_them in options else None), reply
+    task = task_of("medq_deg", tmp_path)
+    reader.dump_image = lambda _line: "picture.png"
+    lines = pd.read_csv(tmp_path / "MedQ-Robust-simulate-test.tsv", sep="\t")
+    for case, (_, line) in zip(task.cases("test"), lines.iterrows(), strict=False):
+        assert task.prompt(case, task.read_images(case)).text == reader.build_prompt(line)[1]["value"]
 
 
 def probmed_records(draw, images):

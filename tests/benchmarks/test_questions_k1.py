@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import medimg_eval as me
 from medimg_eval.instantiate import build_task
+from medimg_eval.models import VisionLanguageModel
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, png, task_of, worth
@@ -171,20 +173,68 @@ def test_two_images_are_shown_in_the_order_of_their_columns(name, tmp_path):
         assert np.array_equal(np.moveaxis(array, 0, -1), np.asarray(Image.open(io.BytesIO(png(seed)))))
 
 
-def test_medq_degs_table_is_by_severity_and_leaves_clean_images_out_of_it(tmp_path):
-    assert columns(finished("medq_deg", tmp_path)) == pytest.approx(
+def test_medq_degs_table_is_by_severity_and_group_and_its_clean_images_are_l0(tmp_path):
+    found = columns(finished("medq_deg", tmp_path))
+    assert found == pytest.approx(
         {
             "Overall": 3 / 4,
-            "L0": np.nan,
+            "L0": 1 / 2,
             "L1": 1,
             "L2": 1,
+            "Intensity": np.nan,
+            "Resolution and blur": 1,
+            "Noise": 1,
+            "Artefacts": np.nan,
+            "Motion": np.nan,
+            "Clean": 1 / 2,
             "CT": 1 / 2,
             "X-ray": 1,
             "Gaussian noise": 1,
             "Motion blur": 1,
+            "clean": 1 / 2,
         },
         nan_ok=True,
     )
+
+
+def test_medq_degs_groups_hold_the_kinds_of_the_papers_table(tmp_path):
+    groups = config_of("medq_deg", tmp_path)["layout"]["expand"][1]["into"]
+    paper = [
+        ("Artefacts", "limited angle, sparse view, bias field artifact, undersampling artifact, ghosting artifact"),
+        ("Artefacts", "blood cell artifact, dark spots artifact"),
+        ("Motion", "object rotation, object movement"),
+        ("Intensity", "adjust brightness, exposure, reduce contrast"),
+        ("Noise", "gaussian noise, low dose"),
+        ("Resolution and blur", "low resolution, motion blur, gaussian blur, bubble"),
+    ]
+    for group, kinds in paper:
+        assert set(kinds.split(", ")) <= set(groups[group])
+    every = [kind for kinds in groups.values() for kind in kinds]
+    assert len(every) == len(set(every))
+
+
+class DrawsBySeed(VisionLanguageModel):
+    """Answers E but in every fifth repeat, where it says B."""
+
+    def generate(self, prompts, decoding):
+        return ["B" if decoding.seed % 5 == 4 else "E"] * len(prompts)
+
+
+def test_medq_degs_calibration_shift_is_of_votes_at_temperature_1(tmp_path):
+    task = task_of("medq_deg", tmp_path / "data", protocol="published")
+    assert task.config["decoding"]["temperature"] == 1
+    run = me.test(task, DrawsBySeed(), run=tmp_path / "run", repeats=10)
+    found = columns(tmp_path / "run")
+    # Eight votes to two. Of five options log 5. Of three "E" is none, and the two votes for B are shares of ten.
+    five = 1 + (0.8 * np.log(0.8) + 0.2 * np.log(0.2)) / np.log(5)
+    three = 1 + 0.2 * np.log(0.2) / np.log(3)
+    right = {"L0": (0.8 + 0) / 2, "L1": 0.8, "L2": 0.2}
+    assert {name: found[name] for name in right} == pytest.approx(right)
+    assert found["Shift at L1"] == pytest.approx(five - 0.8)
+    assert found["Shift at L2"] == pytest.approx(three - 0.2)
+    assert found["Shift at L0"] == pytest.approx((five + three) / 2 - 0.4)
+    assert found["Confidence"] == pytest.approx((five + three) / 2)
+    assert len(run.scores) == len(run.scores.drop_duplicates(["case", "repeat", "metric"]))
 
 
 def test_worldmedqa_vs_table_is_by_country_and_language_with_kappa_between_languages(tmp_path):

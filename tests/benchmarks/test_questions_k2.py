@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+import medimg_eval as me
 from medimg_eval.data.layouts import Questions
-from medimg_eval.results import build_authors_tables, load_runs
+from medimg_eval.results import build_authors_tables, build_table, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.templates import Template
+from tests.helpers.asking import Says
 from tests.helpers.catalogue import SAMPLES, answered, config_of, stored_picture, task_of, worth, write_parquet
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
@@ -221,3 +223,24 @@ def test_a_pair_without_a_judgement_of_people_fails_alone(tmp_path):
 def test_kvasir_vqa_x1s_images_are_those_of_the_folder_and_not_the_addresses_of_the_table(tmp_path):
     cases = task_of("kvasir_vqa_x1", tmp_path).cases("test")
     assert [case.images[0].path.name for case in cases if case.patient == "img1"] == ["img1.jpg"] * 2
+
+
+def test_kvasir_vqa_x1s_weak_augmentation_is_a_condition_whose_losses_are_paired(tmp_path):
+    task = task_of("kvasir_vqa_x1", tmp_path / "data")
+    shown = Says(replies=SAMPLES["kvasir_vqa_x1"].replies)
+    run = me.test(task, shown, run=tmp_path / "run", conditions=["kvasir_x1_weak-5"])
+    assert set(run.scores["condition"]) == {"", "kvasir_x1_weak-5"}
+    pictures = [prompt.images[0].array for prompt in shown.prompts]
+    assert all(not np.array_equal(*pair) for pair in zip(pictures[:3], pictures[3:], strict=True))
+    table = build_table(
+        load_runs([tmp_path / "run"]),
+        metrics=["rouge_l", "drop@kvasir_x1_weak-5:rouge_l"],
+        by="complexity",
+        resamples=20,
+    )
+    assert {row.group: row.cells[1].mean for row in table.rows}["1"] == 0
+
+
+def test_kvasir_vqa_x1s_second_track_shows_the_pictures_that_the_authors_script_made(tmp_path):
+    cases = task_of("kvasir_vqa_x1_transformed", tmp_path).cases("test")
+    assert {case.images[0].path.parent.name for case in cases} == {"image_weak_augmented"}

@@ -5,11 +5,14 @@ import json
 import numpy as np
 import pytest
 
+import medimg_eval as me
+from medimg_eval.degradations import sweep
 from medimg_eval.errors import UsageError
 from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from tests.helpers.asking import Says
 from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth, write_json
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
@@ -255,6 +258,31 @@ def test_pathmmu_prints_tiny_and_all_of_each_subset(tmp_path):
         "Atlas (tiny)": 0,
         "Atlas": 0,
     }
+
+
+def test_pathmmus_pathologists_stand_below_its_table(tmp_path):
+    runs = load_runs([finished("pathmmu", tmp_path)])
+    (table,) = build_authors_tables(runs, resamples=20, published_numbers=True)
+    (row,) = (row for row in table.published if row.name.startswith("pathologists"))
+    found = zip(table.columns, row.cells, strict=True)
+    printed = {column.title: cell.texts(column)[0] for column, cell in found if not cell.absent}
+    assert {title: float(text) for title, text in printed.items()} == {
+        "Tiny": 0.718,
+        "PubMed (tiny)": 0.729,
+        "SocialPath (tiny)": 0.715,
+        "EduContent (tiny)": 0.69,
+        "Atlas (tiny)": 0.683,
+        "PathCLS (tiny)": 0.789,
+    }
+
+
+def test_pathmmu_is_asked_under_our_degradations_of_sections_and_none_has_the_papers_name(tmp_path):
+    task = task_of("pathmmu", tmp_path / "data")
+    named = sweep(["suite/pathology"], [5])
+    assert not [condition for condition in named if "pathmmu" in condition.name]
+    run = me.test(task, Says(default="A"), run=tmp_path / "run", conditions=[one.key for one in named])
+    assert set(run.scores["condition"]) == {"", *(condition.key for condition in named)}
+    assert not run.scores["value"].isna().any()
 
 
 def test_pathmmus_train_and_val_are_read_as_its_card_says(tmp_path):

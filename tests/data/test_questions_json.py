@@ -524,3 +524,27 @@ def test_numbers_lose_their_units(tmp_path):
     assert [key(case) for case in cases[:3]] == [3.0, 4.5, -1000.0]
     with pytest.raises(CaseError, match=r"line 4: the answer 'about 3' is no number"):
         cases[3].target.read()
+
+
+def test_empty_fields_are_filled_and_values_are_sorted_into_groups(tmp_path):
+    picture(tmp_path / "a.png", 3)
+    rows = [{"kind": "Gaussian_Noise", "degree": "L1"}, {"kind": " ", "degree": None}, {"kind": "fog", "degree": "L2"}]
+    more = {"image": "a.png", "question": "q", "answer": "x"}
+    write_json(tmp_path / "all.json", [row | more for row in rows])
+    settings = {
+        "root": str(tmp_path),
+        "records": "all.json",
+        "kind": "open",
+        "answer": {"value": "answer"},
+        "images": "{image}",
+        "attributes": {"degree": "degree", "group": "group"},
+    }
+    sort = {"sort": "kind", "into": {"Noise": ["gaussian noise"], "Clean": ["clean"]}, "as": "group"}
+    fill = {"fill": {"kind": "clean", "degree": "L0"}}
+    cases = Questions(**settings, expand=[fill, sort]).cases("test")
+    assert [case.attributes["degree"] for case in cases] == ["L1", "L0", "L2"]
+    assert [case.attributes["group"] for case in cases] == ["Noise", "Clean", "fog"]
+    with pytest.raises(UsageError, match="sort needs `into`"):
+        Questions(**settings, expand=[{"sort": "kind"}]).cases("test")
+    with pytest.raises(UsageError, match=r"fill is 'kind', expected an object"):
+        Questions(**settings, expand=[{"fill": "kind"}]).cases("test")

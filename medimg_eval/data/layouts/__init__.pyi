@@ -1,6 +1,6 @@
 from .base import FolderLayout as FolderLayout
 from .bids import Bids as Bids
-from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
+from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, CorruptedArrays as CorruptedArrays, FairSeg as FairSeg
 from .detection import Coco as Coco, CocoVolumes as CocoVolumes, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
 from .features import FeatureVectors as FeatureVectors, RateFindings as RateFindings

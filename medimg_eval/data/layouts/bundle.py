@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Mask, Reference
+from medimg_eval.case import Array, Case, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import find
 from medimg_eval.data.records import Entry, Row, Target
@@ -19,6 +19,9 @@ from medimg_eval.data.targets.masks import RecodedMask
 from medimg_eval.errors import MissingDataError, UsageError, UserError, nearest
 from medimg_eval.imaging import MaskFile
 from medimg_eval.imaging.arrays import Bundle
+
+SWEPT, CLEAN, SEVERITY = "swept", "clean", "_severity_"
+"""The split of all files of a corrupted set, that of its clean pictures, and what parts the names of the others."""
 
 
 @dataclass(kw_only=True)
@@ -105,6 +108,46 @@ class Arrays(FolderLayout):
                 f"{bundle.path}: {key} holds {labels.shape[1]} labels a sample for {len(self.classes)} classes"
             )
         return [dict(zip(self.classes, map(str, values), strict=True)) for values in labels.tolist()]
+
+
+@dataclass(kw_only=True)
+class CorruptedArrays(Arrays):
+    """One set of pictures, clean and under corruptions, in a file for each corruption and severity.
+
+    `file` holds `{split}`: `clean`, or `fog_severity_3`. A split is one such file, or `swept` for all there are, whose
+    cases have the attributes `corruption` and `severity` (0 of clean ones). A picture is the same patient in all files.
+
+    Args:
+        corruptions: those of `swept`, whose files must all be there; any that is found when empty.
+        others: as of `Arrays`.
+    """
+
+    corruptions: Sequence[str] = ()
+    allow_overlap: str = "each file holds the same pictures"
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The samples of each file, in its order."""
+        made = []
+        for entry in super().entries(root):
+            corruption, _, severity = (entry.split or "").rpartition(SEVERITY)
+            said = {"corruption": corruption or str(entry.split), "severity": severity if corruption else "0"}
+            made.append(replace(entry, attributes={**entry.attributes, **said}, patient=entry.id.rpartition("-")[2]))
+        return made
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of one file, or of all; raises as that of other layouts, and where a file is not there."""
+        if split != SWEPT or self.folds:
+            return super().cases(split)
+        root = self.folder()
+        held = {said["split"] for _, said in find(root, self.file)}
+        wanted = {CLEAN, *(f"{name}{SEVERITY}{number}" for name in self.corruptions for number in range(1, 6))}
+        chosen = wanted if self.corruptions else held
+        if lacking := sorted(chosen - held):
+            raise MissingDataError(
+                f"{root / self.file}: there is no file of {lacking[0]!r}; complete the folder, or name what is "
+                "there by task.layout.corruptions"
+            )
+        return replace(self, folds={SWEPT: sorted(chosen)}).cases(SWEPT)
 
 
 @dataclass

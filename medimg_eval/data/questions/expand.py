@@ -24,9 +24,9 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
-    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{default: ...}`. Raises
-    UsageError where there is no such step, or a step has no such key, UserError where one names a field that no record
-    has, or a file that is missing.
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{fill: ...}`,
+    `{sort: ...}`. Raises UsageError where there is no such step, or a step has no such key, UserError where one names a
+    field that no record has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -50,11 +50,11 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
 
 def _is_meant(name: str, given: Any) -> bool:
     """Whether what a step is given is of the form it needs; names of files are looked at where they are read."""
-    if name in ("filter", "without", "default"):
+    if name in ("filter", "without", "fill"):
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name in ("one_line", "turns"):
+    if name in ("one_line", "turns", "sort"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
@@ -273,15 +273,35 @@ def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return _each(records, make)
 
 
-def _default(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """Gives columns that say nothing a text."""
-    _check(records, list(step["default"]))
+def _fill(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """What records say where a column is empty, or is not there at all."""
+    given = step["fill"]
 
     def make(record: Record) -> list[Record]:
-        given = {column: text for column, text in step["default"].items() if said_nothing(record.find(column))}
-        return [record.with_values(**given)]
+        empty = {column: value for column, value in given.items() if said_nothing(record.find(column))}
+        return [record.with_values(**empty)]
 
     return _each(records, make)
+
+
+def _sort(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """The group that the value of a column belongs to; of a value that no group names that value."""
+    column, groups = str(step["sort"]), step.get("into")
+    if not isinstance(groups, Mapping) or not groups:
+        raise UsageError("task.layout.expand: sort needs `into`, an object of groups and the values that each holds")
+    group_of = {_folded(value): str(group) for group, values in groups.items() for value in values}
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        value = record.find(column)
+        found = "" if said_nothing(value) else group_of.get(_folded(value), as_text(value))
+        return [record.with_values(**{str(step.get("as", f"{column}_group")): found})]
+
+    return _each(records, make)
+
+
+def _folded(value: Any) -> str:
+    return " ".join(as_text(value).casefold().replace("_", " ").replace("-", " ").split())
 
 
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
@@ -296,7 +316,8 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "shuffle": (_shuffle, set()),
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     "one_line": (_one_line, set()),
-    "default": (_default, set()),
+    "fill": (_fill, set()),
+    "sort": (_sort, {"into", "as"}),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -308,7 +329,8 @@ EXPECTED = {
     "shuffle": "a whole number",
     "first": "a whole number",
     "one_line": "the name of a column",
-    "default": "an object of columns and texts",
     "turns": "the name of a column",
+    "fill": "an object of columns and values",
+    "sort": "the name of a column",
 }
 """What each step is given, for people."""

@@ -477,14 +477,16 @@ def _remarks(entry: _Entry) -> Iterator[str]:
     """Yields what summaries have to say of a run, each thing once."""
     told: dict[str, None] = {}
     whole = Part.whole(entry.run)
-    rows_by_needs: dict[tuple[str, ...], ScoreTable] = {}  # of the last summary: those that follow mostly need the same
+    rows_by_needs: dict[
+        tuple[tuple[str, ...], bool], ScoreTable
+    ] = {}  # of the last summary: those that follow mostly need the same
     for column, cell in entry.cells:
         found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
         if found is not None and found.remark is not None and cell.rows:
-            needs = whole.needed(column.metric)
-            if needs not in rows_by_needs:
-                rows_by_needs = {needs: rows_of(whole, needs, every=entry.run.in_folds)}
-            rows = rows_by_needs[needs]
+            key = whole.needed(column.metric), entry.run.in_folds or found.over == "repeats"
+            if key not in rows_by_needs:
+                rows_by_needs = {key: rows_of(whole, key[0], every=key[1])}
+            rows = rows_by_needs[key]
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
 

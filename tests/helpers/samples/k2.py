@@ -2,6 +2,7 @@
 
 import json
 from math import exp
+from typing import Any
 
 from tests.helpers.catalogue import base64_png, picture, png, sample, stored_picture, write_lines, write_parquet
 
@@ -85,14 +86,13 @@ def medframeqa(root):
 # Words without marks, said and due: row 1 7 and 7, all shared; row 2 4 and 4, 3 shared in one run; row 3 0 and 5. With
 # the full stop as a word of 13a 8 and 8, 4 and 5, 0 and 6, so that 12 are said of 19 due; of 12, 10, 8 and 6 n-grams
 # said 11, 9, 7 and 5 match. METEOR of w equal words is 1 - 1 / (2 w^3), and 3/4 (1 - 1 / 54) of row 2.
-@sample(
-    "kvasir_vqa_x1",
-    cases=["test-00000-of-00001-3", "test-00000-of-00001-2", "test-00000-of-00001-1"],
-    replies={
+KVASIR: dict[str, Any] = {
+    "cases": ["test-00000-of-00001-3", "test-00000-of-00001-2", "test-00000-of-00001-1"],
+    "replies": {
         "test-00000-of-00001-1": "There is one polyp in the image.",
         "test-00000-of-00001-2": "No instruments are seen",
     },
-    scores={
+    "scores": {
         "bleu_13a@4": exp(-7 / 12) * (11 / 12 * 9 / 10 * 7 / 8 * 5 / 6) ** 0.25,
         "rouge_1": (1 + 3 / 4) / 3,
         "rouge_2": (1 + 2 / 3) / 3,
@@ -100,10 +100,13 @@ def medframeqa(root):
         "meteor_no_synonyms": (1 - 1 / 686 + 3 / 4 * (1 - 1 / 54)) / 3,
         "unanswered": 1 / 3,
     },
-    text=" What procedure is this?",
-    best={"meteor_no_synonyms": 1 - (1 / 686 + 1 / 128 + 1 / 250) / 3},
-)
-def kvasir_vqa_x1(root):
+    "text": " What procedure is this?",
+    "best": {"meteor_no_synonyms": 1 - (1 / 686 + 1 / 128 + 1 / 250) / 3},
+}
+
+
+@sample("kvasir_vqa_x1", **KVASIR)
+def kvasir_vqa_x1(root, folder="images"):
     """Complexities and classes, two questions about one image, whose address the table says; in seed 42's order."""
     rows = [
         ("img1", 1, "How many polyps?", "There is one polyp in the image.", ["polyp_count"]),
@@ -111,7 +114,7 @@ def kvasir_vqa_x1(root):
         ("img2", 3, "What procedure is this?", "The procedure is a colonoscopy.", ["procedure_type"]),
     ]
     for number in (1, 2):
-        picture(root / "images" / f"img{number}.jpg", number)
+        picture(root / folder / f"img{number}.jpg", number)
     write_parquet(
         root / "data" / "test-00000-of-00001.parquet",
         [
@@ -127,6 +130,12 @@ def kvasir_vqa_x1(root):
             for image, complexity, question, answer, classes in rows
         ],
     )
+
+
+@sample("kvasir_vqa_x1_transformed", **KVASIR)
+def kvasir_vqa_x1_transformed(root):
+    """The same table beside the pictures that the authors' script made."""
+    kvasir_vqa_x1(root, folder="image_weak_augmented")
 
 
 # 1 is right; 2 is C, and by the authors' rule the e of "The", which is right; in 3 there is no answer.
