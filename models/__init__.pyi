@@ -84,6 +84,7 @@ from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetRe
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
 from .precomputed.motions import PrecomputedMotions as PrecomputedMotions
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
+from .precomputed.remeasured import RemeasuredReports as RemeasuredReports
 from .precomputed.risks import PrecomputedRisks as PrecomputedRisks
 from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .precomputed.timelines import PrecomputedTimelines as PrecomputedTimelines

@@ -11,6 +11,7 @@ from .labeler.labeler import (
     mentions as mentions,
     sentences as sentences,
 )
+from .labeler.lengths import TUBE as TUBE
 from .labels.f1 import label_scores as label_scores
 from .labels.family import label_family as label_family
 from .labels.schemes import LabelScheme as LabelScheme, Reading as Reading

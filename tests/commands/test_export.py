@@ -19,6 +19,10 @@ from medimg_eval.commands.cli import start
 from medimg_eval.exports.classes import COMPETITION, _study
 from medimg_eval.imaging import write_mask
 from tests.helpers.authors import require_clone
+from tests.helpers.catalogue import REPORTS
+from tests.helpers.samples import ALL
+
+assert ALL is not None
 
 KEEPS = {"A": "Liver", "B": "Heart"}
 COLUMNS = ("id", "question", "options", "reference", "prediction", "patient")
@@ -209,6 +213,23 @@ def test_reports_go_to_rexrank_by_study(folder):
         "Findings: Clear lungs. Impression: Normal.",
         "Findings: None Impression: Pneumonia.",
     ]
+
+
+def test_sections_of_rexrank_s_tests_come_back_in_the_file_that_it_reads(folder):
+    REPORTS["rexrank_chexpert_plus"].write(folder / "data")
+    Path("mine.csv").write_text("id,prediction\npatient1_study1,Impression: Normal.\npatient1_study2,Large heart.\n")
+    data = ["task=rexrank_chexpert_plus", f"task.layout.root={folder / 'data'}", "task.expected.test=2"]
+    model = ["model=precomputed_reports", "model.file=mine.csv"]
+    assert start(["test", *data, *model, "task.metrics=[unanswered]"]) == 0
+    assert start(["export", f"run={only_run(folder / 'runs')}", "to=rexrank", "out=given"]) == 0
+    (submission,) = Path("given").glob("*.json")
+    studies = json.loads(submission.read_text(encoding="utf-8"))
+    stated = json.loads((folder / "data" / "ReXRank_CheXpertPlus.json").read_text())
+    assert studies.keys() == stated.keys()
+    assert studies["patient1_study1"]["section_findings"] is None
+    assert studies["patient1_study2"]["section_findings"] == stated["patient1_study2"]["section_findings"]
+    assert studies["patient1_study1"]["section_impression"] == "1. No edema."
+    assert studies["patient1_study1"]["model_prediction"] == "Impression: Normal."
 
 
 def test_rexrank_s_own_script_makes_the_same_tables(folder):

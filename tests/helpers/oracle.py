@@ -3,6 +3,10 @@
 A test hands its finished run to `check_rows`. To write the rows anew, after a change that is meant to move numbers:
 
     rm -rf rows && MEDIMG_EVAL_WRITE_ROWS=rows pytest -m "" && python -m tests.helpers.oracle rows
+
+Rows of new fixtures, written by their tests alone, go into a file of their own beside the others:
+
+    rm -rf rows && MEDIMG_EVAL_WRITE_ROWS=rows pytest FILE -k NAME && python -m tests.helpers.oracle rows NAME
 """
 
 import os
@@ -15,7 +19,7 @@ import pandas as pd
 
 from medimg_eval.metrics import present_name
 
-ROWS = Path(__file__).parent / "score_rows.parquet"
+FOLDER = Path(__file__).parent
 COLUMNS = ["case", "label", "metric", "value", "status"]
 
 
@@ -42,7 +46,7 @@ def check_rows(name: str, folder: Path, rtol: float = 1e-9) -> None:
 
 @cache
 def _stored() -> dict[str, pd.DataFrame]:
-    rows = pd.read_parquet(ROWS)
+    rows = pd.concat([pd.read_parquet(path) for path in sorted(FOLDER.glob("score_rows*.parquet"))])
     rows["metric"] = rows["metric"].map({name: present_name(name) for name in rows["metric"].unique()})
     return {
         str(name): part[COLUMNS].sort_values(COLUMNS[:3], kind="stable", ignore_index=True)
@@ -52,4 +56,8 @@ def _stored() -> dict[str, pd.DataFrame]:
 
 if __name__ == "__main__":
     parts = [pd.read_parquet(path) for path in sorted(Path(sys.argv[1]).glob("*.parquet"))]
-    pd.concat(parts, ignore_index=True).to_parquet(ROWS, compression="zstd", index=False)
+    name = "_".join(["score_rows", *sys.argv[2:]])
+    if name == "score_rows":  # all of them, so that no other file holds a fixture twice
+        for path in FOLDER.glob("score_rows_*.parquet"):
+            path.unlink()
+    pd.concat(parts, ignore_index=True).to_parquet(FOLDER / f"{name}.parquet", compression="zstd", index=False)

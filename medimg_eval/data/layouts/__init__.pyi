@@ -43,5 +43,6 @@ from .synthesis import (
     PictureFolder as PictureFolder,
     PictureSets as PictureSets,
     Prompts as Prompts,
+    ViewXGen as ViewXGen,
 )
 from .table import Slides as Slides, Table as Table

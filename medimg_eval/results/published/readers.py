@@ -174,6 +174,29 @@ def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading
     raise UserError(f"{path}: has no table row {options['model']!r} with the columns {', '.join(columns)}")
 
 
+def tube_lengths(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a CSV with rid, model, and of an endotracheal tube present, measurement (cm), and both again as gt_.
+
+    A metric of reports is computed of a sentence that states the distance; every other of the answer to whether there
+    is a tube.
+    """
+    pairs: list[Read] = []
+    for row in _csv(path):
+        if row["model"] != options["model"]:
+            continue
+        if metric.startswith("ett_"):
+            written, right = (_tube_sentence(row[f"{of}measurement"]) for of in ("", "gt_"))
+            pairs.append((row["rid"], _Plain("report", written, [right], outputs=(written,)), {}))
+        else:
+            said, right = ("yes" if row[f"{of}present"] == "True" else "no" for of in ("", "gt_"))
+            pairs.append((row["rid"], AnsweredQuestion("yes_no", said, right), {}))
+    return Reading(_scored(pairs, metric), {})
+
+
+def _tube_sentence(centimetres: str) -> str:
+    return f"The endotracheal tube ends {centimetres} cm above the carina." if centimetres else "No distance is stated."
+
+
 READERS: Mapping[str, Callable[[Path, str, Mapping[str, Any]], Reading]] = {
     reader.__name__: reader
     for reader in (
@@ -186,6 +209,7 @@ READERS: Mapping[str, Callable[[Path, str, Mapping[str, Any]], Reading]] = {
         rexrank,
         weighted_groups,
         markdown_row,
+        tube_lengths,
     )
 }
 
@@ -209,10 +233,15 @@ def _scored(pairs: Sequence[Read], metric: str) -> pd.DataFrame:
     names = found.needs if found.kind == "run" else (metric,)
     parsed = [(name, *metrics.parse(name)) for name in names]
     return _rows(
-        (case, name, float(one.function(pair, *(() if given is None else (given,)))), WHOLE, attributes)
+        (case, name, float(value), label, attributes)
         for case, pair, attributes in pairs
         for name, one, given in parsed
+        for label, value in _by_label(one.function(pair, *(() if given is None else (given,))))
     )
+
+
+def _by_label(value: Any) -> Iterable[tuple[str, float]]:
+    return value.items() if isinstance(value, dict) else [(WHOLE, value)]
 
 
 def _rows(found: Iterable[tuple[str, str, float, str, Mapping[str, str]]]) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from medimg_eval.results.published import (
 )
 from medimg_eval.results.published.declaration import from_mapping
 from medimg_eval.results.table import Settings
+from tests.helpers.samples.reports_factchexcker import write_tubes
 
 SETTINGS = Settings(50, 0.95, 0)
 
@@ -244,3 +245,20 @@ def test_a_published_number_is_inside_the_interval_by_its_rounding(tmp_path):
     assert found.inside is True
     assert replace(found, number=number(published="0.9")).inside is False
     assert replace(found, low=math.nan).inside is None
+
+
+def test_lengths_of_tubes_are_read_as_sentences_and_their_presence_as_yes_or_no(tmp_path):
+    rows = [
+        ("a", "m", True, "3.5", True, "4.0"),
+        ("b", "m", True, "2.0", False, ""),
+        ("c", "m", False, "", True, "5.0"),
+        ("d", "m", False, "", False, ""),
+        ("a", "other", True, "9.0", True, "4.0"),
+    ]
+    write_tubes(tmp_path / "f", rows)
+    shared = {"reader": "tube_lengths", "options": {"model": "m"}}
+    assert compute(tmp_path, metric="ett_carina_mae", published="0.50", scale=0.1, **shared).ours == pytest.approx(0.5)
+    assert compute(tmp_path, metric="ett_carina_invented", published="0.50", **shared).ours == 0.5
+    assert compute(tmp_path, metric="ett_carina_missing", published="0.50", **shared).ours == 0.5
+    assert compute(tmp_path, metric="yes_sensitivity", published="0.50", **shared).ours == 0.5
+    assert compute(tmp_path, metric="accuracy", published="0.50", **shared).ours == 0.5

@@ -7,3 +7,4 @@ from .generated import (
 )
 from .generated import MixedDataset as MixedDataset, SETTINGS as SETTINGS, Setting as Setting, patient_of as patient_of
 from .prompts import CheXGenBench as CheXGenBench, Prompts as Prompts
+from .views import ViewXGen as ViewXGen
