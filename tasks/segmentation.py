@@ -527,6 +527,8 @@ class SegmentationTask(Task):
         axes = reference.labels.ndim
         if self.units == "pixel":
             return (1.0,) * axes
+        if reference.units != "mm" and not case.images:
+            return (math.nan,) * axes
         grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
         return (math.nan,) * axes if grid.units == "pixel" else grid.spacing
 

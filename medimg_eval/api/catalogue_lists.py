@@ -98,13 +98,14 @@ def list_catalogue(
     """
     import pandas as pd
 
-    from medimg_eval.api.listing import KINDS, chosen_entries, entries_of
+    from medimg_eval.api.listing import KINDS, chosen_entries, entries_of, nothing_passes
 
     UsageError.refuse_unknown("there is no list of", KINDS, what)
     filters = {"family": family, "modality": modality, "access": access, "search": search}
-    found = chosen_entries(entries_of(what), filters)
+    entries = entries_of(what)
+    found = chosen_entries(entries, filters)
     if not found:
-        raise UsageError(f"nothing of {what} passes these filters; leave one out")
+        raise nothing_passes(what, entries, filters)
     rows = {}
     for name, entry in found.items():
         of_tasks = {"access": entry.access} if what == "tasks" else {}

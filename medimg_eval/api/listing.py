@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from medimg_eval.catalogue import MODALITIES, configs_of, families, with_parents
+from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import available
 
+FILTERS = ("family", "modality", "access", "search")
 KINDS = ("tasks", "models", "metrics", "suites", "annotators", "extractors", "systems")
 ACCESS = ("credentialed", "gated", "on request", "registration", "fetch from source", "open")
 """Ways to get data: the first of these words counts, but for cards that begin with `open`."""
@@ -57,6 +59,31 @@ def chosen_entries(entries: Mapping[str, Entry], filters: Mapping[str, Any]) -> 
         )
 
     return {name: entry for name, entry in entries.items() if passes(name, entry)}
+
+
+def nothing_passes(what: str, entries: Mapping[str, Entry], filters: Mapping[str, Any]) -> UsageError:
+    """Error of filters that no entry passes: which of them nothing passes even alone, and what there is instead."""
+    values = [(key, str(filters[key])) for key in FILTERS[:-1] if filters[key] is not None]
+    values += [("search", word) for word in str(filters["search"] or "").lower().split()]
+    lacking = [
+        f"no {key} {value!r}{nearest(value, _options(key, entries))}"
+        for key, value in values
+        if not chosen_entries(entries, dict.fromkeys(FILTERS) | {key: value})
+    ]
+    why = "; ".join(lacking) or "each lets some through, all of them nothing; leave one out"
+    return UsageError(f"nothing of {what} passes these filters: {why}")
+
+
+def _options(key: str, entries: Mapping[str, Entry]) -> set[str]:
+    """Values that a filter of some entries may have; of a search the longer words."""
+    if key == "modality":
+        return set(MODALITIES)
+    if key == "access":
+        return {entry.access for entry in entries.values()} - {""}
+    if key == "family":
+        return set(families_of(entries)) - {""}
+    told = " ".join([f"{name} {entry.text} {entry.about}" for name, entry in entries.items()])
+    return set(re.findall(r"[a-z]{4,}", told.lower()))
 
 
 def entries_of(kind: str) -> dict[str, Entry]:

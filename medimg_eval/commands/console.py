@@ -128,9 +128,12 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
             lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
             lines += by_cause(judge["failures"], "question")
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        for what, key, of in (("cases failed", "failures", "stage"), ("values are lost to errors", "raised", "metric")):
+        for single, several, key, of in (
+            ("case failed", "cases failed", "failures", "stage"),
+            ("value is lost to errors", "values are lost to errors", "raised", "metric"),
+        ):
             if found := summary.get(key, []):
-                lines += [f"{len(found)} {what} in {folder}:", *by_cause(found, of)]
+                lines += [f"{len(found)} {single if len(found) == 1 else several} in {folder}:", *by_cause(found, of)]
                 lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
         for tracker, message in manifest.get("untracked", {}).items():
             mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"

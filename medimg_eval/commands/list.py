@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from medimg_eval.api.listing import KINDS, Entry, chosen_entries, entries_of, families_of
+from medimg_eval.api.listing import FILTERS, KINDS, Entry, chosen_entries, entries_of, families_of, nothing_passes
 from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import config_named, with_parents
 from medimg_eval.commands.console import printer, say
@@ -28,13 +28,12 @@ def run(config: DictConfig) -> None:
     if config.card is not None:
         _show_card(str(config.card), as_json=config.json)
         return
-    filtered = any(config[key] is not None for key in ("family", "modality", "access", "search"))
+    filtered = any(config[key] is not None for key in FILTERS)
     kinds = KINDS if config.what == "all" else (config.what,)
     found = {kind: chosen_entries(entries_of(kind), config) for kind in kinds}
     if filtered and not any(found.values()):
-        there = {name for kind in kinds for name in families_of(entries_of(kind))} - {""}
-        near = nearest(str(config.family), there) if config.family is not None else ""
-        raise UsageError(f"nothing of {', '.join(kinds)} passes these filters; families{near}")
+        every = {name: entry for kind in kinds for name, entry in entries_of(kind).items()}
+        raise nothing_passes(", ".join(kinds), every, config)
     console = printer()
     if config.json:
         console.print_json(json.dumps({kind: _plain(entries) for kind, entries in found.items()}))

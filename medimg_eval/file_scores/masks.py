@@ -40,7 +40,13 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
     """The task of a folder of label maps that are right; the config is as of `mask_candidates`."""
     held = find_label_maps(references)
-    pictures = all(path.suffix.lower() in PICTURES for path in held.values())
+    drawn = [path for path in held.values() if path.suffix.lower() in PICTURES]
+    volumes = [path for path in held.values() if path not in drawn]
+    if drawn and volumes:
+        raise UserError(
+            f"{references}: holds pictures, such as {drawn[0].name}, and volumes, such as {volumes[0].name}; lengths "
+            "are in pixels of the ones and in mm of the others, so put each kind into a folder of its own"
+        )
     layout = {
         "_target_": "medimg_eval.data.layouts.MaskFolder",
         "root": str(references),
@@ -48,7 +54,7 @@ def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
     }
     settings: dict[str, Any] = {
         **_labels(wanted["labels"], references, held),
-        "units": "pixel" if pictures else "mm",
+        "units": "pixel" if drawn else "mm",
         **{key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key]},
     }
     if wanted["resample"]:

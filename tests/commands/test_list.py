@@ -73,8 +73,12 @@ def test_on_a_terminal_every_entry_is_one_line_with_its_whole_name(listed, monke
 
 
 def test_filters_that_nothing_passes_are_told_with_the_families_there_are(listed):
-    assert "families; did you mean 'reports'? (also near: " in listed("tasks", "family=report", code=2)
-    assert "nothing of tasks passes these filters" in listed("tasks", "search=unheard", code=2)
+    assert "no family 'report'; did you mean 'reports'? (also near: " in listed("tasks", "family=report", code=2)
+    assert "no search 'spne'; did you mean 'spine'?" in listed("tasks", "search='lumbar spne'", code=2)
+    assert "no modality 'ctt'; did you mean 'ct'?" in listed("tasks", "modality=ctt", code=2)
+    assert "no access 'opne'; did you mean 'open'?" in listed("tasks", "family=vqa", "access=opne", code=2)
+    together = listed("tasks", "family=vqa", "modality=video", "search=spine", code=2)
+    assert "nothing of tasks passes these filters: each lets some through" in together
     assert "there is no list of 'taks'; did you mean 'tasks'?" in listed("taks", code=2)
 
 

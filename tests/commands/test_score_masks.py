@@ -186,6 +186,7 @@ def test_other_grids_are_refused_unless_resampling_is_asked_for(folder, capsys):
         (["masks=[mine,deep/mine]", "references=right"], "masks=mine, deep/mine: two have the same name"),
         (["masks=mine", "reports=x.csv"], "name what to score"),
         (["masks=mine", "references=twice"], "stands for case 'a'"),
+        (["masks=mine", "references=mixed"], "mixed: holds pictures, such as p.png, and volumes, such as a.nii.gz"),
         (["masks=mine", "references=right", "labels=regions.json"], "expected 'labels' to be names with integers"),
         (["masks=mine", "references=right", "cases=cases.csv"], "cases.csv: 1 cases have no label map in right: z"),
     ],
@@ -196,6 +197,8 @@ def test_bad_input_is_one_sentence_that_names_the_mend(folder, capsys, words, me
         fill(name)
     fill("other", cases=("x",))
     fill("twice")
+    fill("mixed", cases="a")
+    write("mixed/p.png", np.ones((12, 10), np.uint8))
     write("twice/a.mha", volume())
     Path("empty").mkdir()
     Path("regions.json").write_text(json.dumps({"labels": {"liver": "one"}}))
