@@ -28,6 +28,9 @@ FEATURES: Mapping[str, str] = MappingProxyType({"holds": "features"})
 PART, VALUES = "part", "values"
 """The attribute that tells unlike images of a case apart, such as OCT and fundus, and what numbers of a table are."""
 
+FORM, SIGNAL, SEQUENCE = "form", "signal", "sequence"
+"""The attribute of a part that is no picture: samples over time, or the codes of a text, DNA or protein."""
+
 
 @dataclass(frozen=True, eq=False)
 class Geometry:

@@ -55,6 +55,7 @@ from .extractors.base import (
     Pixels as Pixels,
 )
 from .extractors.colours import ColourStatistics as ColourStatistics
+from .extractors.signals import SequenceCounts as SequenceCounts, SignalStatistics as SignalStatistics
 from .extractors.classifiers import (
     FindingClassifier as FindingClassifier,
     ModelClassifier as ModelClassifier,

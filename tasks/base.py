@@ -310,7 +310,9 @@ class Task(ABC):
 
     def conditions(self) -> frozenset[str]:
         """Changes that can be made to its cases before they are shown, by name."""
-        return conditions_on(*OF_IMAGES) | part_conditions(getattr(self.layout, "image_parts", tuple)())
+        return conditions_on(*OF_IMAGES) | part_conditions(
+            getattr(self.layout, "image_parts", tuple)(), getattr(self.layout, "part_forms", dict)()
+        )
 
     @property
     def shown_view(self) -> str:

@@ -109,7 +109,7 @@ class Manifest(TypedDict, total=False):
     facts: Mapping[str, Any]
     """Numbers of the benchmark that summaries need."""
     leaks: Mapping[str, Any]
-    """What the parts to fit, validate and test on share: texts `found`, what was `not_looked` at, and whether by `lookalikes`."""
+    """What the parts to fit, validate and test on share: texts `found`, `not_looked` at, and if by `lookalikes`."""
     notes: Sequence[str]
     """What readers of a table must know of this run."""
     judge: Mapping[str, Any]

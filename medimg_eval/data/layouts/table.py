@@ -18,7 +18,7 @@ from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError
-from medimg_eval.image import FEATURES, PART, VALUES
+from medimg_eval.image import FEATURES, FORM, PART, SEQUENCE, SIGNAL, VALUES
 
 
 @dataclass(kw_only=True)
@@ -32,6 +32,10 @@ class Table(FolderLayout):
             case, or several rows with the same `id`. A column of lists gives several images, one of files inside a
             Parquet table gives those. Or part -> such a column or pattern, as of `{oct: scan, fundus: "{id}.tif"}`:
             images are told apart by their part, and one whose column is empty is missing in that case.
+        signals: part -> file of samples below the root, .npy (channel, time) or .csv with a column for each channel: a
+            column, or a pattern; empty where a case has none. Shown as its part, (channel, 1, time).
+        sequences: part -> column or pattern of a text, DNA or protein, shown as its part by the codes of its UTF-8,
+            (1, 1, code).
         values: columns of numbers, such as age, that are shown beside the images as their part `values`, (1, 1, value);
             NaN where a cell is empty. They are for models that fuse several parts.
         id: the column of the case id, or a pattern; the path of the image when empty. Rows with the same id are
@@ -47,6 +51,8 @@ class Table(FolderLayout):
     table: str | Mapping[str, str]
     image: str | Sequence[str] | Mapping[str, str] = ()
     values: Sequence[str] = ()
+    signals: Mapping[str, str] = field(default_factory=dict)
+    sequences: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     split: str = ""
     attributes: Sequence[str] = ()
@@ -112,17 +118,27 @@ class Table(FolderLayout):
     def image_parts(self) -> tuple[str, ...]:
         """Parts that tell images apart; none where nothing does."""
         named = tuple(map(str, self.image)) if isinstance(self.image, Mapping) else ()
-        return (*named, VALUES) if self.values else named
+        return (*named, *self.part_forms())
+
+    def part_forms(self) -> dict[str, str]:
+        """Parts that are no pictures, each with its form."""
+        forms = {**dict.fromkeys(self.signals, SIGNAL), **dict.fromkeys(self.sequences, SEQUENCE)}
+        return {**forms, **({VALUES: VALUES} if self.values else {})}
 
     def _shown(self, root: Path, row: Row) -> Iterator[Reference[Image]]:
         if isinstance(self.image, Mapping):
             for part, pattern in self.image.items():
-                columns = [match[1] for match in FIELD.finditer(pattern)] or [pattern]
-                if all(row.text(column) for column in columns):
+                if _filled(row, pattern):
                     yield from (PartImage(image, str(part)) for image in self.images(root, row, pattern))
         else:
             for pattern in [self.image] if isinstance(self.image, str) else self.image:
                 yield from self.images(root, row, pattern) if pattern else ()
+        for part, pattern in self.signals.items():
+            if _filled(row, pattern):
+                yield SignalFile(below(root, row.fill(pattern)), str(part))
+        for part, pattern in self.sequences.items():
+            if _filled(row, pattern):
+                yield RowSequence(row, pattern, str(part))
         if self.values:
             yield RowValues(row, tuple(map(str, self.values)))
 
@@ -216,6 +232,55 @@ class RowValues:
 
 
 @dataclass(frozen=True)
+class SignalFile(OneFile):
+    """Samples over time, such as an ECG, in the place of an image."""
+
+    part: str
+
+    def read(self) -> Image:
+        """Returns (channel, 1, time), float32; raises CaseError where the file holds no finite numbers of two axes."""
+        with CaseError.about(self.path, "cannot be read as samples", ValueError, OSError, EOFError):
+            if self.path.suffix.lower() == ".npy":
+                found = np.load(self.path, allow_pickle=False)
+            else:
+                found = np.genfromtxt(self.path, delimiter=",", skip_header=1, ndmin=2).T
+        samples = np.atleast_2d(np.asarray(found))
+        if samples.ndim != 2 or samples.dtype.kind not in "fiu" or not samples.size or not np.isfinite(samples).all():
+            raise CaseError(
+                f"{self.path}: expected finite samples (channel, time), got {samples.shape} of {samples.dtype}"
+            )
+        attributes = {PART: self.part, FORM: SIGNAL}
+        return Image(samples[:, None].astype(np.float32), np.eye(4), units="pixel", attributes=attributes)
+
+    def geometry(self) -> Geometry:
+        """One row of samples."""
+        return self.read().geometry
+
+
+@dataclass(frozen=True, eq=False)
+class RowSequence:
+    """A text, DNA or protein in a row of a table, in the place of an image."""
+
+    row: Row
+    pattern: str
+    part: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.row.path,)
+
+    def read(self) -> Image:
+        """Returns the codes of its UTF-8, (1, 1, code), uint8."""
+        codes = np.frombuffer(self.row.fill(self.pattern).encode(), np.uint8)
+        return Image(codes[None, None], np.eye(4), units="pixel", attributes={PART: self.part, FORM: SEQUENCE})
+
+    def geometry(self) -> Geometry:
+        """One row of codes."""
+        return self.read().geometry
+
+
+@dataclass(frozen=True)
 class EmbeddedImage:
     """A picture inside a table."""
 
@@ -239,6 +304,11 @@ class EmbeddedImage:
     def geometry(self) -> Geometry:
         """The grid, for which it is decoded."""
         return self.read().geometry
+
+
+def _filled(row: Row, pattern: str) -> bool:
+    """Whether no column of a pattern is empty."""
+    return all(row.text(column) for column in [match[1] for match in FIELD.finditer(pattern)] or [pattern])
 
 
 def _sought(root: Path, name: str, row: Row) -> Path:

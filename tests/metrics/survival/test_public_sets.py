@@ -1,4 +1,4 @@
-"""Survival on the public sets that scikit-survival ships: its values, digit by digit; skipped where it is not installed."""
+"""Survival on public sets that scikit-survival ships: its values, digit by digit; skipped where it is not there."""
 
 import numpy as np
 import pytest
