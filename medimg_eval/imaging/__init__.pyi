@@ -11,3 +11,4 @@ from .label_values import distinct_values as distinct_values, unknown_values as 
 from .reading import read as read, read_grid as read_grid, read_mask as read_mask
 from .volumes import Region as Region, write_image as write_image, write_mask as write_mask
 from .whole import SHOWN as SHOWN, WINDOWS as WINDOWS, VideoPrompt as VideoPrompt, VolumePrompt as VolumePrompt
+from .heat import heat_image as heat_image, heat_of as heat_of, small_picture as small_picture
