@@ -1,7 +1,7 @@
 """Metrics of maps of where a model looked, beside the outline of what was to be found.
 
-A map gives each of several square cells a weight: tiles of a slide, or the cells of a grid over a picture. It is 0
-where no cell lies. Areas are exact: a cell that the outline cuts counts in part.
+A map gives each of several cells, rectangles of one size, a weight: tiles of a slide, or the cells of a grid over a
+picture. It is 0 where no cell lies. Areas are exact: a cell that the outline cuts counts in part.
 """
 
 from __future__ import annotations
@@ -45,14 +45,19 @@ class LocatedMap:
 
     @classmethod
     def of(
-        cls, weights: npt.ArrayLike, places: npt.ArrayLike, edge: float, mask: npt.ArrayLike, downsample: float = 1.0
+        cls,
+        weights: npt.ArrayLike,
+        places: npt.ArrayLike,
+        edge: float | tuple[float, float],
+        mask: npt.ArrayLike,
+        downsample: float = 1.0,
     ) -> Self:
         """Lays a map over a mask.
 
         Args:
             weights: (cell,), from 0 on.
             places: (cell, 2), row and column of each cell's first pixel; cells share no pixel.
-            edge: of a cell, in the same pixels.
+            edge: of a cell, in the same pixels; of cells that are no squares their height and width.
             mask: bool, (row, column), of the whole picture.
             downsample: pixels that places count in along the edge of a pixel of the mask.
 
@@ -61,8 +66,8 @@ class LocatedMap:
         """
         heights, corners = np.asarray(weights, np.float64), np.asarray(places, np.float64) / downsample
         outline: npt.NDArray[np.bool_] = np.asarray(mask, bool)
-        side = float(edge) / downsample
-        if heights.ndim != 1 or corners.shape != (len(heights), 2) or outline.ndim != 2 or not side > 0:
+        side: Floats = np.broadcast_to(np.asarray(edge, np.float64), 2) / downsample
+        if heights.ndim != 1 or corners.shape != (len(heights), 2) or outline.ndim != 2 or not (side > 0).all():
             raise ValueError(
                 f"expected weights (cell,), places (cell, 2), an edge above 0 and a mask (row, column), got "
                 f"{heights.shape}, {corners.shape}, {edge} and {outline.shape}"

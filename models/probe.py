@@ -16,9 +16,11 @@ from medimg_eval.case import Array, Findings, Image, Prompt, Prompts, Survival
 from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.image import FEATURES
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
+from medimg_eval.models.explanations import Explanation
 from medimg_eval.models.fitted import CHECKPOINTS, fitted_folder
 from medimg_eval.models.heads import Head, Kind, Lessons, Targets, load_head, make_head, search
 
@@ -52,6 +54,8 @@ class Probe(Classifier, RiskModel, Regressor):
         batch: images that are embedded at once.
         tiles: which tiles of a slide the encoder is shown, by the keys of `embed`; its defaults without.
         slices: which slices of a volume.
+        explain: kind of the maps of gradients that are kept beside answers to one picture, or settings of
+            `Explanation`: of a linear head on an encoder of timm or torchvision; None for none.
 
     Raises:
         UsageError: there is no such head, setting or criterion.
@@ -73,7 +77,9 @@ class Probe(Classifier, RiskModel, Regressor):
         *,
         tiles: Mapping[str, Any] | None = None,
         slices: Mapping[str, Any] | None = None,
+        explain: str | Mapping[str, Any] | None = None,
     ) -> None:
+        self.explanation = Explanation.from_config(explain)
         self.tiles, self.slices = tiles, slices
         self.encoder, self.head, self.grid = encoder, make_head(head), dict(grid or {})
         self.criterion, self.folds, self.checkpoint, self.batch = criterion, folds, checkpoint, batch
@@ -81,6 +87,10 @@ class Probe(Classifier, RiskModel, Regressor):
             self.head.changed({name: getattr(self.head, name, None)})
         if folds < 2 or batch < 1:
             raise UsageError(f"expected model.folds from 2 and model.batch from 1, got {folds} and {batch}")
+        if self.explanation and not (hasattr(encoder, "network_and_transform") and hasattr(self.head, "logits")):
+            raise UsageError(
+                "model.explain needs an encoder of timm or torchvision and a linear head, such as logistic"
+            )
         self.uses_torch = encoder is not None or self.head.uses_torch
         self._loaded = False
 
@@ -152,6 +162,8 @@ class Probe(Classifier, RiskModel, Regressor):
         Raises:
             CaseError: a case shows no features or pictures, or the head was not fitted on a class that is asked for.
         """
+        if self.explanation is not None:
+            self.encoder.network_and_transform()  # loaded so that it gives gradients, too
         values, weights = self._predicted(prompts, "classify")
         known = {plain(name): place for place, name in enumerate(self.head.facts["names"])}
         answers = []
@@ -163,8 +175,26 @@ class Probe(Classifier, RiskModel, Regressor):
             numbers = np.array([row[known[plain(name)]] for name in wanted])
             if prompt.options:
                 numbers = numbers / max(numbers.sum(), 1e-300)
-            answers.append(_weighed(zip(wanted, numbers.tolist(), strict=True), attention, prompt))
+            answer = _weighed(zip(wanted, numbers.tolist(), strict=True), attention, prompt)
+            answers.append(self._explained(prompt, [known[plain(name)] for name in wanted], answer))
         return answers
+
+    def _explained(self, prompt: Prompt, places: Sequence[int], answer: Weighed) -> Weighed:
+        """The same answer, with maps where they are wanted and one picture is shown."""
+        images = shown_images(prompt)
+        if self.explanation is None or len(images) != 1 or is_features(images[0]):
+            return answer
+        from medimg_eval.models.explanations import box_of_input, explain_pictures, with_maps  # with torch
+
+        network, transform = self.encoder.network_and_transform()
+        head: Any = self.head
+        names = self.explanation.classes_of(list(answer), list(answer.values()))
+        place_of = dict(zip(answer, places, strict=True))
+        picture = as_picture(images[0])
+        shown = self.encoder.prepared([picture], transform)
+        wanted = [place_of[name] for name in names]
+        found = explain_pictures(network, shown, self.explanation, wanted, head.logits)
+        return with_maps(answer, names, found.maps[0], box_of_input(transform, picture.size[::-1]))
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns `risk`, and survival at the horizons that are asked for where the head knows it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,8 +13,10 @@ from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
 from medimg_eval.codecs import Codec, Records, Weighed
 from medimg_eval.errors import CaseError, MissingDataError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging import heat_image
 from medimg_eval.metrics import LabelScore, localisation, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, NAMES, PRESENT, SETS, Classified
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs
 from medimg_eval.tasks.checks import check_metrics
 
@@ -217,6 +220,25 @@ class ClassificationTask(TrainsOnPrompts, Task):
             for score in self._scores(pair, [name for name in self.case_metrics if name not in maps])
         ] + [LabelScore(name, metric, 0.0, "failed") for name in getattr(held, "outlines", ()) for metric in maps]
 
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the model looked: its map of each class whose place is known, else of the most probable one."""
+        held = prediction if isinstance(prediction, Mapping) and "places" in prediction else None
+        if held is None or "probabilities" not in held:
+            return super().answer_panels(case, prediction)
+        said, truth = ClassProbabilities.from_record(held), case.target.read()
+        names = list(truth.outlines) if isinstance(truth, LocatedFindings) and truth.outlines else []
+        names = [name for name in names or [max(said, key=lambda one: said[one])] if said.map_of(name) is not None]
+        places: Any = said.places
+        maps: dict[str, Any] = {name: said.map_of(name) for name in names}
+        return [
+            Panel(
+                "alone",
+                f"Where it looked: {name}" if name in said.maps else "Where it looked",
+                partial(heat_image, case.images, maps[name], places.corners, places.edge),
+            )
+            for name in (names if said.maps else names[:1])
+        ]
+
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the probabilities."""
         kind = "of which exactly one is present" if self.exclusive else "each present or absent"
@@ -274,14 +296,17 @@ def _of_maps(metric: str) -> bool:
 
 
 def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
-    """Judges where a model looked in a case with outlines: one map, beside the outline of each class that has one.
+    """Judges where a model looked in a case with outlines: its map of each class that has one, beside the outline.
+
+    The map is the class's own, or the one that is the same for all classes.
 
     NaN, as "no map", where the model gave none. Raises CaseError where the outline cannot be read or is empty.
     """
     held: Any = case.target.read() if metrics else None
     rows: list[LabelScore] = []
     for label, outline in held.outlines.items() if isinstance(held, LocatedFindings) else ():
-        weights, places = getattr(said, "attention", None), getattr(said, "places", None)
+        weights = said.map_of(label) if isinstance(said, Weighed) else None
+        places = getattr(said, "places", None)
         if weights is None or places is None:
             rows += [LabelScore(label, name, math.nan, "no map") for name in metrics]
             continue

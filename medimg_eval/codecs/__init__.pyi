@@ -5,6 +5,7 @@ from .attention import (
     Weighed as Weighed,
     attention_of as attention_of,
     attention_record as attention_record,
+    maps_of as maps_of,
     places_of as places_of,
 )
 from .base import (

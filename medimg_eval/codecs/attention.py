@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,65 +14,88 @@ from medimg_eval.case import Array
 
 
 class TilePlaces(NamedTuple):
-    """Where the tiles of one slide lie.
+    """Where the tiles of one slide lie, or the cells of a grid over a picture.
 
     Attributes:
-        corners: int64, (tile, 2), row and column of each tile's first pixel, in level-0 pixels.
-        edge: of a tile, in level-0 pixels.
+        corners: (tile, 2), row and column of each tile's first pixel, in level-0 pixels; int64 of tiles.
+        edge: of a tile, in level-0 pixels; of cells that are no squares their height and width.
+        grid: of a grid its rows and columns of cells, and row and column of its first corner; None of tiles.
     """
 
     corners: Array
-    edge: float
+    edge: float | tuple[float, float]
+    grid: tuple[int, int, float, float] | None = None
+
+    @classmethod
+    def of_grid(cls, rows: int, columns: int, box: tuple[float, float, float, float]) -> TilePlaces:
+        """The cells of a grid, row by row, over a box: its first row and column, and those behind its end."""
+        top, left, bottom, right = box
+        edge = (bottom - top) / rows, (right - left) / columns
+        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1).reshape(-1, 2)
+        return cls(np.array([top, left]) + places * np.array(edge), edge, (rows, columns, top, left))
 
 
 class Weighed(dict[str, float]):
     """Numbers of an answer by name, and how much each tile counted for it.
 
     Attributes:
-        attention: float32, (tile,), summing to 1, in the order of the tiles; None where the model says none.
+        attention: float32, (tile,), from 0, in the order of the tiles, whatever the answer; None where the model says
+            none. Of heads on bags it sums to 1.
+        maps: name -> such weights for that number alone, as gradients give them.
         places: where these tiles lie; None where that is not known, or they are of several slides.
         key: under which a record holds the numbers.
     """
 
     attention: Array | None = None
+    maps: Mapping[str, Array] = MappingProxyType({})
     places: TilePlaces | None = None
     key: ClassVar[str] = "values"
 
     def weighed_as(self, answer: object) -> Self:
         """The same with the weights and places of another answer, where that has any; returns itself."""
         self.attention, self.places = getattr(answer, "attention", None), getattr(answer, "places", None)
+        self.maps = getattr(answer, "maps", {})
         return self
+
+    def map_of(self, name: str) -> Array | None:
+        """Weights of tiles for one number: its own, or those that are the same for all; None where there are none."""
+        return self.maps.get(name, self.attention)
 
     def as_record(self) -> dict[str, Any]:
         """Record that a run keeps."""
-        return {self.key: dict(self)} | attention_record(self.attention, self.places)
+        return {self.key: dict(self)} | attention_record(self.attention, self.places, self.maps)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
         found = cls(record[cls.key])
         found.attention, found.places = attention_of(record), places_of(record)
+        found.maps = maps_of(record)
         return found
 
 
-def attention_record(attention: Array | None, places: TilePlaces | None = None) -> dict[str, Any]:
+def attention_record(
+    attention: Array | None, places: TilePlaces | None = None, maps: Mapping[str, Array] = MappingProxyType({})
+) -> dict[str, Any]:
     """JSON record of weights: `attention` with the largest, and all over it as float16 in base64; {} for None.
 
-    With places also `places`: the edge, and corners as int32, deflated, in base64.
+    With places also `places`: of tiles the edge, and corners as int32, deflated, in base64; of a grid its cells, its
+    first corner and the edges.
 
     Args:
         attention: (tile,), from 0.
         places: of the same tiles.
+        maps: name -> (tile,), from 0, kept under `maps` alike.
     """
-    if attention is None:
-        return {}
-    largest = float(np.max(attention, initial=0.0))
-    shares = np.asarray(attention, np.float64) / (largest or 1.0)
-    kept = {"attention": {"largest": largest, "shares": _text(shares.astype("<f2").tobytes())}}
-    if places is None:
+    kept: dict[str, Any] = {} if attention is None else {"attention": _packed(attention)}
+    if maps:
+        kept["maps"] = {name: _packed(one) for name, one in maps.items()}
+    if not kept or places is None:
         return kept
+    if places.grid is not None:
+        return kept | {"places": {"edge": list(np.broadcast_to(places.edge, 2).tolist()), "grid": list(places.grid)}}
     corners = zlib.compress(np.ascontiguousarray(places.corners, "<i4").tobytes())
-    return kept | {"places": {"edge": float(places.edge), "corners": _text(corners)}}
+    return kept | {"places": {"edge": float(np.max(places.edge)), "corners": _text(corners)}}
 
 
 def attention_of(record: Mapping[str, Any]) -> Array | None:
@@ -81,10 +105,16 @@ def attention_of(record: Mapping[str, Any]) -> Array | None:
         KeyError, TypeError, ValueError: the record is another one.
     """
     kept = record.get("attention")
-    if kept is None:
-        return None
-    shares: Array = np.frombuffer(base64.b64decode(kept["shares"], validate=True), "<f2").astype(np.float32)
-    return shares * np.float32(kept["largest"])
+    return None if kept is None else _unpacked(kept)
+
+
+def maps_of(record: Mapping[str, Any]) -> dict[str, Array]:
+    """Name -> weights of tiles for that number, float32, (tile,); {} where there are none.
+
+    Raises:
+        KeyError, TypeError, ValueError: the record is another one.
+    """
+    return {str(name): _unpacked(kept) for name, kept in dict(record.get("maps", {})).items()}
 
 
 def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
@@ -96,11 +126,26 @@ def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
     kept = record.get("places")
     if kept is None:
         return None
+    if "grid" in kept:
+        rows, columns, top, left = kept["grid"]
+        height, width = kept["edge"]
+        return TilePlaces.of_grid(rows, columns, (top, left, top + rows * height, left + columns * width))
     try:
         corners = zlib.decompress(base64.b64decode(kept["corners"], validate=True))
     except zlib.error as error:
         raise ValueError(f"places cannot be inflated ({error})") from error
     return TilePlaces(np.frombuffer(corners, "<i4").astype(np.int64).reshape(-1, 2), float(kept["edge"]))
+
+
+def _packed(weights: Array) -> dict[str, Any]:
+    largest = float(np.max(weights, initial=0.0))
+    shares = np.asarray(weights, np.float64) / (largest or 1.0)
+    return {"largest": largest, "shares": _text(shares.astype("<f2").tobytes())}
+
+
+def _unpacked(kept: Mapping[str, Any]) -> Array:
+    shares: Array = np.frombuffer(base64.b64decode(kept["shares"], validate=True), "<f2").astype(np.float32)
+    return shares * np.float32(kept["largest"])
 
 
 def _text(data: bytes) -> str:

@@ -81,9 +81,10 @@ def _ask(plan: Plan) -> tuple[float, float]:
                 "read_images": reads_images,
                 "skip": frozenset(case.id for case in plan.cases) - left,
             }
-            # What is done to images before they are shown cannot be done to their features.
+            # What is done to images before they are shown cannot be done to their features, and maps are of pictures.
             shown = plan.shown_under(task, condition, repeat)
-            cases = shown if condition else features_for(task, shown, spec, settings)
+            pixels = condition or getattr(model, "explanation", None) is not None
+            cases = shown if pixels else features_for(task, shown, spec, settings)
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
             if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
                 ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})

@@ -11,11 +11,11 @@ import pandas as pd
 
 from medimg_eval.arguments import as_list
 from medimg_eval.case import Array, Case, LocatedFindings
-from medimg_eval.codecs import TilePlaces, attention_of, places_of
+from medimg_eval.codecs import TilePlaces, attention_of, maps_of, places_of
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.run import Run
-from medimg_eval.imaging.slides import Slide
+from medimg_eval.imaging import heat_of, small_picture
 from medimg_eval.results import RunScores
 from medimg_eval.results.figures import Drawn, canvas, drawable, figures_of, millimetres, styled, wrapped
 from medimg_eval.tasks import Task
@@ -39,9 +39,6 @@ ANSWERED = {
 
 FEW = 4
 """Cases that are drawn where none are named."""
-
-SIDE = 400
-"""Pixels of the longer side of a picture."""
 
 ROOM = 9.0
 """mm above a row of pictures, for the name of the case and what was said of it."""
@@ -138,7 +135,18 @@ def attention_map(looked: Sequence[Looked], model: str, width: Width = "single")
             left.imshow(one.picture, extent=extent)
             left.set_title(drawable(wrapped(one.case)), loc="left")
             right.imshow(one.picture.mean(axis=2), extent=extent, cmap="gray", vmin=0, vmax=255)
-            right.imshow(_painted(one), extent=extent, cmap="viridis", vmin=0, vmax=1, alpha=0.75, interpolation="none")
+            painted = heat_of(
+                one.picture.shape, one.scale, one.weights, one.places.corners, np.asarray(one.places.edge)
+            )
+            right.imshow(
+                np.ma.masked_invalid(painted),
+                extent=extent,
+                cmap="viridis",
+                vmin=0,
+                vmax=1,
+                alpha=0.75,
+                interpolation="none",
+            )
             right.set_title(drawable(one.said), loc="left")
             for axis in (left, right):
                 for mask, downsample in one.outlines:
@@ -152,21 +160,9 @@ def attention_map(looked: Sequence[Looked], model: str, width: Width = "single")
     return Drawn(figure, pd.concat([_frame(one, model) for one in looked], ignore_index=True), caption)
 
 
-def _painted(one: Looked) -> Array:
-    """Shares of the largest weight on the picture's pixels, masked where no tile lies."""
-    height, width = one.picture.shape[:2]
-    painted = np.full((height, width), np.nan)
-    first = np.round(one.places.corners / one.scale).astype(int).clip(0, (height, width))
-    last = np.round((one.places.corners + one.places.edge) / one.scale).astype(int).clip(0, (height, width))
-    shares = one.weights / (one.weights.max() or 1.0)
-    for (top, left), (bottom, right), share in zip(first, last, shares, strict=True):
-        painted[top:bottom, left:right] = share
-    return np.ma.masked_invalid(painted)
-
-
 def _frame(one: Looked, model: str) -> pd.DataFrame:
     rows, columns = one.places.corners.T
-    facts = {"edge": one.places.edge, "weight": one.weights, "n": len(one.weights), "interval": ""}
+    facts = {"edge": float(np.max(one.places.edge)), "weight": one.weights, "n": len(one.weights), "interval": ""}
     known = {"case": one.case, "model": model, "row": rows, "column": columns}
     return pd.DataFrame(known | facts, columns=COLUMNS)
 
@@ -182,7 +178,7 @@ def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Loo
     kept = {
         trials[name].case: record
         for name, record in stored.predictions().items()
-        if isinstance(record, Mapping) and {"attention", "places"} <= record.keys()
+        if isinstance(record, Mapping) and "places" in record and {"attention", "maps"} & record.keys()
     }
     cases = {case.id: case for case in task.cases("test")}
     if names is None:
@@ -202,15 +198,19 @@ def _outlined(case: Case) -> bool:
 
 
 def _of_case(case: Case, record: Mapping[str, Any]) -> Looked:
-    weights, places = attention_of(record), places_of(record)
+    found = case.target.read()
+    outlined = found.outlines if isinstance(found, LocatedFindings) else {}
+    maps, places = maps_of(record), places_of(record)
+    # Of several maps that of a class whose place is known, else that of the most probable class.
+    name = next((name for name in (*outlined, *_most_probable(record), *maps) if name in maps), "")
+    weights = maps[name] if maps else attention_of(record)
     if weights is None or places is None:
         raise UserError(f"case {case.id!r}: its record holds no weights of tiles")
-    found = case.target.read()
-    outlines = found.outlines.values() if isinstance(found, LocatedFindings) else ()
-    picture, scale = _thumbnail(case, places)
+    outlines = [outlined[name]] if name in outlined else outlined.values()
+    picture, scale = small_picture(case.images, places.corners, np.asarray(places.edge))
     return Looked(
         case.id,
-        _said(record),
+        f"{name}; {_said(record)}" if name else _said(record),
         picture,
         scale,
         weights,
@@ -219,23 +219,13 @@ def _of_case(case: Case, record: Mapping[str, Any]) -> Looked:
     )
 
 
+def _most_probable(record: Mapping[str, Any]) -> list[str]:
+    probabilities = record.get("probabilities") or {}
+    return [max(probabilities, key=lambda one: probabilities[one])] if probabilities else []
+
+
 def _said(record: Mapping[str, Any]) -> str:
     probabilities = record.get("probabilities") or {}
-    if probabilities:
-        name = max(probabilities, key=lambda one: probabilities[one])
+    for name in _most_probable(record):
         return f"said: {name} ({probabilities[name]:.2f})"
     return ", ".join(f"{name} {value:.3g}" for name, value in (record.get("risk") or {}).items())
-
-
-def _thumbnail(case: Case, places: TilePlaces) -> tuple[Array, float]:
-    """A small picture of the slide, uint8, (row, column, 3), and its scale; white where only features are there."""
-    files = [path for image in case.images for path in image.files]
-    try:
-        with Slide(files[0] if files else Path()) as slide:
-            scale = max(1.0, max(slide.size) / SIDE)
-            height, width = (max(1, round(side / scale)) for side in slide.size)
-            return np.asarray(slide.read_region(0, 0, (height, width), downsample=scale)), scale
-    except UserError:
-        most = (places.corners.max(axis=0, initial=0) + places.edge).astype(float)
-        scale = max(1.0, most.max() / SIDE)
-        return np.full((*np.ceil(most / scale).astype(int), 3), 255, np.uint8), scale

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
+from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.models.base import shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification.contract import Classifier, log_softmax
+from medimg_eval.models.explanations import Box, Explanation, explain_pictures, with_maps
 from medimg_eval.models.networks import kept_beside
 
 SEVERAL = ("mean", "largest")
@@ -83,6 +85,8 @@ class NetworkClassifier(nn.Module, Classifier):
         several: what counts where a prompt has several images, such as the views of a study: the `mean` of their
             probabilities, or the `largest` of each class, which needs classes that do not exclude each other.
         batch: images computed at once.
+        explain: kind of the maps that are kept beside answers to one picture, or settings of `Explanation`; None for
+            none.
 
     Raises:
         UsageError: invalid settings.
@@ -92,9 +96,16 @@ class NetworkClassifier(nn.Module, Classifier):
     pace_arguments: ClassVar[tuple[str, ...]] = ("batch",)
 
     def __init__(
-        self, *, classes: Sequence[str] | None, augment: Mapping[str, Any] | None, several: str, batch: int
+        self,
+        *,
+        classes: Sequence[str] | None,
+        augment: Mapping[str, Any] | None,
+        several: str,
+        batch: int,
+        explain: str | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self.explanation = Explanation.from_config(explain)
         UsageError.refuse_unknown("model.several is", SEVERAL, several)
         if batch < 1:
             raise UsageError(f"model.batch is {batch}, expected at least 1")
@@ -112,6 +123,14 @@ class NetworkClassifier(nn.Module, Classifier):
     def tensor(self, image: Image) -> Tensor:
         """One image as the network takes it, float32; raises CaseError when it cannot be one."""
 
+    def input_box(self, image: Image) -> Box:
+        """First row and column of what the network is shown of a picture, and those behind its end, in its pixels.
+
+        Raises:
+            UserError: that is not known.
+        """
+        raise UserError(f"model.explain: where the input of {type(self).__name__} lies in a picture is not known")
+
     def keep_names(self) -> None:
         """Puts the classes beside the weights, so that a checkpoint knows them."""
         self.names = torch.frombuffer(bytearray(json.dumps(self.classes).encode()), dtype=torch.uint8).clone()
@@ -128,8 +147,19 @@ class NetworkClassifier(nn.Module, Classifier):
             exclusive = bool(prompt.options) or not prompt.labels
             # Of classes that exclude each other, those that are not asked for are no answer.
             found = self._together(logits[:, list(asked.values())], exclusive=exclusive, case=prompt.case_id)
-            answers.append(dict(zip(asked, found.tolist(), strict=True)))
+            answer = Weighed(zip(asked, found.tolist(), strict=True))
+            answers.append(self._explained(prompt, asked, answer))
         return answers
+
+    def _explained(self, prompt: Prompt, asked: Mapping[str, int], answer: Weighed) -> Weighed:
+        """The same answer, with maps where they are wanted and one picture is shown."""
+        images = shown_images(prompt)
+        if self.explanation is None or len(images) != 1:
+            return answer
+        names = self.explanation.classes_of(list(asked), list(answer.values()))
+        shown = self.tensor(images[0])[None].to(self._device())
+        found = explain_pictures(self.network, shown, self.explanation, [asked[name] for name in names])
+        return with_maps(answer, names, found.maps[0], self.input_box(images[0]))
 
     def logits(self, prompts: Prompts) -> list[Array]:
         """Returns for each prompt the network's outputs, float64, (image, class)."""

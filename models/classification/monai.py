@@ -14,6 +14,7 @@ from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Example, Pass
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
+from medimg_eval.models.explanations import Box
 from medimg_eval.models.networks import build_network, load_weights
 
 
@@ -40,8 +41,9 @@ class ImageClassifier(NetworkClassifier):
         augment: Mapping[str, Any] | None = None,
         several: str = "mean",
         batch: int = 32,
+        explain: str | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(classes=classes, augment=augment, several=several, batch=batch)
+        super().__init__(classes=classes, augment=augment, several=several, batch=batch, explain=explain)
         self.size = tuple(int(edge) for edge in size)
         if len(self.size) not in (2, 3) or min(self.size) < 1:
             raise UsageError(f"model.size: expected two or three numbers of voxels, got {list(size)}")
@@ -104,6 +106,13 @@ class ImageClassifier(NetworkClassifier):
         shape = (-1, *[1] * len(self.size))
         deviation = flat.std(1, correction=0).clamp(min=1e-6)
         return (scaled - flat.mean(1).reshape(shape)) / deviation.reshape(shape)
+
+    def input_box(self, image: Image) -> Box:
+        """The whole picture; raises UserError of volumes, whose maps would be no pictures."""
+        if len(self.size) != 2:
+            raise UserError("model.explain is of pictures, and model.size has three axes; leave it out")
+        rows, columns = image.array.shape[1:]
+        return 0.0, 0.0, float(rows), float(columns)
 
     def _planes(self, image: Image) -> np.ndarray[Any, Any]:
         """The channels of an image, float32; raises CaseError when it has other axes than the network."""

@@ -17,6 +17,7 @@ from medimg_eval.models.base import Chooser, Example, Pass
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
 from medimg_eval.models.classification.contract import log_softmax
+from medimg_eval.models.explanations import Box, box_of_input
 from medimg_eval.models.networks import load_weights
 
 HUB = "hf-hub:"
@@ -64,8 +65,9 @@ class TimmClassifier(NetworkClassifier, Chooser):
         backbone_options: Mapping[str, Any] | None = None,
         augment: Mapping[str, Any] | None = None,
         several: str = "mean",
+        explain: str | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(classes=classes, augment=augment, several=several, batch=batch)
+        super().__init__(classes=classes, augment=augment, several=several, batch=batch, explain=explain)
         if backbone is None and checkpoint is None:
             raise UsageError("expected model.backbone (a name of timm, or hf-hub:OWNER/NAME) or model.checkpoint")
         hub = backbone is not None and backbone.startswith(HUB)
@@ -114,6 +116,11 @@ class TimmClassifier(NetworkClassifier, Chooser):
         """The picture as the backbone was trained with it; raises CaseError when it is none."""
         found: Tensor = self._preprocess(as_picture(image))
         return found
+
+    def input_box(self, image: Image) -> Box:
+        """Of the preprocessing, which scales and cuts."""
+        wide, high = as_picture(image).size
+        return box_of_input(self._preprocess, (high, wide))
 
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns the natural logarithm of the probability of each option's class; without an image all are the same.

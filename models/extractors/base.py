@@ -210,6 +210,13 @@ class Encoder(FeatureExtractor, Embedder):
         return stack
 
 
+def outside_inference() -> AbstractContextManager[Any]:
+    """Weights that are loaded within can give gradients later, also while a run infers."""
+    import torch
+
+    return torch.inference_mode(mode=False)
+
+
 class Pixels(Encoder):
     """The grey values of a picture brought to a small square: no network, no weights.
 

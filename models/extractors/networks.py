@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
-from medimg_eval.models.extractors.base import Encoder
+from medimg_eval.models.extractors.base import Encoder, outside_inference
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import encoded, pretrained, tokenizer_of
 
@@ -220,6 +220,18 @@ class TimmEncoder(Encoder):
             network = self.filled(network, self.needs[0], prefix=self.prefix)
         settings = {**timm.data.resolve_model_data_config(network), **self.preprocess}
         return network, timm.data.create_transform(**settings, is_training=False)
+
+    def network_and_transform(self) -> tuple[Any, Any]:
+        """The network, whose output is the vector, and what makes its input of a picture; for maps of gradients.
+
+        Raises:
+            UserError: the vector is made of tokens.
+        """
+        if self.pooled != "pooled":
+            raise UserError(f"model.explain: maps need {self.setting('pooled')}=pooled, not {self.pooled}")
+        with outside_inference():
+            network, transform = self.loaded
+        return network, transform
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the head would be given, or of a classifier its logits, (picture, feature)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.models.extractors.base import Encoder
+from medimg_eval.models.extractors.base import Encoder, outside_inference
 from medimg_eval.models.hub import Weights
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ class TorchvisionEncoder(Encoder):
         setattr(network.get_submodule(whole), part, nn.Identity())
         network = self.filled(network, self.needs[0], prefix=self.prefix)
         return network, models.get_model_weights(self.network).DEFAULT.transforms()
+
+    def network_and_transform(self) -> tuple[Any, Any]:
+        """The network, whose output is the vector, and what makes its input of a picture; for maps of gradients."""
+        with outside_inference():
+            network, transform = self.loaded
+        return network, transform
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the last layer would be given, (picture, feature)."""

@@ -75,6 +75,22 @@ class LogisticRegression(PathHead):
         shares: Array = shifted / shifted.sum(1, keepdims=True)
         return shares
 
+    def logits(self, features: Any) -> Any:
+        """Returns what `predict` takes shares of, as a tensor that gradients go through.
+
+        Args:
+            features: tensor, (case, feature).
+
+        Returns:
+            A tensor, (case, class): of two classes that exclude each other minus and plus the same number.
+        """
+        import torch
+
+        held = {name: torch.from_numpy(np.asarray(one)).to(features) for name, one in self.arrays.items()}
+        found = (features - held["mean"]) / held["deviation"] @ held["weight"].T + held["bias"]
+        alone = self.facts["kind"] != "classes" and found.shape[1] == 1
+        return torch.cat([-found, found], dim=1) if alone else found
+
 
 def _fitted(features: Features, targets: Targets, heads: Sequence[Any]) -> list[Any]:
     """Heads that differ in C alone, fitted."""

@@ -4,6 +4,7 @@ from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.drawn import DrawnAreas, DrawnPoints
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
 from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
+from medimg_eval.data.targets.located import LocatedClasses
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
 from medimg_eval.data.targets.matrix_rows import MatrixRow
 from medimg_eval.data.targets.objects import InstanceMat
@@ -25,6 +26,7 @@ __all__ = [
     "InstanceMat",
     "JoinedPoints",
     "LandmarkMat",
+    "LocatedClasses",
     "MaskParts",
     "MaskTarget",
     "MatrixRow",

@@ -17,6 +17,7 @@ import numpy as np
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.slides.backends import Backend, credible, first_line, open_backend
+from medimg_eval.imaging.slides.halving import halved
 from medimg_eval.system import threads
 
 BLOCK = 1024
@@ -248,6 +249,11 @@ class Slide:
             around.append((before, after))
             box.append((start - inner_low + before, stop - inner_low + before))
         pixels = self._cut(view.level, (first[0], first[1]), (shape[0], shape[1]))
+        if view.step == (2.0, 2.0) and rows[1] == columns[1] and not nearest:
+            inside = (one.is_integer() and one >= 1 and end < side for (one, end), side in zip(box, shape, strict=True))
+            made = halved(pixels, int(box[0][0]), int(box[1][0]), rows[1]) if all(inside) else None
+            if made is not None:
+                return made
         if around != [(0, 0), (0, 0)]:
             pixels = np.pad(pixels, (*around, (0, 0)), mode="edge")
         way = Pillow.Resampling.NEAREST if nearest else Pillow.Resampling.BILINEAR

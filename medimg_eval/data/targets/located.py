@@ -1,0 +1,62 @@
+"""Which classes are present, and the boxes that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Boxes, Findings, Image, LocatedFindings, Outline, Reference
+from medimg_eval.data.records import Entry, Given, OnImage, Target
+from medimg_eval.data.targets.masks import FilledMask
+from medimg_eval.errors import CaseError
+
+
+@dataclass
+class LocatedClasses:
+    """Findings of a case with boxes of some of them, as NIH's radiologists drew them.
+
+    Args:
+        findings: which classes are present.
+        boxes: where; boxes of one class together are its outline.
+        names: what boxes are called -> class, where that differs.
+    """
+
+    findings: Target
+    boxes: Target
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def reference(self, entry: Entry) -> Reference[LocatedFindings]:
+        """The findings, whose boxes are filled in when they are read."""
+        image = entry.image_below("boxes")
+        return _Located(self.findings.reference(entry), self.boxes.reference(entry), image, dict(self.names))
+
+
+@dataclass(frozen=True)
+class _Located(OnImage):
+    findings: Reference[Findings]
+    boxes: Reference[Boxes]
+    image: Reference[Image]
+    names: Mapping[str, str]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that both are read from."""
+        return tuple(dict.fromkeys((*self.findings.files, *self.boxes.files)))
+
+    def read(self) -> LocatedFindings:
+        """Lays boxes beside findings; raises CaseError for a box of a class that is unknown or said to be absent."""
+        found, boxes = self.findings.read(), self.boxes.read()
+        called = [self.names.get(name, name) for name in boxes.names]
+        CaseError.refuse_unknown(f"{self.files[0]}: a box is called", found.values, *called)
+        absent = next((name for name in called if found.values[name] == 0), None)
+        if absent is not None:
+            raise CaseError(f"{self.files[0]}: there is a box of {absent!r}, which is said to be absent")
+        outlines = {name: Outline(self._filled(boxes, called, name)) for name in dict.fromkeys(called)}
+        return LocatedFindings(found.values, outlines, readers=found.readers)
+
+    def _filled(self, boxes: Boxes, called: list[str], name: str) -> Any:
+        kept = [place for place, one in enumerate(called) if one == name]
+        some = Boxes(boxes.corners[kept], (name,) * len(kept))
+        return FilledMask(Given(some, self.files, self.image), self.image, {name: 1})
