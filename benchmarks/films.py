@@ -1,13 +1,16 @@
 """Frames of films decoded ahead of a busy model beside PyAV's straight decoding, and the memory that a long film takes.
 
-    python benchmarks/films.py [--frames 500] [--repeats 0] [--turns 4]
+    python benchmarks/films.py [--frames 500] [--repeats 0] [--turns 4] [--out films.json]
 
 A film of moving blocks, 1920 x 1080 at 25 per second with a key frame each 10 s, is written below the folder for
-temporary files. Times are the best of the turns; both sides give one frame a second. With `--repeats` the film is
-joined to itself so often (1800 make ten hours), and frames at its start, middle and end are read.
+temporary files. Each turn takes all ways one after the other; what is printed is the median over turns of PyAV's CPU
+seconds over ours, and of wall seconds likewise, which say little on a machine that does other work. Straight: one frame
+a second. Seeking: one frame each 20 s, PyAV by its own `seek` and decoding on from there. With `--repeats` the film
+is joined to itself so often (1800 make ten hours), and frames at its start, middle and end are read.
 """
 
 import argparse
+import json
 import resource
 import tempfile
 import time
@@ -62,11 +65,25 @@ def decode_straight(path: Path) -> int:
         return sum(1 for frame in kept if frame.to_ndarray(format="rgb24").size)
 
 
-def read_ahead(path: Path, places: range | list[int], busy: float = 0.0) -> int:
+def decode_seeking(path: Path, places: range) -> int:
+    """Some frames, each decoded on from the key frame before it."""
+    count = 0
+    with av.open(str(path)) as container:
+        stream: Any = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        for place in places:
+            wanted = int(place / RATE / stream.time_base)
+            container.seek(wanted, stream=stream)
+            frame = next(frame for frame in container.decode(stream) if frame.pts >= wanted)
+            count += bool(frame.to_ndarray(format="rgb24").size)
+    return count
+
+
+def read_ahead(path: Path, places: range | list[int], busy: float = 0.0, every: int = RATE) -> int:
     """The same by a film, before a model that takes so many seconds a frame."""
     _index.cache_clear()
     count = 0
-    for _ in Film(FilmFile(path, RATE), places, 1.0):
+    for _ in Film(FilmFile(path, every), places, 1.0):
         time.sleep(busy)
         count += 1
     return count
@@ -78,24 +95,36 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=0)
     parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--out", default="")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path, places = Path(folder, "film.mp4"), range(arguments.frames // RATE)
         write_film(path, arguments.frames)
-        ways: dict[str, Callable[[], int]] = {
-            "PyAV": lambda: decode_straight(path),
-            "ahead": lambda: read_ahead(path, places),
-            "ahead of 20 ms a frame": lambda: read_ahead(path, places, 0.02),
+        apart = range(10 * RATE - 1, arguments.frames, 20 * RATE)  # the last frame before a key frame: most to decode
+        ways: dict[str, tuple[str, Callable[[], int]]] = {
+            "PyAV": ("", lambda: decode_straight(path)),
+            "ahead": ("PyAV", lambda: read_ahead(path, places)),
+            "ahead of 20 ms a frame": ("PyAV", lambda: read_ahead(path, places, 0.02)),
+            "PyAV, seeking": ("", lambda: decode_seeking(path, apart)),
+            "ahead, seeking": ("PyAV, seeking", lambda: read_ahead(path, list(apart), every=1)),
         }
-        best: dict[str, tuple[float, float]] = {}
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(arguments.turns):
-            for name, decode in ways.items():
+            for name, (_, decode) in ways.items():
                 begun, spent = time.perf_counter(), time.process_time()
                 decode()
-                took = time.perf_counter() - begun, time.process_time() - spent
-                best[name] = tuple(map(min, took, best.get(name, took)))  # type: ignore[assignment]
-        for name, (wall, spent) in best.items():
-            print(f"{name}: {wall:.2f} s, {best['PyAV'][0] / wall:.0%} of PyAV's rate; {spent:.2f} CPU s")
+                taken[name].append((time.process_time() - spent, time.perf_counter() - begun))
+        found: dict[str, dict[str, float]] = {}
+        for name, (beside, _) in ways.items():
+            cpu, wall = np.array(taken[name]).T
+            found[name] = {"cpu_s": float(np.median(cpu)), "wall_s": float(np.median(wall))}
+            if beside:
+                theirs, ours = np.array(taken[beside]), np.array(taken[name])
+                rate = np.median(theirs / ours, axis=0)
+                found[name] |= {"of_pyav_cpu": float(rate[0]), "of_pyav_wall": float(rate[1])}
+            print(name, ", ".join(f"{key} {value:.2f}" for key, value in found[name].items()))
+        if arguments.out:
+            Path(arguments.out).write_text(json.dumps({"frames": arguments.frames, **found}, indent=1) + "\n")
         if arguments.repeats:
             long = Path(folder, "long.mkv")
             join_film(path, long, arguments.repeats)

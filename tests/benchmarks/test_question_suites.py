@@ -36,6 +36,11 @@ MORE_TEXT = ["medbullets_op4", "medbullets_op5", "supergpqa_medicine"]
 IMAGES = ["mmmu_med", "vqa_rad", "slake", "path_vqa", "pmc_vqa", "omnimedvqa", "medxpertqa_mm"]
 
 
+VOLUMES = ["m3d_vqa_closed", "m3d_vqa_open", "rad_3d_open", "rad_3d_existence", "rad_3d_temporal", "ct_rate"]
+VIDEOS = ["endovis18_vqa", "cholec80_vqa", "medframeqa"]
+REPORTS = ["mimic_cxr_findings", "chexpert_plus_findings", "iu_xray_findings"]
+
+
 def suite(name):
     """The configs of a suite's tasks."""
     return composed_config(f"suite/{name}")["tasks"]
@@ -57,6 +62,7 @@ def first_choice(config, root):
     [
         ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text", *MORE_TEXT, "medqa_mcmle"]),
         ("hulu_med", [*IMAGES, *TEXT, *MORE_TEXT]),
+        ("hulu_med_volumes_videos", [*VOLUMES, *VIDEOS, *REPORTS]),
         ("multimedbench_imaging", ["vqa_rad", "slake", "path_vqa"]),
         ("medical_text", TEXT),
     ],

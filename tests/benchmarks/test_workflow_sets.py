@@ -13,21 +13,23 @@ from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
 from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import config, task
-
-PHASES = ["Preparation", "CalotTriangleDissection", "ClippingCutting", "GallbladderDissection"]
-PHASES += ["GallbladderPackaging", "CleaningCoagulation", "GallbladderRetraction"]
-TOOLS = ["Grasper", "Bipolar", "Hook", "Scissors", "Clipper", "Irrigator", "SpecimenBag"]
-
-
-def write_cholec80(root):
-    """Eighty videos of seven seconds, a phase each, whose number is that of the tool; frames between are of phase 0."""
-    for folder in ("phase_annotations", "tool_annotations"):
-        (root / folder).mkdir()
-    phases = "".join(f"{k}\t{PHASES[k // 25 if k % 25 == 0 else 0]}\n" for k in range(175))
-    tools = "".join(f"{25 * k}\t" + "\t".join(str(int(k == j)) for j in range(7)) + "\n" for k in range(7))
-    for number in range(1, 81):
-        (root / f"phase_annotations/video{number:02d}-phase.txt").write_text(f"Frame\tPhase\n{phases}")
-        (root / f"tool_annotations/video{number:02d}-tool.txt").write_text("\t".join(["Frame", *TOOLS]) + f"\n{tools}")
+from tests.helpers.film_sets import (
+    PHASES,
+    TOOLS,
+    triplet_vector,
+    write_autolaparo,
+    write_bleedorigin,
+    write_cholec80,
+    write_cholect50,
+    write_endoscapes,
+    write_heichole,
+    write_jigsaws,
+    write_multibypass,
+    write_pitvis,
+    write_sar_rarp,
+    write_scoliosis,
+    write_strokevision,
+)
 
 
 def test_cholec80_from_its_files_to_scores(tmp_path):
@@ -83,15 +85,6 @@ def score_table(rows):
 def scores(benchmark, case, answer, *metrics):
     rows = benchmark.score(case, benchmark.accept(case, answer), metrics or None)
     return {(row.metric, row.label): row.value for row in rows}
-
-
-def write_pitvis(root):
-    """A video of ten seconds; 2 s are outside, 1 s is of a step that is not judged."""
-    steps = [0, 0, 0, 0, 1, 1, -1, 11, 2, 2]
-    tools = [(1, -2), (3, -2), (3, -2), (1, 3), (-1, -2), (-1, -2), (-1, -2), (-1, -2), (0, 18), (1, -2)]
-    rows = [f"{k},{step},{one},{two}\n" for k, (step, (one, two)) in enumerate(zip(steps, tools, strict=True))]
-    (root / "annotations_01.csv").write_text("int_time,int_step,int_instrument1,int_instrument2\n" + "".join(rows))
-    return steps, tools
 
 
 def pitvis_answer(steps, tools):
@@ -153,24 +146,6 @@ def test_pitvis_scores_are_those_of_its_scripts(tmp_path):
         assert found["pitvis_step_score", "all"] == pytest.approx(steps_of(steps.tolist(), said.tolist()), abs=1e-12)
         theirs = tools_of(tools.tolist(), seen.tolist())
         assert found["pitvis_instrument_score_published", "all"] == pytest.approx(theirs, abs=1e-12)
-
-
-def triplet_vector(triplet, instrument=0):
-    return [triplet, instrument, 1, 0.1, 0.1, 0.2, 0.2, 0, 0, -1, -1, -1, -1, -1, 1]
-
-
-def write_cholect50(root, frames=3):
-    """Fifty videos; frame k shows triplet k and, in the first, also the last one."""
-    names = list(config("cholect50").presence)
-    content = {
-        "categories": {"triplet": {str(k): name for k, name in enumerate(names)}, "phase": {"1": "dissection"}},
-        "annotations": {str(k): [triplet_vector(k), *([triplet_vector(99)] if k == 0 else [])] for k in range(frames)},
-    }
-    splits = config("cholect50").layout.splits.names
-    (root / "labels").mkdir()
-    for video in [video for part in splits.values() for video in part]:
-        (root / f"labels/{video}.json").write_text(json.dumps(content))
-    return names
 
 
 def test_cholect50_from_its_files_to_components(tmp_path):
@@ -241,13 +216,7 @@ def test_triplets_are_scored_as_by_ivtmetrics(tmp_path):
 
 
 def test_endoscapes_has_a_split_a_folder_and_pools_its_frames(tmp_path):
-    for split, video in (("train", 1), ("val", 121), ("test", 162)):
-        (tmp_path / split).mkdir()
-        images = [
-            {"file_name": f"{video}_5850.jpg", "ds": [0.0, 2 / 3, 1.0]},
-            {"file_name": f"{video}_5975.jpg", "ds": [1 / 3, 1.0, 0.0]},
-        ]
-        (tmp_path / split / "annotation_ds_coco.json").write_text(json.dumps({"images": images}))
+    write_endoscapes(tmp_path)
     benchmark = task("endoscapes_cvs", tmp_path)
     (case,) = benchmark.cases("test")
     assert (case.id, case.target.read().frames.tolist()) == ("162", [5850, 5975])
@@ -258,15 +227,7 @@ def test_endoscapes_has_a_split_a_folder_and_pools_its_frames(tmp_path):
 
 
 def test_heichole_counts_videos_of_50_frames_a_second_once_a_second(tmp_path):
-    for name in ("Phase", "Instrument", "Action"):
-        (tmp_path / "Annotations" / name).mkdir(parents=True)
-        for number in range(1, 25):
-            every = 50 if number in (16, 17, 18, 19, 20, 23, 24) else 25
-            lines = {"Phase": "{p}", "Instrument": "0,1" + ",0" * 19, "Action": "0,0,1,0"}[name]
-            rows = [f"{k}," + lines.format(p=k // every if k % every == 0 else 6) for k in range(100)]
-            (tmp_path / f"Annotations/{name}/Hei-Chole{number}_Annotation_{name}.csv").write_text(
-                "\n".join(rows) + "\n"
-            )
+    write_heichole(tmp_path)
     benchmark = task("heichole", tmp_path)
     assert [len(benchmark.cases(part)) for part in ("fit", "validate", "test")] == [14, 5, 5]
     phases = {case.id: case.target.read().columns["phase"].tolist() for case in benchmark.cases("test")}
@@ -277,34 +238,13 @@ def test_heichole_counts_videos_of_50_frames_a_second_once_a_second(tmp_path):
 
 
 def test_autolaparo_counts_frames_from_one(tmp_path):
-    (tmp_path / "labels").mkdir()
-    for number in range(1, 22):
-        (tmp_path / f"labels/label_{number:02d}.txt").write_text("Frame\tPhase\n1\t0\n2\t0\n3\t6\n")
+    write_autolaparo(tmp_path)
     benchmark = task("autolaparo", tmp_path)
     assert [len(benchmark.cases(part)) for part in ("fit", "validate", "test")] == [10, 4, 7]
     case = benchmark.cases("test")[0]
     assert (case.id, case.target.read().frames.tolist()) == ("15", [0, 1, 2])
     found = scores(benchmark, case, ["Preparation", "Preparation", "Washing"], "video_accuracy")
     assert found["video_accuracy", "all"] == 1
-
-
-def write_multibypass(root):
-    spans = [(0, 6000, "preparation"), (2000, 3000, "out_of_body"), (4000, 5000, "severe_index")]
-    spans += [(6000, 8000, "gastric_pouch_creation")]
-    phases = [{"start": a, "end": b, "label_name": name, "label_id": 0} for a, b, name in spans]
-    steps = [{"start": 1000, "end": 3000, "label_name": "s1_cavity_exploration", "label_id": 1}]
-    for centre, video in (("bern", "BBP01"), ("bern", "BBP02"), ("strasbourg", "SBP01")):
-        folder = root / f"labels/{centre}/labels_by70"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{video}.mp4.json").write_text(json.dumps({"phases": phases, "steps": steps}))
-        for part, name in (("train", "1fps_100_0"), ("val", "1fps_0"), ("test", "1fps_0")):
-            folder = root / f"labels/{centre}/labels_by70_splits/labels/{part}"
-            folder.mkdir(parents=True, exist_ok=True)
-            held = {"train": ["BBP01"], "val": [], "test": ["BBP02" if centre == "bern" else "SBP01"]}[part]
-            rows = {
-                video: [{"Frame_id": "x", "Phase_gt": 0}] for video in held if held != ["BBP01"] or centre == "bern"
-            }
-            (folder / f"{name}.pickle").write_bytes(pickle.dumps(rows))
 
 
 def test_multibypass_spans_nest_and_its_pickles_are_read_without_running_them(tmp_path):
@@ -326,10 +266,7 @@ def test_multibypass_spans_nest_and_its_pickles_are_read_without_running_them(tm
 
 
 def test_sar_rarp_multiplies_means_over_videos(tmp_path):
-    for split, video in (("train1", 1), ("train2", 2), ("test", 41), ("test", 42)):
-        folder = tmp_path / f"{split}/video_{video:02d}"
-        folder.mkdir(parents=True)
-        (folder / "action_discrete.txt").write_text("".join(f"{6 * k},{k // 5}\n" for k in range(10)))
+    write_sar_rarp(tmp_path)
     benchmark = task("sar_rarp50", tmp_path)
     assert [len(benchmark.cases(part)) for part in ("fit", "test")] == [2, 2]
     first, second = benchmark.cases("test")
@@ -367,17 +304,6 @@ def test_sar_rarp_scores_are_those_of_its_toolkit(tmp_path):
     assert found["segment_f1@10", "all"] == pytest.approx(theirs["_f1k"](said, truth, n_classes=8), abs=1e-12)
 
 
-def write_jigsaws(root):
-    (root / "Suturing/transcriptions").mkdir(parents=True)
-    lines = ""
-    for surgeon in "BCDEFGHI":
-        for trial in (1, 2):
-            name = f"Suturing_{surgeon}{trial:03d}"
-            (root / f"Suturing/transcriptions/{name}.txt").write_text("1 2 G1 \n3 3 G5 \n")
-            lines += f"{name}\t\tN\t{10 + trial}\t\t1\t2\t2\t3\t3\t2\n"
-    (root / "Suturing/meta_file_Suturing.txt").write_text(lines)
-
-
 def test_jigsaws_leaves_out_a_surgeon_or_a_trial_of_each(tmp_path):
     write_jigsaws(tmp_path)
     benchmark = task("jigsaws_suturing", tmp_path)
@@ -396,9 +322,7 @@ def test_jigsaws_leaves_out_a_surgeon_or_a_trial_of_each(tmp_path):
 
 
 def test_bleedorigin_asks_when_and_where(tmp_path):
-    (tmp_path / "points.csv").write_text(
-        "clip,frame,x,y,visible,source\nesd1,0,,,0,expert\nesd1,1,5,3,1,expert\nesd1,2,6,3,1,expert\n"
-    )
+    write_bleedorigin(tmp_path)
     onset = task("bleedorigin_onset", tmp_path)
     (case,) = onset.cases("test")
     found = scores(onset, case, [{"visible": 0.0}, {"visible": 0.2}, {"visible": 0.9}])
@@ -412,13 +336,7 @@ def test_bleedorigin_asks_when_and_where(tmp_path):
 
 
 def test_scoliosis1k_is_read_from_its_pickles_and_split(tmp_path):
-    poses = np.zeros((4, 17, 3))
-    for number, name in enumerate(["Positive", "Neutral", "Negative"]):
-        folder = tmp_path / f"Scoliosis1K-pose-pkl/{number:05d}/{name}/000_180"
-        folder.mkdir(parents=True)
-        (folder / "000_180.pkl").write_bytes(pickle.dumps(poses + number))
-    split = {"TRAIN_SET": ["00000", "00001"], "TEST_SET": ["00002"]}
-    (tmp_path / "Scoliosis1K_118.json").write_text(json.dumps(split))
+    write_scoliosis(tmp_path)
     benchmark = task("scoliosis1k_pose", tmp_path)
     assert [case.id for case in benchmark.cases("fit")] == ["00000", "00001"]
     (case,) = benchmark.cases("test")
@@ -429,16 +347,13 @@ def test_scoliosis1k_is_read_from_its_pickles_and_split(tmp_path):
 
 
 def test_strokevision_clips_are_split_by_subject(tmp_path):
-    (tmp_path / "keypoints").mkdir()
-    for number in (1, 2):
-        np.savez(tmp_path / f"keypoints/{number}.npz", poses=np.full((3, 17, 3), number))
-    rows = "1,s01,grasp,train,keypoints/1.npz\n2,s02,release,test,keypoints/2.npz\n"
-    (tmp_path / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows)
+    write_strokevision(tmp_path)
     (case,) = task("strokevision_poses", tmp_path).cases("test")
     assert (case.id, case.patient) == ("2", "s02")
     assert (case.images[0].read().array == 2).all()
     assert case.target.read() == Findings(dict.fromkeys(("grasp", "transport", "return"), 0) | {"release": 1})
-    (tmp_path / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows.replace("s02", "s01"))
+    table = tmp_path / "clips.csv"
+    table.write_text(table.read_text().replace("s02", "s01"))
     with pytest.raises(UserError, match="lie in more than one split"):
         task("strokevision_poses", tmp_path).cases("test")
 

@@ -63,6 +63,7 @@ class Questions(Layout):
         at: where records lie in a JSON file, such as `questions` or `*.test`; or split -> such.
         literal: columns that hold a JSON or Python literal.
         separator: between the fields of a text table; by its ending when empty.
+        header: names of the columns, of text tables whose first line is a record.
         expand: what is made of records before they are questions; see `medimg_eval.data.questions.expand.expanded`.
             The step `rotate_options` asks each question once for each rotation of its options: of the n-th, the first
             letter has the text of the n-th option. They are called `id.0`, `id.1`, ..., and are a set.
@@ -96,6 +97,7 @@ class Questions(Layout):
     at: str | Mapping[str, str] = ""
     literal: Sequence[str] = ()
     separator: str = ""
+    header: Sequence[str] = ()
     expand: Sequence[Any] = ()
     id: str = ""
     repeated_id: Literal["refuse", "number"] = "refuse"
@@ -189,7 +191,7 @@ class Questions(Layout):
         files = of_split(self.records, "records")
         names = [files] if isinstance(files, str) else list(files)
         at = of_split(self.at, "at")
-        return Source(names, at, self.literal, cell_columns(self._specs), self.separator, split)
+        return Source(names, at, self.literal, cell_columns(self._specs), self.separator, split, self.header)
 
     def _names(self) -> Iterable[tuple[str, str]]:
         """Key of the config, and each field of records that it names."""

@@ -40,6 +40,7 @@ class Source:
         literal: columns that hold a JSON or Python literal; `pictures`: columns that hold images.
         separator: between the fields of a text table; by its ending when empty.
         split: what `{split}` is.
+        header: names of the columns, of text tables without a line of them.
     """
 
     files: Sequence[str]
@@ -48,6 +49,7 @@ class Source:
     pictures: Collection[str] = ()
     separator: str = ""
     split: str = ""
+    header: Sequence[str] = ()
 
     def paths(self, root: Path) -> list[Path]:
         """The files, each pattern's in the order of their names.
@@ -100,7 +102,7 @@ class Source:
             for place, values in read_parquet(path, pictures=self.pictures):
                 yield place, values, {}, ""
         elif kind in (".csv", ".tsv", ".txt"):
-            for line in read_streamed(path, separator=self.separator, pictures=self.pictures):
+            for line in read_streamed(path, separator=self.separator, pictures=self.pictures, header=self.header):
                 yield f"line {line.number}", line.values, {}, line.fault
         elif kind in (".jsonl", ".ndjson") or (kind == ".json" and not self.at and _is_lines(path)):
             yield from _lines(path)

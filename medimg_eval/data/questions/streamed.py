@@ -59,7 +59,9 @@ class _QuoteError(Exception):
     """A quote that is left open, or text behind a closing one."""
 
 
-def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] = ()) -> Iterator[Line]:
+def read_streamed(
+    path: Path, *, separator: str = "", pictures: Collection[str] = (), header: Sequence[str] = ()
+) -> Iterator[Line]:
     """Reads a CSV or TSV, also with `.gz`, record by record.
 
     Quoted fields may hold separators, line breaks and doubled quotes. Memory holds no more than one record and a chunk
@@ -72,6 +74,7 @@ def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] 
         separator: between fields; a tab in `.tsv` and a comma elsewhere when empty.
         pictures: columns that hold images in base64, or lists of such: cells longer than `POINTER` become
             `StreamedCell`s, which know where they stand. So do cells of other columns longer than `LONG`.
+        header: names of the columns, of a table whose first line is a record.
 
     Raises:
         UserError: the table is missing, empty or damaged, or its header cannot be understood.
@@ -80,7 +83,7 @@ def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] 
         raise MissingDataError(f"{path}: no such table")
     packed = path.suffix == ".gz"
     sep = (separator or ("\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ",")).encode()
-    names: list[str] = []
+    names = list(header)
     try:
         with cast("BinaryIO", gzip.open(path) if packed else path.open("rb")) as stream:
             for found in _records(stream, sep):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from medimg_eval.imaging.video import write_video
-from tests.helpers.catalogue import agents, sample, write_lines
+from tests.helpers.catalogue import agents, picture, sample, write_lines
 
 CITING = (
     "Answer, and cite the evidence as the time in seconds from the beginning of the video where it is shown.\n"
@@ -110,3 +110,65 @@ def clinvideo_grounding(root):
 def clinvideo_qa_agent(root):
     """The same questions."""
     clinvideo(root)
+
+
+LETTER = "Answer with the letter alone."
+
+
+def listed(answers):
+    """Options as they are put."""
+    return "\n".join(f"{chr(65 + place)}. {answer}" for place, answer in enumerate(answers))
+
+
+KIDNEY = ["kidney", "Idle", "Grasping", "Retraction", "Tissue_Manipulation", "Tool_Manipulation", "Cutting"]
+KIDNEY += ["Cauterization", "Suction", "Looping", "Suturing", "Clipping", "Staple", "Ultrasound_Sensing"]
+KIDNEY += ["left-top", "right-top", "left-bottom", "right-bottom"]
+GALLBLADDER = ["no", "calot triangle dissection", "yes", "1", "2", "gallbladder dissection", "clipping cutting"]
+GALLBLADDER += ["gallbladder retraction", "0", "cleaning coagulation", "gallbladder packaging", "preparation", "3"]
+
+
+def endovis(root):
+    """A file for each frame, a line for each question, without names of columns; a frame of training."""
+    for sequence, frame in ((1, "frame000"), (5, "frame001"), (16, "frame002"), (2, "frame000")):
+        folder = root / f"seq_{sequence}" / "vqa" / "Classification"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = ["What organ is being operated?|kidney", "What is the state of forceps?|Tissue_Manipulation"]
+        (folder / f"{frame}_QA.txt").write_text("\n".join(lines[: 2 if sequence == 1 else 1]) + "\n")
+        picture(root / f"seq_{sequence}" / "left_frames" / f"{frame}.png", sequence)
+    for sequence in (3, 4, 6, 7, 9, 10, 11, 12, 14, 15):
+        folder = root / f"seq_{sequence}" / "vqa" / "Classification"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "frame000_QA.txt").write_text("What organ is being operated?|kidney\n")
+
+
+# Right, wrong (C is Grasping), right, not answered: kidney is 2 of 3; F1 of kidney 2 x 2 / (2 + 3), of the other two 0.
+@sample(
+    "endovis18_vqa",
+    cases=["seq_1-frame000-1", "seq_1-frame000-2", "seq_5-frame001-1", "seq_16-frame002-1"],
+    replies={"seq_1-frame000-1": "A", "seq_1-frame000-2": "C", "seq_5-frame001-1": "A. kidney"},
+    scores={"accuracy": 2 / 4, "unanswered": 1 / 4},
+    text=f"What organ is being operated?\nChoose from:\n{listed(KIDNEY)}\n{LETTER}",
+)
+def endovis18_vqa(root):
+    """The sequences that the authors validate on."""
+    endovis(root)
+
+
+@sample(
+    "cholec80_vqa",
+    cases=["5-0-1", "5-100-1", *(f"{video}-0-1" for video in (11, 12, 17, 19, 26, 27, 31))],
+    replies={"5-0-1": "L", "5-100-1": "C"},
+    scores={"accuracy": 2 / 9, "unanswered": 7 / 9},
+    text=f"What is the phase of image?\nChoose from:\n{listed(GALLBLADDER)}\n{LETTER}",
+)
+def cholec80_vqa(root):
+    """Every hundredth frame of a video; the others are left out."""
+    for video in (5, 11, 12, 17, 19, 26, 27, 31):
+        folder = root / "Classification" / str(video)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "0_QA.txt").write_text("What is the phase of image?|preparation\n")
+        picture(root / "cropped_image" / str(video) / "0.png", video)
+        if video == 5:
+            (folder / "25_QA.txt").write_text("Is it safe?|no\n")
+            (folder / "100_QA.txt").write_text("Is a grasper used?|yes\n")
+            picture(root / "cropped_image" / "5" / "100.png", 99)

@@ -1,0 +1,67 @@
+"""Systems of films, poses and clips, from their files to their table in at most three commands."""
+
+import csv
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from medimg_eval.commands.cli import start
+from tests.helpers import film_sets
+from tests.helpers.benchmark_files import config, task
+
+pytestmark = pytest.mark.slow
+
+FILMS = {
+    "cholec80": film_sets.write_cholec80,
+    "cholect50": film_sets.write_cholect50,
+    "pitvis": film_sets.write_pitvis,
+    "endoscapes_cvs": film_sets.write_endoscapes,
+    "heichole": film_sets.write_heichole,
+    "autolaparo": film_sets.write_autolaparo,
+    "multibypass140": film_sets.write_multibypass,
+    "multibypass140_steps": film_sets.write_multibypass,
+    "sar_rarp50": film_sets.write_sar_rarp,
+    "jigsaws_suturing": film_sets.write_jigsaws,
+    "bleedorigin_onset": film_sets.write_bleedorigin,
+}
+
+
+def write_answers(benchmark, folder):
+    """The right labels as a program writes them down, a table for each video; frames of no class have no row."""
+    folder.mkdir()
+    columns = ()
+    called = benchmark.phases if isinstance(benchmark.phases, Mapping) else {name: name for name in benchmark.phases}
+    for case in benchmark.cases("test"):
+        truth = case.target.read()
+        phase = [name for name in truth.columns if benchmark.phases and name == benchmark.phase]
+        columns = (*phase, *(name for name in truth.columns if name in benchmark.presence_names))
+        values = {name: [called.get(one) if name in phase else one for one in truth.columns[name]] for name in columns}
+        rows = [[frame, *(values[name][place] for name in columns)] for place, frame in enumerate(truth.frames)]
+        with (folder / f"{case.id}.csv").open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["frame", *columns])
+            writer.writerows(row for row in rows if None not in row)
+    return columns
+
+
+@pytest.mark.parametrize("name", sorted(FILMS))
+def test_films_go_from_their_labels_to_a_table(name, tmp_path):
+    root, run = tmp_path / "data", tmp_path / "run"
+    root.mkdir()
+    FILMS[name](root)
+    benchmark = task(name, root)
+    columns = write_answers(benchmark, tmp_path / "labels")
+    words = [f"task={name}", f"task.layout.root={root}", "model=precomputed_frames", f"model.root={tmp_path}/labels"]
+    words.append(f"model.columns={json.dumps(columns)}")
+    expected = config(name).get("expected", {})
+    words += [
+        f"task.expected.{key}={len(benchmark.cases('test'))}"
+        for key in expected
+        if key in ("test", benchmark.splits["test"])
+    ]
+    assert start(["test", *words, f"run={run}"]) == 0
+    assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
+    assert (tmp_path / "table" / "table.csv").read_text().count("\n") > 1
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert (manifest["status"], manifest["failed_cases"]) == ("finished", 0)
