@@ -95,13 +95,12 @@ def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str
 
         return score
 
-    return score_as_ours()
+    return scorers.scorer(metrics=dict.fromkeys(metrics, over), name="medimg_eval")(score_as_ours)()
 
 
 def _judged(scorers: Any, name: str, of_scores: Any) -> Any:
     """A metric of inspect over the samples that a metric of ours judges, which is not always all."""
 
-    @scorers.metric(name=name)
     def over_judged() -> Any:
         def over(scores: Any) -> float:
             judged = [one for one in scores if not math.isnan(float(one.score.value))]
@@ -111,4 +110,4 @@ def _judged(scorers: Any, name: str, of_scores: Any) -> Any:
         over.__annotations__ = {"scores": list[scorers.SampleScore], "return": float}
         return over
 
-    return over_judged()
+    return scorers.metric(name=name)(over_judged)()

@@ -24,9 +24,9 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
-    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where
-    there is no such step, or a step has no such key, UserError where one names a field that no record has, or a file
-    that is missing.
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{numbered: ...}`. Raises
+    UsageError where there is no such step, or a step has no such key, UserError where one names a field that no record
+    has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -54,7 +54,7 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name in ("one_line", "turns"):
+    if name in ("one_line", "numbered", "turns"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
@@ -273,6 +273,21 @@ def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return _each(records, make)
 
 
+def _numbered(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """A list as one text in a column `numbered`, an item a line behind its number."""
+    column = step["numbered"]
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        given = record.value(column)
+        if not isinstance(given, list | tuple):
+            return [replace(record, fault=f"{column} is {given!r:.60}, expected a list to be numbered")]
+        lines = (f"{number}. {' '.join(as_text(one).split())}" for number, one in enumerate(given, 1))
+        return [record.with_values(numbered="\n".join(lines))]
+
+    return _each(records, make)
+
+
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
     "turns": (_turns, set()),
@@ -285,6 +300,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "shuffle": (_shuffle, set()),
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     "one_line": (_one_line, set()),
+    "numbered": (_numbered, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -296,6 +312,7 @@ EXPECTED = {
     "shuffle": "a whole number",
     "first": "a whole number",
     "one_line": "the name of a column",
+    "numbered": "the name of a column",
     "turns": "the name of a column",
 }
 """What each step is given, for people."""

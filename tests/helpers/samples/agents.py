@@ -214,3 +214,33 @@ for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
         else f"You are a helpful medical assistant.\n{SAMPLES['medmaslab'].text}let's think step by step.",
         images=SAMPLES["medmaslab"].images,
     )(medmaslab)
+
+
+# Chain 1 has its first error found and a right step called wrong; of chain 2 nothing is said of the second step.
+@agents(
+    "visualprocessbench",
+    cases=["test-1", "test-2"],
+    replies={"test-1": "1: correct\n2: incorrect\n3: incorrect", "test-2": "1: correct"},
+    # without the neutral step: right ones due 3, said 1, both 1; wrong ones due 1, said 2, both 1
+    scores={"right_step_f1": 2 / 4, "wrong_step_f1": 2 / 3, "first_error_found": 1},
+    text=(
+        "A question about images was answered step by step. Say of each step whether it is correct.\n\n"
+        "Question: How many?\n\nSteps:\n1. Two are red.\n2. Three are blue.\n3. So five.\n\n"
+        "Write a line for each step: its number, a colon, and correct, incorrect, or neutral for a step that claims "
+        "nothing."
+    ),
+    settings={"expected": {"test": 2}},
+)
+def visualprocessbench(root):
+    """Chains of steps with their labels within an object, one of them neutral."""
+    chains = [
+        (["Two are red.", "Three are\nblue.", "So five."], [1, -1, 1]),
+        (["I count.", "One is there."], [0, 1]),
+    ]
+    rows = []
+    for number, (steps, labels) in enumerate(chains):
+        picture(root / "images" / f"{number}.png", number)
+        response = {"steps": steps, "process_correctness": labels}
+        row = {"image": [f"images/{number}.png"], "question": "How many?", "answer": "5", "response": response}
+        rows.append(row | {"policy_model": "m", "data_source": "MMMU"})
+    write_lines(root / "test.jsonl", rows)
