@@ -82,7 +82,6 @@ def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str
     scorers = import_optional("inspect_ai.scorer")
     over = [_judged(scorers, "mean", scorers.mean()), _judged(scorers, "stderr", scorers.stderr(cluster="patient"))]
 
-    @scorers.scorer(metrics=dict.fromkeys(metrics, over), name="medimg_eval")
     def score_as_ours() -> Any:
         async def score(state: Any, target: Any) -> Any:
             reply = state.output.completion

@@ -28,7 +28,7 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
 
     base: Any = library.ModelAPI
 
-    class Wrapped(base):  # type: ignore[misc]
+    class Wrapped(base):
         """Asks the wrapper; its base is of a library that need not be here."""
 
         def __init__(self, model_name: str, base_url: Any = None, api_key: Any = None, config: Any = None) -> None:

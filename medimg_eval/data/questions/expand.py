@@ -24,9 +24,9 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
-    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{numbered: ...}`. Raises
-    UsageError where there is no such step, or a step has no such key, UserError where one names a field that no record
-    has, or a file that is missing.
+    `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{numbered: ...}`,
+    `{conversation: ...}`. Raises UsageError where there is no such step, or a step has no such key, UserError where one
+    names a field that no record has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -54,7 +54,7 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name in ("one_line", "numbered", "turns"):
+    if name in ("one_line", "numbered", "conversation", "turns"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
@@ -288,6 +288,21 @@ def _numbered(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return _each(records, make)
 
 
+def _conversation(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """A list of turns as `history`, and as one text in a column `conversation`, a paragraph behind its role."""
+    column = str(step["conversation"])
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        turns = record.value(column)
+        if not isinstance(turns, list | tuple) or not all(isinstance(one, Mapping) for one in turns) or not turns:
+            return [replace(record, fault=f"column {column!r} is no list of turns")]
+        said = "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+        return [record.with_values(history=[dict(turn) for turn in turns], conversation=said)]
+
+    return _each(records, make)
+
+
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
     "turns": (_turns, set()),
@@ -301,6 +316,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     "one_line": (_one_line, set()),
     "numbered": (_numbered, set()),
+    "conversation": (_conversation, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -313,6 +329,7 @@ EXPECTED = {
     "first": "a whole number",
     "one_line": "the name of a column",
     "numbered": "the name of a column",
+    "conversation": "the name of a column",
     "turns": "the name of a column",
 }
 """What each step is given, for people."""
