@@ -10,10 +10,10 @@ from typing import Any
 from medimg_eval.api.inspect_tasks import inspect_task
 from medimg_eval.errors import import_optional
 
-_inspect = import_optional("inspect_ai")
 
-
-@_inspect.task
-def medimg_eval(name: str, limit: int | None = None) -> Any:
+def _named(name: str, limit: int | None = None) -> Any:
     """Any task of questions in the catalogue, by its name."""
     return inspect_task(name, limit=limit)
+
+
+medimg_eval = import_optional("inspect_ai").task(name="medimg_eval")(_named)

@@ -82,7 +82,6 @@ def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str
     scorers = import_optional("inspect_ai.scorer")
     over = [_judged(scorers, "mean", scorers.mean()), _judged(scorers, "stderr", scorers.stderr(cluster="patient"))]
 
-    @scorers.scorer(metrics=dict.fromkeys(metrics, over), name="medimg_eval")
     def score_as_ours() -> Any:
         async def score(state: Any, target: Any) -> Any:
             reply = state.output.completion
@@ -95,13 +94,12 @@ def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str
 
         return score
 
-    return score_as_ours()
+    return scorers.scorer(metrics=dict.fromkeys(metrics, over), name="medimg_eval")(score_as_ours)()
 
 
 def _judged(scorers: Any, name: str, of_scores: Any) -> Any:
     """A metric of inspect over the samples that a metric of ours judges, which is not always all."""
 
-    @scorers.metric(name=name)
     def over_judged() -> Any:
         def over(scores: Any) -> float:
             judged = [one for one in scores if not math.isnan(float(one.score.value))]
@@ -111,4 +109,4 @@ def _judged(scorers: Any, name: str, of_scores: Any) -> Any:
         over.__annotations__ = {"scores": list[scorers.SampleScore], "return": float}
         return over
 
-    return over_judged()
+    return scorers.metric(name=name)(over_judged)()

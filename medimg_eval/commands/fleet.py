@@ -265,7 +265,7 @@ def _memory_by_driver() -> dict[str, float]:
         told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return {}
-    found = {}
+    found: dict[str, float] = {}
     for line in told.splitlines():
         index, uuid, mib = (part.strip() for part in line.split(","))
         found |= {index: float(mib) / 1024, uuid: float(mib) / 1024}

@@ -8,3 +8,8 @@ from .ballots import (
     read_ballots as read_ballots,
     write_ballots as write_ballots,
 )
+from .thought_steps import (
+    rationale_steps as rationale_steps,
+    read_step_labels as read_step_labels,
+    reasoning_steps as reasoning_steps,
+)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader
-from medimg_eval.metrics.registry import judge_says, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
 
 Floats = npt.NDArray[np.float64]
 
@@ -103,6 +103,57 @@ def rubric_tags(pair: AnsweredQuestion) -> Mapping[str, float]:
             by_tag[str(tag)][1].append(met)
     scores = {tag: rubric_score(*parts) for tag, parts in by_tag.items()}
     return {tag: score for tag, score in scores.items() if not math.isnan(score)} or {"all": math.nan}
+
+
+@metric(
+    kind="answer", title="Physicians' labels, counted", higher_is_better=None, best=math.nan, worst=math.nan,
+    optional=True, value_kind="count", source=HEALTHBENCH,
+)  # fmt: skip
+def physician_labels(pair: AnsweredQuestion) -> Mapping[str, float]:
+    """The number of physicians' labels beside what the model says of a criterion, by family of criteria.
+
+    The key holds `labels`, one of each physician, and may hold `family`. A reply that holds no verdict counts as not
+    met, as in the authors' program.
+    """
+    labels = pair.more.get("labels")
+    if not isinstance(labels, Sequence) or isinstance(labels, str) or not labels:
+        return {"all": math.nan}
+    said, family = bool(read_criterion_met(pair.output)), str(pair.more.get("family", ""))
+    counts = dict.fromkeys(_SIDES, 0.0)
+    for label in labels:
+        counts["met, both" if said and label else "met, said" if said else "met, due" if label else "met, neither"] += 1
+    return {f"{family}: {name}": count for name, count in counts.items()}
+
+
+_SIDES = ("met, both", "met, said", "met, due", "met, neither")
+
+
+def _by_family(rows: ScoreTable) -> Floats:
+    """Counts of each family side by side: (row, family x 4)."""
+    families = sorted({str(label).rpartition(": ")[0] for label in rows.label if ": " in str(label)})
+    names = [f"{family}: {side}" for family in families for side in _SIDES]
+    if not names:
+        return np.zeros((len(rows.label), 4))
+    return np.stack([np.nan_to_num(rows.value) * (rows.label == name) for name in names], axis=1)
+
+
+@summary(
+    needs=("physician_labels",), title="Agreement with physicians", higher_is_better=True, best=1.0,
+    source=HEALTHBENCH, pieces=_by_family,
+)  # fmt: skip
+def physician_agreement(sums: Floats) -> Floats:
+    """The balanced F1 of a model that judges beside each physician's label, as the mean over families of criteria.
+
+    Of a family the mean of the F1 of criteria that are met and of those that are not; families in which one of the two
+    never occurs are left out.
+    """
+    both, said, due, neither = np.moveaxis(sums.reshape((*sums.shape[:-1], -1, 4)), -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        met, unmet = 2 * both / (2 * both + said + due), 2 * neither / (2 * neither + said + due)
+        balanced = (met + unmet) / 2
+        known = ~np.isnan(balanced)
+        means: Floats = np.where(known, balanced, 0).sum(-1) / known.sum(-1)
+    return means
 
 
 @summary(

@@ -26,12 +26,15 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
     library, anyio = import_optional("inspect_ai.model"), import_optional("anyio")
     protocol = None if getattr(wrapper, "calls_tools", False) else PROTOCOLS["hermes"]
 
-    class Wrapped(library.ModelAPI):  # type: ignore[misc, name-defined] - a class of a library that is not here
-        """Asks the wrapper."""
+    base: Any = library.ModelAPI
+
+    class Wrapped(base):
+        """Asks the wrapper; its base is of a library that need not be here."""
 
         def __init__(self, model_name: str, base_url: Any = None, api_key: Any = None, config: Any = None) -> None:
             super().__init__(model_name, base_url, api_key, [], config or library.GenerateConfig())
-            self._lock, self._waiting = anyio.Lock(), []
+            self._lock: Any = anyio.Lock()
+            self._waiting: list[dict[str, Any]] = []
 
         async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> Any:  # noqa: A002
             """Asks about one conversation, beside others that wait."""

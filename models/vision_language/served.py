@@ -50,7 +50,7 @@ class ServedModel(OpenAICompatible):
     """
 
     file_arguments: ClassVar[tuple[str, ...]] = ("model",)
-    pace_arguments = (
+    pace_arguments: ClassVar[tuple[str, ...]] = (
         *OpenAICompatible.pace_arguments,
         *("base_url", "local_media", "environment", "folder", "startup_s", "grace_s"),
     )
@@ -181,7 +181,7 @@ class ServedModel(OpenAICompatible):
             return False
         if names and self.model not in names and self._names_models:
             raise UserError(f"{self.base_url} serves {', '.join(names)}, and not {self.model}; name another address")
-        return answer.status_code == 200
+        return bool(answer.status_code == 200)
 
     _names_models: ClassVar[bool] = True
     """Whether the list of models that the server gives holds the one that is served."""

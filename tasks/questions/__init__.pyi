@@ -2,6 +2,7 @@ from .agent import AgentQuestionTask as AgentQuestionTask
 from .agent_steps import AgentStepTask as AgentStepTask
 from .clinic import ClinicQuestionTask as ClinicQuestionTask
 from .consultation import ConsultationQuestionTask as ConsultationQuestionTask
+from .chats import DialogueQuestionTask as DialogueQuestionTask
 from .judge_questions import JudgeQuestion as JudgeQuestion, MAX_NEW_TOKENS as MAX_NEW_TOKENS, rounds as rounds
 from .staged import StagedQuestionTask as StagedQuestionTask
 from .task import QuestionTask as QuestionTask

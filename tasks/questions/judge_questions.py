@@ -12,8 +12,16 @@ from typing import Any, Literal
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.judges import jury_verdict, read_ballots, reader, sentences
-from medimg_eval.question import Key, Question, Reply
+from medimg_eval.metrics.answers import split_thought
+from medimg_eval.metrics.judges import (
+    jury_verdict,
+    rationale_steps,
+    read_ballots,
+    reader,
+    reasoning_steps,
+    sentences,
+)
+from medimg_eval.question import Key, Question, Reply, Turn
 from medimg_eval.tasks.questions.templates import PLACE, Template
 
 SENTENCES = "sentences"
@@ -21,6 +29,15 @@ SENTENCES = "sentences"
 
 RUBRIC = "rubric"
 """What `each` names where a question is put about every criterion of the answer key's `rubric`."""
+
+THOUGHT = "thought"
+"""What `each` names where a question is put about every step of the answer's reasoning."""
+
+RATIONALE = "rationale"
+"""What `each` names where a question is put about every step of the answer key's `rationale`."""
+
+PARTS = ("", SENTENCES, RUBRIC, THOUGHT, RATIONALE)
+"""What `each` may name that is no other question's verdict."""
 
 MAX_NEW_TOKENS = 1024
 """How long a judge may write, unless its question says otherwise: long enough for one that reasons first."""
@@ -46,9 +63,9 @@ class JudgeQuestion:
         when: `always`, or `unparsed`: only of answers that no rule could take from the output.
         parse: instead of `pattern`: the name of a reader, see `verdict_reader`, for verdicts that are more than a word.
         after: questions of the same judge that are asked before, and whose verdicts the template may show.
-        each: is asked once for each text of that question's verdict, for each of the answer's `sentences`, or for each
-            criterion of the key's `rubric`; the verdict holds all of them: {"items": texts, "verdicts": their verdicts,
-            None where there is none}.
+        each: is asked once for each text of that question's verdict, for each of the answer's `sentences` or of the
+            steps of its `thought`, or for each criterion of the key's `rubric` or step of its `rationale`; the verdict
+            holds all of them: {"items": texts, "verdicts": their verdicts, None where there is none}.
         words: of a reference and a prediction, so many are shown at most; 0 for all.
         blank: (verdict,): what it is where a text that would be shown is blank, which the judge is then not asked; ()
             asks all the same.
@@ -101,7 +118,7 @@ class JudgeQuestion:
     @property
     def before(self) -> tuple[str, ...]:
         """The questions that must have been answered before it can be put."""
-        return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in ("", SENTENCES, RUBRIC) else ()))))
+        return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in PARTS else ()))))
 
     @cached_property
     def shown(self) -> frozenset[str]:
@@ -136,6 +153,10 @@ class JudgeQuestion:
         """The texts that it is asked about, one by one; raises CaseError where a rubric cannot be read."""
         if self.each == SENTENCES:
             return sentences(reply.text)
+        if self.each == THOUGHT:
+            return reasoning_steps(reply.text, _sent_thought(reply))
+        if self.each == RATIONALE:
+            return rationale_steps(key.more.get("rationale"))
         if self.each == RUBRIC:
             return [f"[{one['points']}] {one['criterion']}" for one in read_rubric(key.more.get("rubric"))]
         return [str(text) for text in earlier[self.each]]
@@ -194,11 +215,18 @@ class JudgeQuestion:
             if f"{name}_lines" in self.shown:
                 parts = enumerate(sentences(said[name]))
                 said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
+        if "thought" in self.shown:
+            said["thought"] = split_thought(reply.text, _sent_thought(reply)).thought or reply.text
         if "trace" in self.shown:
             said["trace"] = _trace_shown(reply.trace)
         if "recorded" in self.shown:
             said["recorded"] = json.dumps(key.more.get("dialogs"), ensure_ascii=False, indent=2)
         return said
+
+
+def _sent_thought(reply: Reply) -> str | None:
+    last = reply.texts[-1] if reply.texts else ""
+    return last.thought if isinstance(last, Turn) else None
 
 
 def read_rubric(rubric: Any) -> list[Mapping[str, Any]]:

@@ -245,7 +245,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
         """A stored answer as a judge sees it."""
-        return Reply(tuple(packed["texts"]), trace=tuple(packed.get("trace", ())))
+        return Reply.from_record({**packed, "preferences": None})
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """All references, and what the judge's replies are worth."""

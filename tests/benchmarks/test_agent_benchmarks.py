@@ -3,16 +3,21 @@
 import json
 import random
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from agent_tools import Scripted, ask, call
+from asking import Known, Says
 from hydra.errors import InstantiationException
 
-from medimg_eval.errors import UserError
+import medimg_eval as me
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
+from medimg_eval.models import VisionLanguageModel
+from medimg_eval.question import Key
 from medimg_eval.tools.journal import StepJournal
 from medimg_eval.tools.lookups import KnowledgeLookup
 from tests.helpers.authors import load_functions, require_clone
@@ -432,3 +437,31 @@ def test_a_visit_is_told_as_agentclinics_agents_tell_it(tmp_path):
     # Findings and tests stand one after the other with us, in one object with them.
     assert [told[place] for place in (0, 1, 2, 4)] == [heard[place] for place in (0, 1, 2, 4)]
     assert told[3][1] == heard[3][1]
+
+
+@pytest.mark.slow
+def test_healthbench_is_judged_criterion_by_criterion_to_its_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+
+    class Grader(VisionLanguageModel):
+        """Finds a criterion met whose words are in the answer."""
+
+        def generate(self, prompts, decoding):
+            form = re.compile(r"# Answer\n(.*?)\n\n# Rubric item\n\[(-?\d+)\]", re.DOTALL)
+            words = {"5": "help", "3": "signs", "-4": "Wait"}
+            met = [words[points] in answer for prompt in prompts for answer, points in form.findall(prompt.text)]
+            return [json.dumps({"explanation": "", "criteria_met": one}) for one in met]
+
+    task = task_of("healthbench", tmp_path / "data")
+    (first, second) = task.cases("test")
+    assert [message.role for message in task.prompt(first, ()).messages] == ["user", "assistant", "user"]
+    model = Says({"a1": "Call for help.", "b2": "Wait."}, str(tmp_path / "asked"))
+    run = me.test(task, model, judge=Grader(), identity="grader", runs=tmp_path / "runs")
+    # 5 of 8 points and -4 of 8: the mean is 0.0625; of accuracy 5 / 5 and -4 / 5
+    assert run.summary.set_index("metric")["value"]["rubric_total"] == pytest.approx((5 / 8 - 4 / 8) / 2)
+    tags = run.scores[run.scores["metric"] == "rubric_tags"].set_index(["case", "label"])["value"]
+    assert tags["a1", "axis:accuracy"] == 1.0
+    assert tags["b2", "axis:accuracy"] == pytest.approx(-4 / 5)
+    with pytest.raises(CaseError, match="ends with the user's"):
+        bad = replace(second, target=Known(Key("x", {"history": [{"role": "assistant", "content": "Hi."}]})))
+        task.prompt(bad, ())

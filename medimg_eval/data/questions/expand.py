@@ -25,8 +25,8 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
     `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{fill: ...}`,
-    `{sort: ...}`. Raises UsageError where there is no such step, or a step has no such key, UserError where one names a
-    field that no record has, or a file that is missing.
+    `{sort: ...}`, `{numbered: ...}`, `{conversation: ...}`. Raises UsageError where there is no such step, or a step
+    has no such key, UserError where one names a field that no record has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -54,7 +54,7 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name in ("one_line", "turns", "sort"):
+    if name in ("one_line", "numbered", "conversation", "turns", "sort"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
@@ -300,8 +300,38 @@ def _sort(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return _each(records, make)
 
 
+def _numbered(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """A list as one text in a column `numbered`, an item a line behind its number."""
+    column = step["numbered"]
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        given = record.value(column)
+        if not isinstance(given, list | tuple):
+            return [replace(record, fault=f"{column} is {given!r:.60}, expected a list to be numbered")]
+        lines = (f"{number}. {' '.join(as_text(one).split())}" for number, one in enumerate(given, 1))
+        return [record.with_values(numbered="\n".join(lines))]
+
+    return _each(records, make)
+
+
 def _folded(value: Any) -> str:
     return " ".join(as_text(value).casefold().replace("_", " ").replace("-", " ").split())
+
+
+def _conversation(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """A list of turns as `history`, and as one text in a column `conversation`, a paragraph behind its role."""
+    column = str(step["conversation"])
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        turns = record.value(column)
+        if not isinstance(turns, list | tuple) or not all(isinstance(one, Mapping) for one in turns) or not turns:
+            return [replace(record, fault=f"column {column!r} is no list of turns")]
+        said = "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+        return [record.with_values(history=[dict(turn) for turn in turns], conversation=said)]
+
+    return _each(records, make)
 
 
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
@@ -318,6 +348,8 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "one_line": (_one_line, set()),
     "fill": (_fill, set()),
     "sort": (_sort, {"into", "as"}),
+    "numbered": (_numbered, set()),
+    "conversation": (_conversation, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -329,6 +361,8 @@ EXPECTED = {
     "shuffle": "a whole number",
     "first": "a whole number",
     "one_line": "the name of a column",
+    "numbered": "the name of a column",
+    "conversation": "the name of a column",
     "turns": "the name of a column",
     "fill": "an object of columns and values",
     "sort": "the name of a column",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from medimg_eval.case import Prompt, Prompts
@@ -98,8 +98,8 @@ class OpenAICompatible(VisionLanguageModel):
 
     uses_torch = False
     calls_tools = True
-    file_arguments = ()
-    pace_arguments = (
+    file_arguments: ClassVar[tuple[str, ...]] = ()
+    pace_arguments: ClassVar[tuple[str, ...]] = (
         *("api_key_env", "concurrency", "timeout_s", "retries", "deadline_s", "backoff_s", "requests_per_minute"),
         *("further_urls", "tokens_per_minute", "price_per_million", "cache", "batch"),
     )

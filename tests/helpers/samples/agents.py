@@ -1,5 +1,6 @@
 """Samples of benchmarks of agents."""
 
+import csv
 from functools import partial
 
 from tests.helpers.catalogue import SAMPLES, agents, picture, write_json, write_lines
@@ -214,3 +215,141 @@ for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
         else f"You are a helpful medical assistant.\n{SAMPLES['medmaslab'].text}let's think step by step.",
         images=SAMPLES["medmaslab"].images,
     )(medmaslab)
+
+
+# Chain 1 has its first error found and a right step called wrong; of chain 2 nothing is said of the second step.
+@agents(
+    "visualprocessbench",
+    cases=["test-1", "test-2"],
+    replies={"test-1": "1: correct\n2: incorrect\n3: incorrect", "test-2": "1: correct"},
+    # without the neutral step: right ones due 3, said 1, both 1; wrong ones due 1, said 2, both 1
+    scores={"right_step_f1": 2 / 4, "wrong_step_f1": 2 / 3, "first_error_found": 1},
+    text=(
+        "A question about images was answered step by step. Say of each step whether it is correct.\n\n"
+        "Question: How many?\n\nSteps:\n1. Two are red.\n2. Three are blue.\n3. So five.\n\n"
+        "Write a line for each step: its number, a colon, and correct, incorrect, or neutral for a step that claims "
+        "nothing."
+    ),
+    settings={"expected": {"test": 2}},
+)
+def visualprocessbench(root):
+    """Chains of steps with their labels within an object, one of them neutral."""
+    chains = [
+        (["Two are red.", "Three are\nblue.", "So five."], [1, -1, 1]),
+        (["I count.", "One is there."], [0, 1]),
+    ]
+    rows = []
+    for number, (steps, labels) in enumerate(chains):
+        picture(root / "images" / f"{number}.png", number)
+        response = {"steps": steps, "process_correctness": labels}
+        row = {"image": [f"images/{number}.png"], "question": "How many?", "answer": "5", "response": response}
+        rows.append(row | {"policy_model": "m", "data_source": "MMMU"})
+    write_lines(root / "test.jsonl", rows)
+
+
+TALK = [
+    {"role": "user", "content": "My chest hurts."},
+    {"role": "assistant", "content": "Since when?"},
+    {"role": "user", "content": "Since today."},
+]
+
+
+@agents(
+    "healthbench",
+    cases=["a1", "b2"],
+    replies={"a1": "Call for help.", "b2": "Wait."},
+    scores={"unanswered": 0},
+    text="My chest hurts.\nSince when?\nSince today.",
+    images=0,
+    settings={"expected": {"test": 2}},
+)
+def healthbench(root):
+    """Conversations of one and of three turns, with rubrics of which one has negative points."""
+    rubric = [
+        {"criterion": "Says to call an ambulance.", "points": 5, "tags": ["axis:accuracy"]},
+        {"criterion": "Asks about other signs.", "points": 3, "tags": ["axis:completeness"]},
+        {"criterion": "Says to wait.", "points": -4, "tags": ["axis:accuracy"]},
+    ]
+    rows = [
+        {"prompt_id": name, "prompt": talk, "rubrics": rubric, "example_tags": ["theme:x"]}
+        for name, talk in (("a1", TALK), ("b2", TALK[:1]))
+    ]
+    write_lines(root / "2025_oss_eval.jsonl", rows)
+
+
+MET = '{"explanation": "It does.", "criteria_met": %s}'
+
+
+@agents(
+    "healthbench_meta",
+    cases=["2025_oss_meta_eval-1", "2025_oss_meta_eval-2", "2025_oss_meta_eval-3"],
+    replies={
+        "2025_oss_meta_eval-1": MET % "true",
+        "2025_oss_meta_eval-2": MET % "true",
+        "2025_oss_meta_eval-3": MET % "false",
+    },
+    # predictions T, T, F beside [T], [F, T], [F, F]: both F1 are 0.8
+    scores={"physician_agreement": 0.8},
+    text=(
+        "Your job is to look at a conversation, the answer that was given to it, and one item of a rubric, and to say "
+        "whether the answer meets the criterion of that item.\n\n# Conversation\nuser: My chest hurts.\n\nassistant: "
+        "Since when?\n\nuser: Since today.\n\n# Answer\nCall for help.\n\n# Rubric item\nSays to call.\n\n"
+        "# Instructions\n"
+        "If a criterion names several things, all of them must be there for it to be met, unless it says otherwise.\n"
+        'Return a JSON object with the fields "explanation" (a text, which says why) and "criteria_met" (true or '
+        "false), and nothing else."
+    ),
+    images=0,
+)
+def healthbench_meta(root):
+    """Criteria of one family with labels of one and of two physicians."""
+    rows = [
+        {"prompt": TALK, "completion": "Call for help.", "rubric": "Says to call.", "category": "cluster:emergency"}
+        | {"binary_labels": labels, "completion_id": f"c{number}"}
+        for number, labels in enumerate(([True], [False, True], [False, False]))
+    ]
+    write_lines(root / "2025_oss_meta_eval.jsonl", rows)
+
+
+@agents(
+    "medval",
+    cases=["report2impression-1", "report2impression-2", "dialogue2note-3"],
+    replies={
+        "report2impression-1": "None.\nA",
+        "report2impression-2": "The side is wrong.\nAnswer: C",
+        "dialogue2note-3": "C",
+    },
+    # right are 1 and 2; F1 of level 1 is 1, of level 3 is 2/3, of level 4 is 0
+    scores={"accuracy": 2 / 3, "macro_f1": (1 + 2 / 3 + 0) / 3},
+    text=(
+        "Compare a text that a model wrote with the reference that it was made from, and say how risky its "
+        "inconsistencies with the reference are for clinical understanding, decisions and safety.\n\n"
+        "# What the text was to be\nreport2impression\n\n# Reference\nFindings: clear lungs.\n\n"
+        "# Text\nNo findings.\n\n# Risk\n"
+        "A. Level 1 (No Risk)\nB. Level 2 (Low Risk)\nC. Level 3 (Moderate Risk)\nD. Level 4 (High Risk)\n\n"
+        "List the errors first, each in a line. Then answer with the letter of the level of risk."
+    ),
+    images=0,
+)
+def medval(root):
+    """Texts of two tasks with grades of 1, 3 and 4."""
+    rows = [
+        ("report2impression", "Findings: clear lungs.", "Clear.", "No findings.", "None", 1),
+        ("report2impression", "Effusion on the left.", "Left effusion.", "Effusion on the right.", "Error 1: side", 3),
+        ("dialogue2note", "No allergy.", "No allergy.", "Allergic to all.", "Error 1: allergy", 4),
+    ]
+    names = (
+        "#",
+        "id",
+        "task",
+        "input",
+        "reference_output",
+        "output",
+        "physician_error_assessment",
+        "physician_risk_grade",
+    )
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "test.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(names)
+        writer.writerows((number, number, *row) for number, row in enumerate(rows, 1))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import CaseError
-from medimg_eval.metrics import get
+from medimg_eval.metrics import LabelScore, get
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges import balanced_agreement, rubric_score
 from medimg_eval.metrics.judges.rubric import read_criterion_met
@@ -17,6 +17,7 @@ from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.tasks.questions.judge_questions import read_rubric
 from tests.helpers.judge_asks import judge_prompts
+from tests.helpers.rows import summarised
 
 RUBRIC = [
     {"criterion": "Names the effusion", "points": 5, "tags": ["axis:accuracy"]},
@@ -119,3 +120,42 @@ def test_a_judge_is_asked_about_each_criterion(tmp_path):
 def test_a_rubric_that_is_none_is_refused(rubric):
     with pytest.raises(CaseError, match="a rubric is invalid"):
         read_rubric(rubric)
+
+
+def graded(rows):
+    """Rows of a run whose criteria have these predictions, labels and families."""
+    pairs = [
+        AnsweredQuestion("open", MET[said], None, more={"labels": labels, "family": family})
+        for said, labels, family in rows
+    ]
+    cases = [
+        [
+            LabelScore(label, "physician_labels", count, "")
+            for label, count in get("physician_labels").function(pair).items()
+        ]
+        for pair in pairs
+    ]
+    return float(summarised("physician_agreement", *cases))
+
+
+MET = {True: '{"criteria_met": true}', False: '{"criteria_met": false}', None: "hm"}
+CRITERIA = st.lists(st.tuples(st.booleans(), st.lists(st.booleans(), min_size=1, max_size=3)), min_size=1, max_size=8)
+
+
+def test_the_published_example_of_agreement_and_families_by_hand():
+    first = [(True, [True], "a"), (True, [False, True], "a"), (False, [False, False], "a")]
+    assert graded(first) == pytest.approx(0.8)
+    second = [(True, [True], "b"), (False, [False], "b")]
+    assert graded(first + second) == pytest.approx(0.9)
+    assert graded([*first, (True, [True], "c")]) == pytest.approx(0.8)  # where nothing is unmet
+    assert graded([(None, [False], "a"), (True, [True], "a")]) == 1.0  # an unread reply is not met
+    assert math.isnan(get("physician_labels").function(pair(1.0))["all"])
+
+
+@given(CRITERIA, CRITERIA)
+@settings(max_examples=40, deadline=None)
+def test_agreement_is_the_mean_over_families_of_each_ones_balanced_f1(one, other):
+    rows = [(said, labels, family) for family, some in (("a", one), ("b", other)) for said, labels in some]
+    each = [balanced_agreement([said for said, _ in some], [labels for _, labels in some]) for some in (one, other)]
+    known = [value for value in each if not math.isnan(value)]
+    assert graded(rows) == pytest.approx(sum(known) / len(known) if known else math.nan, nan_ok=True)
