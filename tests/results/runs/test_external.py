@@ -151,7 +151,7 @@ def test_a_csv_is_read_alike_by_arrow_and_by_pandas(tmp_path, monkeypatch):
     text = (
         "case,patient,model,metric,value,label,status,site\r\n"
         '"a, 1",p1,\'=ours,dice,0.5,liver,present,"two\nlines"\r\n'
-        '" b ",p2 ,\'=ours,Dice, 0.25,,, X\r\n'
+        '" b ",p2 ,\'=ours,Dice, 0.25,,,X\r\n'
         "\r\n"
         '"a, 1",p1,theirs,dice,nan,liver,missed,"two\nlines"\r\n'
         "b,p2,theirs,dice,,all,failed,X\r\n"
