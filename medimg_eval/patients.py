@@ -14,7 +14,10 @@ from medimg_eval.errors import UserError
 SHORTEST = 16
 """Characters of a salt."""
 
-KEY = re.compile(r"salted-([0-9a-f]{6})-[0-9a-f]{16}")
+SALTED = "salted-"
+"""What every key begins with."""
+
+KEY = re.compile(rf"{SALTED}([0-9a-f]{{6}})-[0-9a-f]{{16}}")
 """A key, and in it what tells one salt from another."""
 
 
@@ -28,7 +31,7 @@ def patient_key(name: str) -> str:
     Raises:
         UserError: the salt cannot be read or made, or is too short.
     """
-    return f"salted-{salt_name()}-{_digest(name, 8)}" if name else ""
+    return f"{SALTED}{salt_name()}-{_digest(name, 8)}" if name else ""
 
 
 def salt_name() -> str:

@@ -14,6 +14,7 @@ from .base import (
     Stored as Stored,
     form_of as form_of,
     prediction_file as prediction_file,
+    prediction_folder as prediction_folder,
     read_json as read_json,
 )
 from .frames import Frames as Frames

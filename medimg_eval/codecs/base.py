@@ -19,6 +19,9 @@ Stored = Path | Mapping[str, Any]
 LONGEST_NAME = 150
 """Characters of a trial's id that its file keeps; file systems allow 255 bytes."""
 
+MANY_FILES = 4_096
+"""Trials of a run up to which their files stand in one folder."""
+
 FORMS = {".nii.gz": "label map", ".b2nd": "probabilities", ".npy": "array"}
 """Suffix of a file -> its form, for lines of earlier versions, which do not say it."""
 
@@ -82,6 +85,23 @@ def prediction_file(folder: Path, trial: str, suffix: str) -> Path:
     if len(name) > LONGEST_NAME:
         name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(trial.encode()).hexdigest()[:16]}"
     return folder / f"{name}{suffix}"
+
+
+def prediction_folder(folder: Path, trial: str, among: int) -> Path:
+    """The folder of a trial's file: of very many trials one of 256, by a hash of the id.
+
+    Lines of a run say where each file lies, so that a run which grows, or is of an earlier version, holds both.
+
+    Args:
+        folder: of all predictions.
+        trial: an id.
+        among: how many trials the run has.
+    """
+    if among <= MANY_FILES:
+        return folder
+    part = folder / hashlib.sha256(trial.encode()).hexdigest()[:2]
+    part.mkdir(parents=True, exist_ok=True)
+    return part
 
 
 def form_of(line: Mapping[str, Any]) -> str:

@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Prompt, Trial
-from medimg_eval.codecs import Stored
+from medimg_eval.codecs import Stored, prediction_folder
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, ToldCauses, error_in_words, interruptions
 from medimg_eval.evaluation.devices import Batches, device_of, in_use
@@ -85,7 +85,7 @@ def _ask(plan: Plan) -> tuple[float, float]:
             shown = plan.shown_under(task, condition, repeat)
             pixels = condition or getattr(model, "explanation", None) is not None
             cases = shown if pixels else features_for(task, shown, spec, settings)
-            asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
+            asker = Predictor(task, model, run, scorer, keys, (repeat, condition), len(plan.trials))
             if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
                 ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
             else:
@@ -157,6 +157,7 @@ class Predictor:
     Args:
         keys: what their scores rest on.
         varied: which repeat it is, and the key of what is done to cases before they are shown.
+        among: how many trials the run has.
     """
 
     def __init__(
@@ -167,7 +168,9 @@ class Predictor:
         scorer: Scorer,
         keys: ScoreKeys,
         varied: tuple[int, str] = (0, ""),
+        among: int = 0,
     ) -> None:
+        self._folder = partial(prediction_folder, run.folder / "predictions", among=among)
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
         # What takes no time is not worth processes beside it.
         self._early = keys.early() if task.has_truth and uses_torch(model) else []
@@ -231,7 +234,7 @@ class Predictor:
             log.debug("case %s", case.id, exc_info=True)
             message = f"case {case.id!r}: the answer is no prediction ({error_in_words(error)})"
             return Failure(case.id, "check", message)
-        return self.task.codec.write(self.run.folder / "predictions", trial.id, prediction)
+        return self.task.codec.write(self._folder(trial.id), trial.id, prediction)
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:

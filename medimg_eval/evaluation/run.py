@@ -2,7 +2,7 @@
 
 manifest.json         what was run, on what, where; how far its stages have come (manifest.py)
 config.yaml           the resolved config
-predictions/          one file per trial
+predictions/          one file per trial, in one of 256 folders where there are very many
 predictions-R.jsonl   one line per trial asked by rank R: its answer, where its prediction lies, or how it failed
 steps-R.jsonl         one line per step of a session with tools; images that tools gave lie in steps/
 evidence-R.jsonl      one line per thing a judge, annotator, network or extractor was shown: its key, what it said
@@ -150,8 +150,9 @@ class Run:
         if self._leads:
             self._take_in_shards()
             if not self._beside_shards:
-                for partial in (self.folder / "predictions").glob(".[0-9]*"):
-                    partial.unlink()
+                for below in (".[0-9]*", "??/.[0-9]*"):
+                    for partial in (self.folder / "predictions").glob(below):
+                        partial.unlink()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

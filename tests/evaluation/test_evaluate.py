@@ -1,5 +1,6 @@
 """From a task and a model to a finished run: what is asked, what is asked again, what is not."""
 
+import hashlib
 import json
 import math
 import re
@@ -70,6 +71,25 @@ def test_a_run_holds_everything_its_numbers_rest_on(write_dataset, settings):
     assert [row["metric"] for row in summary(folder)["metrics"]] == ["dice", "hd95", "nsd@1"]
     (run,) = load_runs([folder])
     assert run.finished
+
+
+def test_files_of_very_many_cases_are_fanned_out_and_both_layouts_are_read(write_dataset, settings, monkeypatch):
+    """A run that began with few cases goes on under the threshold that it now exceeds; scores are the same."""
+    root = write_dataset(4)
+    whole = evaluate(ellipsoids(root), candidate(levels=[50, 150]), replace(settings, run=settings.runs / "one"))
+    monkeypatch.setattr("medimg_eval.codecs.base.MANY_FILES", 2)
+    grown = replace(settings, run=settings.runs / "grown")
+    evaluate(ellipsoids(root), candidate(levels=[50, 150]), replace(grown, limit=2))
+    folder = evaluate(ellipsoids(root), candidate(levels=[50, 150]), grown)
+    files = sorted(path.relative_to(folder / "predictions").as_posix() for path in folder.rglob("case0*.nii.gz"))
+    parts = [hashlib.sha256(f"case0{index}".encode()).hexdigest()[:2] for index in (2, 3)]
+    assert sorted(files) == sorted(
+        ["case00.nii.gz", "case01.nii.gz", *(f"{part}/case0{2 + at}.nii.gz" for at, part in enumerate(parts))]
+    )
+    pd.testing.assert_frame_equal(scores(folder).drop(columns="run"), scores(whole).drop(columns="run"))
+    (folder / "predictions" / parts[0] / ".123.b.nii.gz").write_text("half")
+    evaluate(ellipsoids(root), candidate(levels=[50, 150]), grown)
+    assert not list(folder.rglob(".123*")), "what a kill left half-written is swept away there, too"
 
 
 def test_the_same_command_again_asks_nothing(write_dataset, settings, tmp_path):

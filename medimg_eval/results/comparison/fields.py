@@ -14,7 +14,7 @@ from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.comparison.summaries import Together
 from medimg_eval.results.runs import Part, is_known, is_set, is_summary, needed_rows, refuse_other_salts
-from medimg_eval.results.statistics import case_values
+from medimg_eval.results.statistics import case_values, sorted_places
 from medimg_eval.results.table import Column, make_column, named_runs, titles
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class Field:
         return {model: together[model].to_numpy(dtype=np.float64) for model in self.scores}
 
     @cached_property
-    def owners(self) -> npt.NDArray[np.str_]:
-        """The patient of each case of `by_model`, (case,)."""
+    def owners(self) -> npt.NDArray[np.int64]:
+        """The patient of each case of `by_model`, (case,), as its place among the sorted names."""
         cases = pd.DataFrame(dict(self.scores)).index
-        return self.patients.loc[cases].to_numpy(dtype=str)
+        return sorted_places(self.patients if cases.equals(self.patients.index) else self.patients.loc[cases])
 
     @cached_property
     def summaries(self) -> dict[str, float]:
@@ -112,7 +112,7 @@ class Field:
         """Whether a patient has several cases."""
         if self.parts:
             return any(part.clusters.nunique() < len(part.clusters) for part in self.parts.values())
-        return len(set(self.owners.tolist())) < len(self.owners)
+        return len(np.unique(self.owners)) < len(self.owners)
 
 
 def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, baseline: str | None = None) -> list[Field]:
@@ -189,7 +189,7 @@ def _value_fields(
     title: str, metric: str, runs: Mapping[str, RunScores], *, by_label: bool, baselines: tuple[str, ...]
 ) -> list[Field]:
     """Returns the fields of one task by a metric of single cases."""
-    rows = {name: run.scores.loc[run.scores["metric"] == metric] for name, run in runs.items()}
+    rows = {name: _rows_of(run, metric) for name, run in runs.items()}
     labels = dict.fromkeys(str(label) for found in rows.values() for label in found["label"].unique())
     some = next(iter(runs.values()))
     fields = []
@@ -198,9 +198,8 @@ def _value_fields(
             name: case_values(found if label == EVERY_LABEL else found.loc[found["label"] == label])
             for name, found in rows.items()
         }
-        values = {name: found["value"].dropna() for name, found in cases.items()}
+        values = {name: _defined(found["value"]) for name, found in cases.items()}
         values = {name: found for name, found in values.items() if len(found)}
-        owners = pd.concat([_patients(runs[name], cases[name]) for name in values]) if values else pd.Series(dtype=str)
         fields.append(
             Field(
                 title,
@@ -209,11 +208,32 @@ def _value_fields(
                 make_column(some.task, title, metric, some),
                 {name: runs[name] for name in values},
                 values,
-                patients=owners[~owners.index.duplicated()],
+                patients=_owners([_patients(runs[name], cases[name]) for name in values]),
                 baselines=baselines,
             )
         )
     return fields
+
+
+def _rows_of(run: RunScores, metric: str) -> pd.DataFrame:
+    """Returns the Score rows of a metric, without a copy where there are no others."""
+    chosen = run.scores["metric"] == metric
+    return run.scores if chosen.all() else run.scores.loc[chosen]
+
+
+def _defined(values: pd.Series[float]) -> pd.Series[float]:
+    """Returns the values of the cases that have one, without a copy where all have."""
+    return values.dropna() if values.isna().any() else values
+
+
+def _owners(of_each: Sequence[pd.Series[str]]) -> pd.Series[str]:
+    """Returns the patient of each case that any model has, by case id."""
+    if not of_each:
+        return pd.Series(dtype=str)
+    if all(some.index.equals(of_each[0].index) for some in of_each[1:]):
+        return of_each[0]
+    together = pd.concat(of_each)
+    return together[~together.index.duplicated()]
 
 
 def _patients(run: RunScores, cases: pd.DataFrame) -> pd.Series[str]:

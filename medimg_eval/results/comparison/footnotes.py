@@ -8,7 +8,7 @@ import numpy as np
 
 from medimg_eval.results.comparison.pairwise import LEVEL
 from medimg_eval.results.comparison.summaries import random_patterns
-from medimg_eval.results.statistics import FEWEST, MOST_EXACT, MOST_RESAMPLES
+from medimg_eval.results.statistics import FEWEST, MANY_CLUSTERS, MOST_EXACT, MOST_RESAMPLES
 from medimg_eval.results.table import p_text
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ def found_notes(field: Field, tests: Sequence[Pair], how: CompareSettings, *, on
     if any(test.patients < FEWEST for test in tested):
         what = "an interval" if how.margin is None else "an interval, and hence for the margin"
         yield f"{field.name}: fewer than {FEWEST} {field.units} are too few for {what}."
+    if tested and _expanded(field) and tested[0].test != "delong":
+        yield (
+            f"{field.name}: bootstrap of more than {MANY_CLUSTERS:,} {field.units}, none of it drawn unless few of them"
+            " decide: quantiles from the moments of what these add, expanded to the second order (Cornish and Fisher)."
+        )
     known = [test for test in tested if test.detectable > 0]
     if known:
         yield f"{field.name}: {_detectable(field, known, how)}"
@@ -128,6 +133,11 @@ def _is_random(field: Field, test: Pair) -> bool:
     return flipped and (bool(field.parts) or test.patients > MOST_EXACT)
 
 
+def _expanded(field: Field) -> bool:
+    """Returns whether differences of cases have intervals without resamples."""
+    return not field.parts and len(np.unique(field.owners)) > MANY_CLUSTERS
+
+
 def _patterns(field: Field, how: CompareSettings) -> int:
     return random_patterns(field.column.metric, how.resamples) if field.parts else how.resamples
 
@@ -147,4 +157,6 @@ def interval_note(field: Field, test: str, how: CompareSettings) -> str:
     """Returns what the intervals of differences are."""
     number = min(how.resamples, MOST_RESAMPLES) if field.parts else how.resamples
     kind = f"percentile bootstrap of {field.units}, {number} resamples, seed {how.seed}"
+    if _expanded(field):
+        kind = f"percentile bootstrap of {field.units}"
     return f"{100 * LEVEL:.0f} % interval of the difference: {'normal' if test == 'delong' else kind}."

@@ -260,7 +260,7 @@ def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettin
         len(difference),
         left_out,
         int((difference == 0).sum()),
-        len(set(owners.tolist())),
+        len(np.unique(owners)),
         float(np.median(difference)),
         size,
         detectable_difference(difference, owners, alpha=how.alpha),
@@ -270,7 +270,7 @@ def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettin
 def _tested(
     one: npt.NDArray[np.float64],
     two: npt.NDArray[np.float64],
-    owners: npt.NDArray[np.str_],
+    owners: npt.NDArray[np.int64],
     test: Test,
     how: CompareSettings,
 ) -> Sides:
@@ -281,7 +281,7 @@ def _tested(
             signed_rank(one, two, "two-sided").p,
             exact=False,
         )
-    if test == "mcnemar" and len(set(owners.tolist())) == len(owners):
+    if test == "mcnemar" and len(np.unique(owners)) == len(owners):
         return mcnemar(one, two)
     return sign_flip(settled(one, two), owners, draws=how.resamples, seed=how.seed)
 

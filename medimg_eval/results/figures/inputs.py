@@ -25,7 +25,7 @@ from medimg_eval.results.runs import (
     is_summary,
     needed_rows,
 )
-from medimg_eval.results.statistics import BCA, EQUAL, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
+from medimg_eval.results.statistics import BCA, EQUAL, EXACT, EXPANSION, OWN, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.table import named_runs, titles
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ _METHODS = {
     BCA: "{level} BCa bootstrap of {unit}",
     WILSON: "{level} Wilson",
     EXACT: "{level} exact (Clopper and Pearson)",
+    EXPANSION: "{level} bootstrap of {unit}, from their moments",
     OWN: "{level}, of the set",
     TOO_FEW: "none: too few {unit}",
     EQUAL: "none: all values are equal",

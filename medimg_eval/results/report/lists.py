@@ -88,7 +88,7 @@ class TaskCases:
         found = []
         for run in self.runs.values():
             rows = judged_labels(run.scores)
-            rank = rows["status"].map({status: place for place, status in enumerate(WORST_FIRST)})
+            rank = rows["status"].astype(str).map({status: place for place, status in enumerate(WORST_FIRST)})
             worst = rank.groupby(rows["case"].astype(str)).min().reindex(self.cases)
             found.append(worst.fillna(-1).astype(int).tolist())
         return list(WORST_FIRST), found
@@ -98,22 +98,36 @@ class TaskCases:
 
         A row is (label, metric, value, status, whether it is only evidence for summaries).
         """
-        places = {case: place for place, case in enumerate(self.cases)}
-        scores: list[list[list[list[Any]]]] = [[[] for _ in self.runs] for _ in self.cases]
-        for model, run in enumerate(self.runs.values()):
-            rows = run.scores
-            named = {
-                metric: (make_column(self.task, run.task_title, metric, run).title, int(is_evidence(metric)))
-                for metric in rows["metric"].unique()
-            }
-            for case, label, metric, value, status in zip(
-                *(rows[name].tolist() for name in ("case", "label", "metric", "value", "status")), strict=True
-            ):
-                number = None if np.isnan(value) else float(f"{value:.6g}")
-                title, evidence = named[metric]
-                scores[places[str(case)]][model].append([str(label), title, number, str(status), evidence])
-        for start in range(0, len(scores), PIECE):
-            yield scores[start : start + PIECE]
+        known = pd.Index(self.cases)
+        starts = np.arange(0, len(self.cases) + PIECE, PIECE)
+        of_models = []
+        for run in self.runs.values():
+            case = known.get_indexer(pd.Index(run.scores["case"].astype(str)))
+            order = np.argsort(case, kind="stable")  # rows of a case in the order of the run
+            rows = run.scores[["label", "metric", "value", "status"]].iloc[order]
+            of_models.append((self._titles(run), case[order], rows, np.searchsorted(case[order], starts)))
+        for piece, start in enumerate(starts[:-1].tolist()):
+            size = min(PIECE, len(self.cases) - start)
+            scores: list[list[list[list[Any]]]] = [[[] for _ in self.runs] for _ in range(size)]
+            for model, (titles, case, rows, bounds) in enumerate(of_models):
+                within = slice(bounds[piece], bounds[piece + 1])
+                part = rows.iloc[within]
+                for place, label, metric, value, status in zip(
+                    (case[within] - start).tolist(),
+                    *(part[name].tolist() for name in ("label", "metric", "value", "status")),
+                    strict=True,
+                ):
+                    number = None if np.isnan(value) else float(f"{value:.6g}")
+                    title, evidence = titles[metric]
+                    scores[place][model].append([str(label), title, number, str(status), evidence])
+            yield scores
+
+    def _titles(self, run: RunScores) -> dict[str, tuple[str, int]]:
+        """Returns of each metric its title, and whether it is only evidence for summaries."""
+        return {
+            metric: (make_column(self.task, run.task_title, metric, run).title, int(is_evidence(metric)))
+            for metric in run.scores["metric"].unique()
+        }
 
     def places(self, cases: Iterable[str]) -> list[int]:
         """Returns the places of cases by their ids."""

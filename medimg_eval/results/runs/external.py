@@ -19,11 +19,15 @@ from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_kn
 from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
 
 Better = Literal["higher", "lower"]
 
 NEEDED = ("case", "model", "metric", "value")
+UNSHARED = ("case", "patient", "value")
+"""Columns that hold another text in nearly every row."""
 OPTIONAL = ("patient", "task", "label", "status")
 """Columns with a meaning of their own; any other is an attribute of the cases, such as `sex` or `group`."""
 
@@ -66,9 +70,11 @@ def load_scores(
         line = _line(rows.index[rows["patient"] == ""][0])
         raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
     runs = []
-    for (task, name), found in rows.groupby(["task", "model"], sort=False):
+    for (task, name), found in rows.groupby(["task", "model"], sort=False, observed=True):
         model, condition = model_and_condition(str(name))
         scores = found.reset_index(drop=True)[list(SCORE_COLUMNS)]
+        shared = scores.select_dtypes("category").columns
+        scores = scores.assign(**{column: scores[column].cat.remove_unused_categories() for column in shared})
         cases = rows.loc[rows["task"] == task, "case"]
         runs.append(
             RunScores(
@@ -94,31 +100,106 @@ def load_scores(
 
 
 def _read(file: Path) -> pd.DataFrame:
-    """Returns checked rows with the columns of scores; the index is that of the file."""
-    with UserError.about(file, "cannot be read as CSV", OSError, ValueError):
-        rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    rows = rows.map(unguarded).rename(columns=unguarded)
+    """Returns checked rows with the columns of scores; the index is that of the file.
+
+    `case` and `patient` are texts, other columns of texts categories, which rows share.
+    """
+    rows = _without_guards(_parsed(file))
     _refuse_shifted(rows, file)
     end = f"; scores need the columns {', '.join(NEEDED)}"
     UserError.refuse_unknown(f"{file}: has no column", rows.columns, *NEEDED, end=end)
     if rows.empty:
         raise UserError(f"{file}: holds no scores below its header")
     for name in ("case", "model", "metric"):
-        rows[name] = rows[name].str.strip()
+        rows[name] = _renamed(rows[name], str.strip)
         if (rows[name] == "").any():
             raise UserError(f"{file}, {_line(rows.index[rows[name] == ''][0])}: the {name} is empty")
-    usual = {"patient": "", "task": "scores", "label": WHOLE, "status": "present"}
-    stated = rows["status"].str.strip() if "status" in rows.columns else pd.Series("", index=rows.index)
-    for name, value in usual.items():
-        found = rows[name].str.strip() if name in rows.columns else pd.Series("", index=rows.index)
-        rows[name] = found.where(found != "", value)
-    rows["metric"] = rows["metric"].map({name: _registered(name) for name in rows["metric"].unique()})
+    stated = _renamed(rows["status"], str.strip) if "status" in rows.columns else _repeated("", rows)
+    rows["patient"] = _renamed(rows["patient"], str.strip) if "patient" in rows.columns else ""
+    for name, value in {"task": "scores", "label": WHOLE, "status": "present"}.items():
+        if name in rows.columns:
+            rows[name] = _renamed(rows[name], lambda text, usual=value: text.strip() or usual)
+        else:
+            rows[name] = _repeated(value, rows)
+    rows["metric"] = _renamed(rows["metric"], _registered)
     rows["value"] = _numbers(rows["value"], file)
     _refuse_without_truth(rows, stated, file)
     _refuse_repeated(rows, file)
     rows["attributes"] = _attributes(rows, file)
-    rows["run"] = ""
+    rows["run"] = _repeated("", rows)
+    return rows.assign(**{name: _ordered(rows[name]) for name in SCORE_COLUMNS if rows[name].dtype == "category"})
+
+
+def _parsed(file: Path) -> pd.DataFrame:
+    """Returns a CSV as it is: `UNSHARED` columns as texts, others as categories.
+
+    What Arrow does not take, such as a row of too many values, is read by pandas, which says what is wrong.
+    """
+    with UserError.about(file, "cannot be read as CSV", OSError, ValueError):
+        with file.open("rb") as opened:
+            header = next(csv.reader([opened.readline().decode("utf-8-sig")]), [])
+        if all(header) and len(set(header)) == len(header) and (rows := _by_arrow(file, header)) is not None:
+            return rows
+        rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    parts = [part if part.name in UNSHARED else part.astype("category") for _, part in rows.items()]
+    return pd.concat(parts, axis=1) if parts else rows
+
+
+def _by_arrow(file: Path, header: Sequence[str]) -> pd.DataFrame | None:
+    """Returns the columns of a CSV that are named, of a tenth of pandas' memory; None where Arrow does not take it."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    shared = pa.dictionary(pa.int32(), pa.string())
+    kinds = {name: pa.string() if name in UNSHARED else shared for name in header}
+    try:
+        table = arrow_csv.read_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(use_threads=False),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(column_types=kinds, include_columns=list(header)),
+        )
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return None
+    rows: pd.DataFrame = table.unify_dictionaries().to_pandas()
+    del table
+    pa.default_memory_pool().release_unused()  # else it keeps as much as it has read
     return rows
+
+
+def _without_guards(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows as they were before apostrophes were put before what would be formulas."""
+    named = rows.rename(columns=unguarded)
+    for place, name in enumerate(named.columns):
+        part = rows.iloc[:, place]
+        texts = part if part.dtype != "category" else pd.Series(part.cat.categories, dtype=str)
+        if texts.str.startswith("'").any():
+            named[name] = _renamed(part, unguarded)
+    return named
+
+
+def _renamed(column: pd.Series[str], name: Callable[[str], str]) -> pd.Series[str]:
+    """Returns texts under other names; categories that are now called alike are one."""
+    if column.dtype != "category":
+        return column.str.strip() if name is str.strip else column.map(name)
+    before = column.cat.categories.tolist()
+    after = [name(str(text)) for text in before]
+    if after == before:
+        return column
+    places, names = pd.factorize(np.array(after, dtype=object))
+    codes = column.cat.codes.to_numpy()
+    return pd.Series(pd.Categorical.from_codes(places[codes], pd.Index(names)), index=column.index, name=column.name)
+
+
+def _ordered(column: pd.Series[str]) -> pd.Series[str]:
+    """Returns categories that sort and compare as their texts do."""
+    ordered: Any = column.cat.set_categories(sorted(column.cat.categories), ordered=True)
+    return ordered
+
+
+def _repeated(text: str, rows: pd.DataFrame) -> pd.Series[str]:
+    """Returns the same text for every row."""
+    return pd.Series(pd.Categorical.from_codes(np.zeros(len(rows), dtype=np.int8), pd.Index([text])), index=rows.index)
 
 
 def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
@@ -150,11 +231,12 @@ def _registered(name: str) -> str:
 
 
 def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
-    empty = texts.str.strip().str.lower().isin(["", "nan", "na", "null", "none"])
-    values = pd.to_numeric(texts.where(~empty), errors="coerce").astype(np.float64)
-    wrong = ~empty & ~(values.abs() <= LARGEST)
-    if wrong.any():
-        first = texts.index[wrong][0]
+    values = pd.to_numeric(texts, errors="coerce").astype(np.float64)
+    # Whatever is no number within the bounds, of which there are few: text that stands for none, or is wrong.
+    odd = texts[~(values.abs() <= LARGEST)]
+    wrong = odd[~odd.str.strip().str.lower().isin(["", "nan", "na", "null", "none"])]
+    if len(wrong):
+        first = wrong.index[0]
         raise UserError(
             f"{file}, {_line(first)}: the value is {texts[first]!r}, expected a number within {LARGEST:g} "
             "of 0, or nothing where it is undefined"
@@ -198,19 +280,40 @@ def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
 def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
     """Returns what the further columns say of each case, as JSON; a case is one thing, whoever was asked about it."""
     names = [name for name in rows.columns if name not in (*NEEDED, *OPTIONAL) and not str(name).startswith("Unnamed")]
+    cases = _combined([rows["task"], rows["case"]])
     for name in ("patient", *names):
-        told = rows.groupby(["task", "case"])[name].nunique()
-        if (told > 1).any():
-            task, case = told.index[told > 1][0]
+        both = _combined([cases, rows[name]])
+        if both.max() > cases.max():
+            # Of a case that has two values, the first such in the order of tasks and cases.
+            told = rows.groupby(["task", "case"], observed=True)[name].nunique()
+            task, case = min(told.index[told > 1])
             chosen = (rows["task"] == task) & (rows["case"] == case)
             values = rows.loc[chosen, name].unique()
             raise UserError(f"{file}: case {case!r} has two values of {name}: {values[0]!r} and {values[1]!r}")
-    said = [{str(name): str(row[name]).strip() for name in names} for row in rows[names].to_dict("records")]
-    return pd.Series([json.dumps(one, sort_keys=True) for one in said], index=rows.index)
+    together = _combined([rows[name] for name in names]) if names else np.zeros(len(rows), dtype=np.int64)
+    _, first = np.unique(together, return_index=True)
+    said = [{str(name): str(rows[name].iloc[place]).strip() for name in names} for place in first.tolist()]
+    texts = pd.Categorical.from_codes(together, pd.RangeIndex(len(said)))
+    return _renamed(pd.Series(texts, index=rows.index), lambda place: json.dumps(said[int(place)], sort_keys=True))
+
+
+def _combined(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Returns which combination of the columns' values a row has, numbered in the order of their first rows."""
+    together = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        codes: npt.NDArray[np.int64]
+        if not isinstance(column, pd.Series):
+            codes = column
+        elif column.dtype == "category":
+            codes = column.cat.codes.to_numpy(dtype=np.int64)
+        else:
+            codes = pd.factorize(column)[0].astype(np.int64)
+        together = pd.factorize(together * (int(codes.max()) + 1) + codes)[0].astype(np.int64)
+    return together
 
 
 def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
-    held = set(rows["metric"])
+    held = set(rows["metric"].cat.categories)
     for name, said in direction.items():
         UsageError.refuse_unknown("direction names", held, name, then=", of which there are no scores")
         if said not in ("higher", "lower"):
@@ -219,7 +322,7 @@ def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, b
 
 
 def _proportions(proportions: Iterable[str], rows: pd.DataFrame) -> frozenset[str]:
-    names, held = frozenset(proportions), set(rows["metric"])
+    names, held = frozenset(proportions), set(rows["metric"].cat.categories)
     for name in sorted(names):
         UsageError.refuse_unknown("proportions names", held, name, then=", of which there are no scores")
         if is_known(name):

@@ -18,6 +18,7 @@ from .disparities import (
     odds as odds,
     on_unit_scale as on_unit_scale,
 )
+from .expansion import MANY_CLUSTERS as MANY_CLUSTERS, expand as expand
 from .effect_sizes import Effects as Effects, NO_EFFECTS as NO_EFFECTS, effects as effects, many_effects as many_effects
 from .hypothesis_tests import (
     GroupTest as GroupTest,
@@ -32,6 +33,7 @@ from .intervals import (
     Bootstrap as Bootstrap,
     EQUAL as EQUAL,
     EXACT as EXACT,
+    EXPANSION as EXPANSION,
     Estimate as Estimate,
     FEWEST as FEWEST,
     Interval as Interval,
@@ -55,6 +57,7 @@ from .hypothesis_tests import (
     sign_flip as sign_flip,
 )
 from .summaries import case_values as case_values, label_values as label_values, is_share as is_share, units as units
+from .summaries import sorted_places as sorted_places
 from .effect_sizes import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
 from .sample_sizes import (
     Design as Design,

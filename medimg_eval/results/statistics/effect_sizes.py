@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.results.statistics.expansion import MANY_CLUSTERS, expand, expand_influence
 from medimg_eval.results.statistics.intervals import FEWEST, Estimate
 from medimg_eval.results.statistics.resampling import Resamples, quantiles
 
@@ -54,7 +56,8 @@ def effects(
     """Returns how large paired differences are, with percentile intervals from a bootstrap of patients.
 
     As in `mean_interval`, as many patients as there are get drawn with replacement, with all their pairs. The interval
-    of the rank-biserial correlation rests on at most 1,000 resamples.
+    of the rank-biserial correlation rests on at most 1,000 resamples. Of more than 20,000 patients all intervals are
+    expanded from moments instead, unless few patients decide (see `expand`).
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), section 2.3.5; Kerby, Comprehensive
     Psychology 2014 (matched-pairs rank-biserial correlation); Grissom and Kim, Effect Sizes for Research (2005),
@@ -96,30 +99,78 @@ def many_effects(
     for start in range(0, len(differences), _AT_ONCE):
         values = differences[start : start + _AT_ONCE, order]
         sums, centres = _sums(values, owner, size)
-        once = np.ones((1, size))
         whole = _of_sums(sums.sum(axis=0)[None], centres, values)
-        if size >= FEWEST:
-            drawn = _of_sums(Resamples(size, resamples=resamples, seed=seed).sums(sums), centres, values)
-        few = Resamples(size, resamples=min(resamples, _MOST_RANKED), seed=seed)
+        drawn = _resampled(sums, centres, values, resamples=resamples, seed=seed) if size >= FEWEST else None
         for place, one in enumerate(values):
             mean, d_z, superiority = (float(part[0]) for part in whole[:, :, place])
-            biserial = float(_rank_biserial(one, owner, once)[0])
-            if size < FEWEST:
+            biserial = float(_rank_biserial(one, owner, np.ones((1, size)))[0])
+            if drawn is None:
                 size_of = [Estimate(value, np.nan, np.nan) for value in (mean, d_z, biserial, superiority)]
                 found.append(Effects(size_of[0], size_of[1], size_of[2], size_of[3], np.nan, np.nan))
                 continue
-            ranked = np.concatenate([_rank_biserial(one, owner, times) for times in few.times()])
+            ranked = _resampled_ranks(one, owner, biserial, size, resamples=resamples, seed=seed)
             tails = ((1 - level) / 2, (1 + level) / 2)
             found.append(
                 Effects(
-                    Estimate(mean, *quantiles(drawn[0, :, place], *tails)),
-                    Estimate(d_z, *quantiles(drawn[1, :, place], *tails)),
+                    Estimate(mean, *quantiles(drawn[place][0], *tails)),
+                    Estimate(d_z, *quantiles(drawn[place][1], *tails)),
                     Estimate(biserial, *quantiles(ranked, *tails)),
-                    Estimate(superiority, *quantiles(drawn[2, :, place], *tails)),
-                    *quantiles(drawn[0, :, place], 1 - one_sided, one_sided),
+                    Estimate(superiority, *quantiles(drawn[place][2], *tails)),
+                    *quantiles(drawn[place][0], 1 - one_sided, one_sided),
                 )
             )
     return found
+
+
+def _resampled(
+    sums: npt.NDArray[np.float64],
+    centres: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+    *,
+    resamples: int,
+    seed: int,
+) -> list[list[npt.NDArray[np.float64]]]:
+    """Returns mean, d_z and superiority of every comparison on resamples, (resample,) each, drawn or expanded."""
+    number = len(values)
+    found: list[list[npt.NDArray[np.float64] | None]] = []
+    for place in range(number):
+        own, centre, row = sums[:, [0, *range(1 + place, 1 + 3 * number, number)]], centres[[place]], values[[place]]
+        found.append([expand(partial(_size_of, kind=kind, centre=centre, row=row), own) for kind in range(3)])
+    if all(one is not None for sizes in found for one in sizes):
+        return [[one for one in sizes if one is not None] for sizes in found]
+    drawn = _of_sums(Resamples(len(sums), resamples=resamples, seed=seed).sums(sums), centres, values)
+    return [
+        [drawn[kind, :, place] if one is None else one for kind, one in enumerate(sizes)]
+        for place, sizes in enumerate(found)
+    ]
+
+
+def _size_of(
+    sums: npt.NDArray[np.float64], kind: int, centre: npt.NDArray[np.float64], row: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Returns one of mean, d_z and superiority of a single comparison: (resample, 4) sums to (resample,)."""
+    return _of_sums(sums, centre, row)[kind, :, 0]
+
+
+def _resampled_ranks(
+    values: npt.NDArray[np.float64],
+    owner: npt.NDArray[np.intp],
+    biserial: float,
+    size: int,
+    *,
+    resamples: int,
+    seed: int,
+) -> npt.NDArray[np.float64]:
+    """Returns the rank-biserial correlation on resamples, (resample,), drawn or expanded."""
+    if size > MANY_CLUSTERS:
+        influence = _rank_influence(values, owner, size)
+        error = float(np.sqrt((influence**2).sum()))
+        steps = 1 + np.outer([-1.0, 0.0, 1.0], influence / error if error else influence)
+        bend = float(np.diff(_rank_biserial(values, owner, steps), 2)[0])
+        if (expanded := expand_influence(biserial, influence, bend)) is not None:
+            return expanded
+    few = Resamples(size, resamples=min(resamples, _MOST_RANKED), seed=seed)
+    return np.concatenate([_rank_biserial(values, owner, times) for times in few.times()])
 
 
 def _sums(
@@ -169,6 +220,27 @@ def _rank_biserial(
     signed_ranks = np.einsum("rs,rs->r", signed, ranks)
     found = np.divide(signed_ranks, total, out=np.zeros(len(times)), where=total > 0)
     return np.asarray(found, dtype=np.float64)
+
+
+def _rank_influence(values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.float64]:
+    """Returns the derivative of the rank-biserial correlation by how often each patient counts, (patient,).
+
+    A pair that counts once more adds its own signed rank and moves the ranks of all larger differences by one, those of
+    its size by one half; the sum of all ranks, by which that is divided, grows by the number of differences.
+    """
+    kept = np.flatnonzero(values)
+    if not kept.size:
+        return np.zeros(size)
+    sizes, kind, members = np.unique(np.abs(values[kept]), return_inverse=True, return_counts=True)
+    signs = np.sign(values[kept])
+    signed = np.bincount(kind, weights=signs, minlength=sizes.size)
+    ranks = np.cumsum(members) - (members - 1) / 2
+    total, signed_total = kept.size * (kept.size + 1) / 2, float((signed * ranks).sum())
+    larger = signed.sum() - np.cumsum(signed)
+    moved = signs * ranks[kind] + (larger + signed / 2)[kind]
+    slopes = (moved - signed_total / total * (kept.size + 0.5)) / total
+    added = np.bincount(owner[kept], weights=slopes, minlength=size)
+    return np.asarray(added - added.mean(), dtype=np.float64)
 
 
 POWER = 0.8

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.proportions import proportion_interval
+from medimg_eval.results.statistics.expansion import expand
 from medimg_eval.results.statistics.resampling import Resamples
 
 if TYPE_CHECKING:
@@ -83,8 +85,9 @@ Method = Literal["percentile", "bca"]
 """How the bounds are taken from the resampled means."""
 PERCENTILE: Final = "percentile"
 BCA: Final = "bca"
-WILSON, EXACT, TOO_FEW, EQUAL, OWN = "wilson", "exact", "too few", "all equal", "own"
-"""What else `Interval.method` may be, "own" being that of a set of pictures; "" without a value."""
+WILSON, EXACT, TOO_FEW, EQUAL, OWN, EXPANSION = "wilson", "exact", "too few", "all equal", "own", "expansion"
+"""What else `Interval.method` may be: "own" is that of a set of pictures, "expansion" the bootstrap of very many
+clusters from their moments; "" without a value."""
 METHODS: tuple[Method, ...] = (PERCENTILE, BCA)
 FEWEST = 5
 """Clusters that a table's bootstrap interval needs at least: of fewer, one that says 95 % covers less than 80 %."""
@@ -167,7 +170,8 @@ def mean_interval(
     value. The result depends on the values and the sorted cluster names only, never on the order of the
     rows. Models judged on the same clusters with the same seed meet the same resamples, unless clusters are many and
     of few kinds: of 100,000 questions that are right or wrong, how many of each a resample holds is drawn at once, from
-    the multinomial distribution that drawing them one by one has.
+    the multinomial distribution that drawing them one by one has. Above 20,000 clusters of many kinds none are drawn:
+    the quantiles are expanded from moments of the clusters, unless few of these decide (see `expand`).
 
     Args:
         values: One number per case; NaN where it is undefined.
@@ -181,7 +185,8 @@ def mean_interval(
 
     Returns:
         The mean, its bounds and counts. Below two clusters the bounds are NaN; without a value all are. The method is
-        "percentile" also where BCa was asked for and has no value, as where all means are equal.
+        "percentile" also where BCa was asked for and has no value, as where all means are equal, and "expansion" where
+        no resamples were drawn.
 
     Raises:
         ValueError: If the lengths differ, a value is infinite, a cluster has two strata, or a setting is out of range.
@@ -252,7 +257,7 @@ def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]
     | shares, one value per cluster, no strata | Wilson |
     | fewer than `FEWEST` clusters | none: bounds are NaN, the method is "too few" |
     | all values equal | none: resamples would not differ; bounds are NaN, the method is "all equal" |
-    | any other | bootstrap over clusters |
+    | any other | bootstrap over clusters; of more than 20,000 from their moments (`expand`) |
 
     A share is a value that its metric declares to be yes or no, and that is always 0 or 1.
 
@@ -376,7 +381,7 @@ def _bootstrapped(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:
     for places in alike.values():
         for batch in _batches(places, pooled):
             for place, means in zip(batch, _resampled_means([pooled[at] for at in batch], how), strict=True):
-                found[place] = _with_bounds(pooled[place], means, how)
+                found[place] = _with_bounds(pooled[place], *means, how)
     return [found[place] for place in range(len(pooled))]
 
 
@@ -394,20 +399,28 @@ def _batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[list[
     yield batch
 
 
-def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[npt.NDArray[np.float64]]:
-    """Returns the means of each on every resample, (resample,); all have as many clusters in the same strata."""
+def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[tuple[npt.NDArray[np.float64], str]]:
+    """Returns the means of each on every resample, (resample,), and how they were found.
+
+    All have as many clusters in the same strata.
+    """
     first = alike[0]
     size, strata = len(first.sums), first.strata
     resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=strata, keep=False)
     # Where each cluster holds one value, every resample holds as many values.
     features = [one.sums if one.plain else np.hstack([one.sums, one.counts]) for one in alike]
-    drawn = [resamples.sums_by_kind(one) for one in features]
-    if left := [place for place, known in enumerate(drawn) if known is None]:
+    found: dict[int, tuple[npt.NDArray[np.float64], str]] = {}
+    for place, (one, some) in enumerate(zip(alike, features, strict=True)):
+        if (drawn := resamples.sums_by_kind(some)) is not None:
+            found[place] = _label_means(drawn, one), PERCENTILE
+        elif (expanded := expand(partial(_label_means, one=one), some, strata)) is not None:
+            found[place] = expanded, EXPANSION
+    if left := [place for place in range(len(alike)) if place not in found]:
         together = resamples.sums(np.hstack([features[place] for place in left]))
         ends = np.cumsum([features[place].shape[1] for place in left])[:-1]
         for place, sums in zip(left, np.split(together, ends, axis=1), strict=True):
-            drawn[place] = sums
-    return [_label_means(sums, one) for sums, one in zip(drawn, alike, strict=True) if sums is not None]
+            found[place] = _label_means(sums, alike[place]), PERCENTILE
+    return [found[place] for place in range(len(alike))]
 
 
 def _label_means(drawn: npt.NDArray[np.float64], one: _Pooled) -> npt.NDArray[np.float64]:
@@ -423,11 +436,11 @@ def _means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> np
     return np.asarray(by_label.sum(axis=1) / (counts > 0).sum(axis=1), dtype=np.float64)
 
 
-def _with_bounds(one: _Pooled, means: npt.NDArray[np.float64], how: Bootstrap) -> Interval:
+def _with_bounds(one: _Pooled, means: npt.NDArray[np.float64], made: str, how: Bootstrap) -> Interval:
     if how.method == BCA:
         left_out = _means(one.sums.sum(axis=0) - one.sums, one.counts.sum(axis=0) - one.counts)
         corrected = bca_bounds(one.mean, means, float(acceleration(left_out, one.strata)), how.level)
         if corrected is not None:
-            return one.interval(*corrected, BCA)
+            return one.interval(*corrected, BCA if made == PERCENTILE else made)
     low, high = np.quantile(means, [(1 - how.level) / 2, (1 + how.level) / 2])
-    return one.interval(float(low), float(high), PERCENTILE)
+    return one.interval(float(low), float(high), made)

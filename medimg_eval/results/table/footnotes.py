@@ -26,7 +26,9 @@ from medimg_eval.results.statistics import (
     BCA,
     EQUAL,
     EXACT,
+    EXPANSION,
     FEWEST,
+    MANY_CLUSTERS,
     MOST_LEFT_OUT,
     MOST_RESAMPLES,
     PERCENTILE,
@@ -170,7 +172,7 @@ def _method(
     def interval(resamples: int, of: Sequence[str]) -> str:
         how = f"{100 * settings.level:g} % interval"
         made = {method for metric in of for method in methods[metric]}
-        if made and made <= {WILSON, EXACT}:
+        if made and made <= {WILSON, EXACT, EXPANSION}:
             return f"[{how}]"
         bounds = "BCa" if settings.interval == BCA else PERCENTILE
         return f"[{how}: {bounds} bootstrap, {resamples:,} resamples of {what}{within}, seed {settings.seed}]"
@@ -197,7 +199,7 @@ def _method(
     yield from _told_once((title, metrics.get(metric).definition) for metric, title in (summaries | sets).items())
     known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
     yield from _told_once((title, f"{how}.") for title, how in known if how)
-    yield from _other_intervals(columns, methods, " or ".join(sorted(units)), settings)
+    yield from _other_intervals(columns, methods, " or ".join(sorted(units)), within, settings)
 
 
 def _methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[str]]:
@@ -211,13 +213,18 @@ def _methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[st
 
 
 def _other_intervals(
-    columns: Sequence[Column], methods: Mapping[str, set[str]], what: str, settings: Settings
+    columns: Sequence[Column], methods: Mapping[str, set[str]], what: str, within: str, settings: Settings
 ) -> Iterator[str]:
     """Yields which columns have intervals that are not the bootstrap asked for."""
     said = {
         WILSON: f"Wilson interval of a proportion, of values that are 0 or 1, one for each of the {what}.",
         EXACT: "exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are all "
         f"the same or of at most {FEW_TRIALS} {what}.",
+        EXPANSION: (
+            f"{'BCa' if settings.interval == BCA else PERCENTILE} bootstrap of more than {MANY_CLUSTERS:,} "
+            f"{what}{within}, none of it drawn: quantiles from the moments of what these add, expanded to the second "
+            "order (Cornish and Fisher)."
+        ),
     }
     if settings.interval == BCA:
         said[PERCENTILE] = (
@@ -341,7 +348,10 @@ def _in_words(names: Mapping[str, str]) -> list[str]:
 
 def _different_cases(group: _Group) -> Iterator[str]:
     """Yields that the rows of one task rest on different cases, if they do."""
-    case_sets = {frozenset(entry.run.scores["case"].unique()) for entry in group.finished}
+    columns = [entry.run.scores["case"].reset_index(drop=True) for entry in group.finished]
+    if all(column.equals(columns[0]) for column in columns):
+        return  # without a set of each, which takes a while where cases are very many
+    case_sets = {frozenset(column.unique()) for column in columns}
     if len(case_sets) > 1 and not _own_cases(group):
         sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
         shared = len(frozenset.intersection(*case_sets))

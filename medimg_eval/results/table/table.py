@@ -147,10 +147,11 @@ class Table:
         """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
 
         `patients` counts what the interval resamples, which is cases in a run whose manifest says so; `interval` says
-        how it was made: "percentile", "bca", "wilson", "exact", "own" (of a set of pictures), "too few" (there is none)
-        or "". Tasks that a model was not run on have no row. The types are those of `FRAME_TYPES`, also of an empty
-        table. Published numbers have a row each, on our scale, whose `status` is "published"; then `source` says where
-        they are printed and `in_our_interval` whether they lie there.
+        how it was made: "percentile", "bca", "wilson", "exact", "expansion" (the bootstrap of very many patients from
+        their moments), "own" (of a set of pictures), "too few" (there is none) or "". Tasks that a model was not run on
+        have no row. The types are those of `FRAME_TYPES`, also of an empty table. Published numbers have a row each, on
+        our scale, whose `status` is "published"; then `source` says where they are printed and `in_our_interval`
+        whether they lie there.
         """
         records = [
             {

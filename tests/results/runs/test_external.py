@@ -1,3 +1,4 @@
+import pandas as pd
 import pytest
 
 from medimg_eval.errors import UsageError, UserError
@@ -143,3 +144,34 @@ def test_a_table_of_probabilities_alone_says_what_to_ask_for(program, tmp_path):
     assert "name summaries that rest on those there are" in done.stderr
     assert "Traceback" not in done.stderr
     assert program("table", f"scores={file}", "metrics=[auroc@macro]", "resamples=20").returncode == 0
+
+
+def test_a_csv_is_read_alike_by_arrow_and_by_pandas(tmp_path, monkeypatch):
+    """Quotes, lines within a cell, guarded formulas, blanks, and categories that sort as texts do."""
+    text = (
+        "case,patient,model,metric,value,label,status,site\r\n"
+        '"a, 1",p1,\'=ours,dice,0.5,liver,present,"two\nlines"\r\n'
+        '" b ",p2 ,\'=ours,Dice, 0.25,,,X\r\n'
+        "\r\n"
+        '"a, 1",p1,theirs,dice,nan,liver,missed,"two\nlines"\r\n'
+        "b,p2,theirs,dice,,all,failed,X\r\n"
+    )
+    file = tmp_path / "scores.csv"
+    file.write_bytes(text.encode("utf-8-sig"))
+    of_arrow = load_scores(file)
+    assert [run.model for run in of_arrow] == ["=ours", "theirs"]
+    assert of_arrow[0].scores["attributes"].tolist() == ['{"site": "two\\nlines"}', '{"site": "X"}']
+    assert of_arrow[1].scores["status"].min() == "failed", "as texts are ordered"
+    monkeypatch.setattr("medimg_eval.results.runs.external._by_arrow", lambda *_: None)
+    for one, other in zip(of_arrow, load_scores(file), strict=True):
+        pd.testing.assert_frame_equal(one.scores, other.scores)
+
+
+def test_a_row_of_too_many_or_too_few_values_is_as_pandas_takes_it(tmp_path):
+    file = tmp_path / "scores.csv"
+    file.write_text("case,model,metric,value,patient\na,ours,dice,0.5\nb,ours,dice,0.5,p\n")
+    with pytest.raises(UserError, match="line 2: has no patient, although others have"):
+        load_scores(file)
+    file.write_text("case,model,metric,value\na,ours,dice,0.5,1,2\n")
+    with pytest.raises(UserError, match="rows hold more values than the header"):
+        load_scores(file)
