@@ -1,5 +1,7 @@
 """Samples of the sets without images."""
 
+import csv
+
 from tests.helpers.catalogue import sample, write_json, write_lines, write_parquet
 
 DIRECTLY = "Answer with the option's letter from the given choices directly."
@@ -194,3 +196,127 @@ def medqa_mcmle(root):
     nerves = {"A": "尺神经", "B": "正中神经", "C": "桡神经", "D": "腋神经"}
     record = {"question": "哪根神经？", "options": nerves, "answer_idx": "C"}
     write_parquet(root / "data" / "train-00000-of-00001.parquet", [record])
+
+
+# The first right; of the second nothing is answered; the French one is wrong.
+@sample(
+    "glianorex",
+    cases=["test-00000-of-00001-1", "test-00000-of-00001-2", "test-00000-of-00001-3"],
+    replies={"test-00000-of-00001-1": "B", "test-00000-of-00001-3": "A"},
+    scores={"accuracy": 1 / 3, "unanswered": 1 / 3},
+    images=0,
+    text=f"\nQuestion: What does the Glianorex make?\nOptions: \nA. Bile\nB. Neurostabilin\n{DIRECTLY}",
+)
+def glianorex(root):
+    """Options as an object, the right letter, and the language of each question."""
+    options = {"A": "Bile", "B": "Neurostabilin"}
+    rows = [
+        {"question": question, "options": options, "answer_idx": "B", "language": language, "generator": "gpt4"}
+        for question, language in [
+            ("What does the Glianorex make?", "en"),
+            ("What does it release?", "en"),
+            ("Que produit-il ?", "fr"),
+        ]
+    ]
+    write_parquet(root / "data/test-00000-of-00001.parquet", rows)
+
+
+def write_table(path, rows):
+    """Writes a CSV, every cell as it is given."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+
+
+MEDEC_FILES = (
+    "MEDEC-Full-TrainingSet-with-ErrorType.csv",
+    "MEDEC-MS-ValidationSet-with-GroundTruth-and-ErrorType.csv",
+    "MEDEC-MS-TestSet-with-GroundTruth-and-ErrorType.csv",
+)
+
+
+# Flag and sentence right and 3 of 4 words, one sentence too far, and an error that is not there: 2 flags, 1 sentence.
+@sample(
+    "medec",
+    cases=["ms-test-0", "ms-test-1", "ms-test-2"],
+    replies={
+        "ms-test-0": "1 1 He takes oral codeine.",
+        "ms-test-1": "1 1 She is well.",
+        "ms-test-2": "1 0 All is wrong.",
+    },
+    scores={
+        "error_flag_accuracy": 2 / 3,
+        "error_sentence_accuracy": 1 / 3,
+        "correction_rouge@1": (3 / 4 + 1) / 3,
+        "unanswered": 0,
+    },
+    images=0,
+    text=(
+        "The following is a medical narrative about a patient. The text has one sentence per line. Each line starts "
+        "with the sentence's number. The text is either correct or contains exactly one error. Check every sentence of "
+        "it.\n\n0 He has a cough.\n1 He takes oral heparin.\n\nIf the text is correct, return: 0 -1 NA\nIf it "
+        "contains an error, return 1, the number of the sentence with the error, and the corrected sentence, on one "
+        "line, such as: 1 4 The patient was given aspirin."
+    ),
+    perfect=lambda case: case.target.read().value,
+)
+def medec(root):
+    """Sentences with their numbers; lines of the other collection hold nothing."""
+    told = [
+        ("ms-test-0", "0 He has a cough.\n1 He takes oral heparin.\n", "1", "treatment", "1", "He takes mild codeine."),
+        ("ms-test-1", "0 She is ill.\n1 She walks.\n", "1", "diagnosis", "0", "She is well."),
+        ("ms-test-2", "0 All is well.\n", "0", "", "-1", ""),
+        ("", "", "", "", "", ""),
+    ]
+    names = ("Text ID", "Sentences", "Error Flag", "Error Type", "Error Sentence ID", "Corrected Sentence")
+    for file in MEDEC_FILES:
+        blank = {"Text": "", "Error Sentence": "", "Corrected Text": ""}
+        write_table(root / "MEDEC-MS" / file, [{**blank, **dict(zip(names, one, strict=True))} for one in told])
+
+
+def medcalc_rows(root):
+    """Numbers with limits, a whole number, and a date, which is another task's."""
+    told = [
+        ("1", "2", "Creatinine Clearance", "lab test", "decimal", "25.24", "23.97", "26.50"),
+        ("2", "4", "CHA2DS2-VASc Score", "risk", "integer", "3", "3", "3"),
+        ("3", "13", "Estimated Due Date", "date", "date", "05/03/2024", "05/03/2024", "05/03/2024"),
+    ]
+    names = ("Row Number", "Calculator ID", "Calculator Name", "Category", "Output Type")
+    limits = ("Ground Truth Answer", "Lower Limit", "Upper Limit")
+    rows = []
+    for one in told:
+        row = dict(zip((*names, *limits), one, strict=True))
+        more = {"Note ID": "n", "Note Type": "Template", "Relevant Entities": "{}", "Ground Truth Explanation": "So."}
+        rows.append({**row, **more, "Patient Note": "A man of 87 kg.", "Question": "What is his value?"})
+    write_table(root / "datasets/test_data.csv", rows)
+
+
+FORM = (
+    'formatted as {"step_by_step_thinking": str(your_step_by_step_thinking_procress_to_solve_the_question), "answer": '
+    "str(short_and_direct_answer_of_the_question)}"
+)
+MEDCALC = (
+    "You are a helpful assistant for calculating a score for a given patient note. Please think step-by-step to solve "
+    f"the question and then generate the required score. Your output should only contain a JSON dict {FORM}.\nHere is "
+    "the patient note:\nA man of 87 kg.\n\nHere is the task:\nWhat is his value?\n\nPlease directly output the JSON "
+    f"dict {FORM}:"
+)
+# 26.5 lies at the upper limit; 3.2 is not 3.
+sample(
+    "medcalc",
+    cases=["1", "2"],
+    replies={"1": '{"step_by_step_thinking": "87 x 0.3", "answer": "26.5"}', "2": '{"answer": "3.2"}'},
+    scores={"accuracy": 1 / 2, "unanswered": 0},
+    images=0,
+    text=MEDCALC,
+)(medcalc_rows)
+sample(
+    "medcalc_dates",
+    cases=["3"],
+    replies={"3": "It is 05/03/2024"},
+    scores={"exact_match": 0, "answer_contains_reference": 1, "unanswered": 0},
+    images=0,
+    text=MEDCALC,
+)(medcalc_rows)

@@ -1,0 +1,101 @@
+"""A few tasks that order models as the whole suite does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TaskSubset:
+    """Tasks that were chosen for a whole suite.
+
+    Attributes:
+        tasks: their names, in the order of the suite.
+        agreement: Kendall's tau-b of the models' order by these tasks with that by all, -1 to 1.
+        error: mean absolute difference of a model's mean score of these tasks and of all.
+        left_out_errors: model -> absolute difference of its ranks by both, where the tasks were chosen without it.
+    """
+
+    tasks: tuple[str, ...]
+    agreement: float
+    error: float
+    left_out_errors: dict[str, float]
+
+
+def representative_tasks(scores: pd.DataFrame, count: int) -> TaskSubset:
+    """Chooses tasks by which models are ordered as by all, greedily and then by exchanges.
+
+    The choice maximises Kendall's tau-b, and among equals minimises the error of the means; it is the same for the same
+    table. How far it serves a model that it was not made with, `left_out_errors` tell: with few models, or models much
+    alike, any subset looks well by its own agreement.
+
+    Args:
+        scores: a row per model and a column per task, on one scale (percent, or ranks), higher is better.
+        count: how many tasks are chosen.
+
+    Raises:
+        UsageError: fewer than three models, a score that lacks, or more tasks than there are.
+
+    Source: the idea of representative subsets is that of carps (Benjamins et al. 2025), which minimises the star
+    discrepancy of tasks; here the order of models is what is kept.
+    """
+    table = scores.to_numpy(float)
+    if len(scores) < 3 or np.isnan(table).any():
+        raise UsageError(
+            f"scores: expected a number for each of at least three models in each task, got {len(scores)} models and "
+            f"{int(np.isnan(table).sum())} cells without one"
+        )
+    if not 1 <= count <= table.shape[1]:
+        raise UsageError(f"count={count}: expected 1 to {table.shape[1]}, the number of tasks")
+    chosen = _chosen(table, count)
+    agreement, error = _worth(table, chosen)
+    left_out = {}
+    for place, name in enumerate(scores.index):
+        others = np.delete(np.arange(len(table)), place)
+        without = _chosen(table[others], count)
+        left_out[str(name)] = abs(float(_ranks(table[:, without].mean(1))[place] - _ranks(table.mean(1))[place]))
+    return TaskSubset(tuple(str(scores.columns[place]) for place in chosen), agreement, -error, left_out)
+
+
+def _chosen(table: Floats, count: int) -> list[int]:
+    tasks = range(table.shape[1])
+    chosen: list[int] = []
+    for _ in range(count):
+        free = [task for task in tasks if task not in chosen]
+        chosen.append(max(free, key=lambda task: _worth(table, [*chosen, task])))
+    better = True
+    while better:
+        better = False
+        for place in range(count):
+            for task in tasks:
+                changed = [*chosen[:place], task, *chosen[place + 1 :]]
+                if task not in chosen and _worth(table, changed) > _worth(table, chosen):
+                    chosen, better = changed, True
+    return sorted(chosen)
+
+
+def _worth(table: Floats, tasks: Sequence[int]) -> tuple[float, float]:
+    from scipy.stats import kendalltau
+
+    part, whole = table[:, list(tasks)].mean(1), table.mean(1)
+    tau = float(kendalltau(part, whole).statistic)
+    return (-1.0 if np.isnan(tau) else tau), -float(np.abs(part - whole).mean())
+
+
+def _ranks(values: Floats) -> Floats:
+    from scipy.stats import rankdata
+
+    ranks: Floats = rankdata(-values)
+    return ranks
