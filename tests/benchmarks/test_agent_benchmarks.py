@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from agent_tools import Scripted, ask, call
-from hydra.errors import InstantiationException
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import get
@@ -383,7 +382,7 @@ def test_a_bias_is_told_and_its_name_is_checked(tmp_path):
     assert "you learned that a doctor with similar symptoms" in doctor.prompts[0].text
     assert "a particular race and you do not trust" in patient.prompts[0].text
     assert "doctor biased by recency" in task.signature()
-    with pytest.raises(InstantiationException, match="tiredness"):
+    with pytest.raises(UserError, match="tiredness"):
         clinic(tmp_path, bias={"doctor": "tiredness"})
 
 
