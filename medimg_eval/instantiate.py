@@ -37,7 +37,7 @@ def build(config: Any, **extra: Any) -> Any:
 
     Raises:
         UsageError: the target cannot be imported, or does not take an argument; the message names both.
-        UserError: it needs a library of an extra that is not installed.
+        UserError: it needs a library of an extra that is not installed, or refuses its settings.
     """
     try:
         return instantiate(config, _convert_="all", **extra)
@@ -45,11 +45,12 @@ def build(config: Any, **extra: Any) -> Any:
         cause = error.__cause__
         if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
             raise missing from error
-        if cause is None or users_frame(cause) is None:
+        if cause is None or (users_frame(cause) is None and not isinstance(cause, UserError)):
             if isinstance(cause, TypeError):
                 raise UsageError(f"{config['_target_']}: {cause}") from error
             raise
-    raise cause  # of a class of the user's own; here, since within the handler each would be the other's cause
+    # Of a class of the user's own, or a refusal of ours; here, for within the handler each would be the other's cause.
+    raise cause
 
 
 def build_task(config: Mapping[str, Any]) -> Task:

@@ -220,7 +220,7 @@ def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str
             return ""
         expected = by_luck(stated.sure, places(stated.sure, whole_number(bins)))
         told = f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
-        return " ".join(filter(None, [told, remarked(rows)]))
+        return ". ".join(filter(None, [told, remarked(rows)]))
 
     return remark
 
@@ -307,9 +307,9 @@ def _parts(rows: ScoreTable) -> str:
     reliability, resolution, uncertainty, left = murphy(stated.sure, stated.right, place)
     told = (
         f"Brier score = reliability {reliability:.3f} - resolution {resolution:.3f} + uncertainty {uncertainty:.3f} "
-        f"+ {left:.3f} within {BINS} bins of equal mass (Murphy 1973)."
+        f"+ {left:.3f} within {BINS} bins of equal mass (Murphy 1973)"
     )
-    return " ".join(filter(None, [told, remarked(rows)]))
+    return ". ".join(filter(None, [told, remarked(rows)]))
 
 
 _loss = partial(confidence_summary, best=0.0, higher_is_better=False)

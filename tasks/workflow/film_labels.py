@@ -37,7 +37,10 @@ ERRORS, CLIP = 3, 8
 """Errors of a film that are shown as clips, and the frames of each."""
 
 RIBBON = 24
-"""Rows of pixels of a ribbon, and between two."""
+"""Rows of pixels of a ribbon."""
+
+NARROWEST = 720
+"""Columns of pixels that a ribbon has at least: a film of few frames is no taller on a page than others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +251,7 @@ class WorkflowTask(Task):
 
     def panels(self, case: Case) -> list[Panel]:
         """The ribbon of phases."""
-        return [Panel("alone", "Truth", lambda: self._ribbon(case, self._truth(case)))]
+        return [Panel("alone", f"Truth: {self._rows_told}", lambda: self._ribbon(case, self._truth(case)))]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """The ribbon of what was said."""
@@ -257,7 +260,12 @@ class WorkflowTask(Task):
             given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
             return self._ribbon(case, self.accept(case, given))
 
-        return [Panel("alone", "", read), *self._error_panels(case, prediction)]
+        return [Panel("alone", self._rows_told, read), *self._error_panels(case, prediction)]
+
+    @property
+    def _rows_told(self) -> str:
+        """The rows of a ribbon, from the top down."""
+        return ", ".join([*(["phases", "errors in red"] if self.phase_names else []), *self.presence_names])
 
     def _error_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """A clip around each of the longest stretches of wrong phases; none where the film is features or not there."""
@@ -303,7 +311,8 @@ class WorkflowTask(Task):
             bands.append(np.where(shown[:, None], np.array([[40, 40, 40]]), 235))
         width = max(1, min(1200, len(truth.frames)))
         columns = np.linspace(0, len(truth.frames) - 1, width).round().astype(int)
-        gap = np.full((4, width, 3), 255)
+        columns = np.repeat(columns, -(-NARROWEST // width))
+        gap = np.full((4, columns.size, 3), 255)
         rows = [part for band in bands for part in (np.repeat(band[columns][None], RIBBON, 0), gap)]
         return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
 

@@ -168,3 +168,9 @@ def test_a_check_returns_what_the_command_prints(folder, write_dataset, capsys):
     assert ready["ready"].iloc[0]
     with pytest.raises(UsageError, match="check takes a task, path="):
         me.check()
+
+
+def test_a_refusal_of_ours_reaches_python_as_it_is(folder):
+    Path("reports.csv").write_text("id,reference,prediction\n1,No effusion.,Effusion.\n")
+    with pytest.raises(UsageError, match="Unknown metric 'blue'; did you mean 'bleu'"):
+        me.score(reports="reports.csv", metrics=["blue"])

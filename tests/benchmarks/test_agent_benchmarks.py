@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from agent_tools import Scripted, ask, call
 from asking import Known, Says
-from hydra.errors import InstantiationException
 
 import medimg_eval as me
 from medimg_eval.errors import CaseError, UserError
@@ -388,7 +387,7 @@ def test_a_bias_is_told_and_its_name_is_checked(tmp_path):
     assert "you learned that a doctor with similar symptoms" in doctor.prompts[0].text
     assert "a particular race and you do not trust" in patient.prompts[0].text
     assert "doctor biased by recency" in task.signature()
-    with pytest.raises(InstantiationException, match="tiredness"):
+    with pytest.raises(UserError, match="tiredness"):
         clinic(tmp_path, bias={"doctor": "tiredness"})
 
 

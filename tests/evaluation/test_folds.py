@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hydra.errors import InstantiationException
 from scipy import stats
 from torch import nn
 
@@ -126,7 +125,7 @@ def test_each_fold_is_asked_of_the_files_of_its_own(cohort):
     assert len(single.predictions) == sum(at == 0 for at in held.values())
     assert single.folder != run.folder
     Path("said_2.csv").unlink()
-    with pytest.raises(InstantiationException, match=r"said_2\.csv: no such file"):
+    with pytest.raises(UserError, match=r"said_2\.csv: no such file"):
         me.test(task, config, folds="all", runs="others")
 
 

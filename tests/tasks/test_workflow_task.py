@@ -126,10 +126,12 @@ def test_tasks_that_cannot_be_meant(changes):
 
 def test_ribbons_of_truth_and_answer(tmp_path):
     case = film_case(tmp_path, ["cut", "sew", "sew"], [0, 0, 1])
-    picture = task().answer_panels(case, [{"cut": 1, "sew": 0, "snare": 1}] * 3)[0].read().array
-    assert picture.shape == (3, 84, 3)
-    assert picture[:, 40, 0].tolist() == [255, 255, 255]  # right
-    assert picture[:, 40, 1].tolist() == [200, 30, 30]  # wrong
+    panel = task().answer_panels(case, [{"cut": 1, "sew": 0, "snare": 1}] * 3)[0]
+    assert panel.title == "phases, errors in red, snare"
+    picture = panel.read().array
+    assert picture.shape == (3, 84, 720)  # wide, however few frames there are
+    assert picture[:, 40, 239].tolist() == [255, 255, 255]  # right
+    assert picture[:, 40, 240].tolist() == [200, 30, 30]  # wrong
 
 
 def test_clips_around_the_longest_errors_lie_above_both_ribbons(tmp_path):
