@@ -39,4 +39,5 @@ from .synthesis import (
     PictureSets as PictureSets,
     Prompts as Prompts,
 )
+from .timelines import Timelines as Timelines
 from .table import Slides as Slides, Table as Table
