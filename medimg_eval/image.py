@@ -28,6 +28,9 @@ FEATURES: Mapping[str, str] = MappingProxyType({"holds": "features"})
 PART, VALUES = "part", "values"
 """The attribute that tells unlike images of a case apart, such as OCT and fundus, and what numbers of a table are."""
 
+VISIT, WHEN = "visit", "when"
+"""Attributes of an image of one visit of several: its number from 1, and its time after the last, 0 or below."""
+
 FORM, SIGNAL, SEQUENCE = "form", "signal", "sequence"
 """The attribute of a part that is no picture: samples over time, or the codes of a text, DNA or protein."""
 

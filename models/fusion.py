@@ -9,12 +9,13 @@ import numpy as np
 
 from medimg_eval.case import Array, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.image import PART
+from medimg_eval.image import PART, VISIT, WHEN
 from medimg_eval.models.base import shown_images
 from medimg_eval.models.heads import Head
 from medimg_eval.models.probe import Probe, is_features
 
 FUSIONS = {"early": "early_fusion", "late": "late_fusion"}
+VISITS = ("mean", "last", "change")
 
 
 class FusionProbe(Probe):
@@ -27,6 +28,8 @@ class FusionProbe(Probe):
         fusion: `early`, one head on all features side by side; or `late`, a head for each part, averaged.
         encoder: of pictures; or part -> encoder.
         head: the head that is fused: its name, or `name` and its settings.
+        visits: of a case with several: `mean` of them, the `last`, or `change`: the last, what it is above the first,
+            and the time between both.
         parts: those that are used, in their order; all that cases to fit on have when empty. One alone is what fusing
             has to beat.
         others: see `Probe`; the grid's settings are those of `fusion`'s head, such as `of`.
@@ -47,14 +50,16 @@ class FusionProbe(Probe):
         checkpoint: str | None = None,
         batch: int = 32,
         parts: Sequence[str] = (),
+        visits: str = "mean",
         **options: Any,
     ) -> None:
         UsageError.refuse_unknown("model.fusion is", FUSIONS, fusion)
+        UsageError.refuse_unknown("model.visits is", VISITS, visits)
         if isinstance(head, Head):
             raise UsageError("model.head of a fusion is the name of a head, or `name` and its settings")
         fused = {"name": FUSIONS[fusion], "of": head if isinstance(head, str) else dict(head)}
         super().__init__(encoder, fused, grid, criterion, folds, checkpoint, batch, **options)
-        self.fusion, self.parts = fusion, [str(part) for part in parts]
+        self.fusion, self.parts, self.visits = fusion, [str(part) for part in parts], visits
 
     def _bags(self, prompts: Prompts) -> Sequence[Any]:
         """Part -> its vector, of each prompt."""
@@ -76,8 +81,20 @@ class FusionProbe(Probe):
             rows = np.concatenate([np.asarray(image.array[0], np.float64) for image in images])
         else:
             rows = np.stack([np.asarray(one, np.float64) for one in self._embedded_of(part, images)])
-        mean: Array = rows[0] if len(rows) == 1 else rows.mean(0)
-        return mean
+        numbers = [int(image.attributes.get(VISIT, 0)) for image in images]
+        if self.visits == "mean" or not any(numbers):
+            mean: Array = rows[0] if len(rows) == 1 else rows.mean(0)
+            return mean
+        if len(rows) != len(images):
+            raise CaseError(f"features of {part} are bags of tiles; set model.visits=mean, or give one vector a visit")
+        first, last = (
+            [place for place, number in enumerate(numbers) if number == end] for end in (min(numbers), max(numbers))
+        )
+        now = rows[last].mean(0)
+        if self.visits == "last":
+            return now
+        span = float(images[last[0]].attributes[WHEN]) - float(images[first[0]].attributes[WHEN])
+        return np.concatenate([now, now - rows[first].mean(0), [span]])
 
     def _embedded_of(self, part: str, images: Sequence[Image]) -> list[Array]:
         """Vectors of pictures, by the encoder of their part."""

@@ -45,4 +45,5 @@ from .synthesis import (
     Prompts as Prompts,
     ViewXGen as ViewXGen,
 )
+from .timelines import Timelines as Timelines
 from .table import Slides as Slides, Table as Table
