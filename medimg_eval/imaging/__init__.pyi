@@ -8,6 +8,7 @@ from .files import (
 from .formats import identify as identify
 from .geometry import orientation as orientation, reorient as reorient, resample as resample
 from .label_values import distinct_values as distinct_values, unknown_values as unknown_values
+from .looking import ClipBetween as ClipBetween, FramesBetween as FramesBetween
 from .reading import read as read, read_grid as read_grid, read_mask as read_mask
 from .volumes import Region as Region, write_image as write_image, write_mask as write_mask
 from .whole import (

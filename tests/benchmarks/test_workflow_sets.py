@@ -11,6 +11,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.imaging.video import write_video
 from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
+from medimg_eval.metrics.workflow import component_groups
 from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import config, task
 from tests.helpers.film_sets import (
@@ -162,6 +163,13 @@ def test_cholect50_from_its_files_to_components(tmp_path):
     assert found["component_ap", "i: grasper"] == 1
     assert found["component_ap", f"ivt: {names[1]}"] == 1
     assert found["component_ap", f"ivt: {names[0]}"] == pytest.approx(1 / 3)  # last, tied with one other frame
+
+
+def test_the_hundred_triplets_have_as_many_components_as_the_authors_count():
+    names = list(config("cholect50").presence)
+    counts = {component: len(component_groups(names, component)) for component in ("i", "v", "t", "iv", "it")}
+    assert (len(names), counts) == (100, {"i": 6, "v": 10, "t": 15, "iv": 26, "it": 59})
+    assert [name.split(",")[1:] for name in names[94:]] == [["null_verb", "null_target"]] * 6
 
 
 def test_cholect45_reads_the_same_from_tables_and_tests_a_fold(tmp_path):

@@ -65,3 +65,46 @@ def test_films_go_from_their_labels_to_a_table(name, tmp_path):
     assert (tmp_path / "table" / "table.csv").read_text().count("\n") > 1
     manifest = json.loads((run / "manifest.json").read_text())
     assert (manifest["status"], manifest["failed_cases"]) == ("finished", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "parts"),
+    [
+        ("scoliosis1k_pose", film_sets.write_scoliosis, ("fit", "test")),
+        ("strokevision_poses", film_sets.write_strokevision, ()),
+    ],
+)
+def test_poses_are_fitted_tested_and_put_into_a_table(name, write, parts, tmp_path):
+    root, fit, run = (tmp_path / folder for folder in ("data", "fit", "run"))
+    root.mkdir()
+    write(root)
+    if name == "strokevision_poses":
+        table = root / "clips.csv"
+        table.write_text(table.read_text() + "3,s03,grasp,tune,keypoints/1.npz\n")
+    benchmark = task(name, root)
+    words = [f"task={name}", f"task.layout.root={root}", "model=pose_classifier", "trainer.accelerator=cpu"]
+    words.append("task.metrics=[top1_accuracy]")
+    words += [f"task.expected.{part}={len(benchmark.cases(part))}" for part in parts]
+    assert start(["fit", *words, "trainer.max_epochs=1", f"run={fit}"]) == 0
+    assert start(["test", *words, f"model.checkpoint={fit}", f"run={run}"]) == 0
+    assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
+    assert (tmp_path / "table" / "table.csv").read_text().count("\n") > 1
+
+
+def test_skill_is_rated(tmp_path):
+    trials = tmp_path / "trials"
+    trials.mkdir()
+    film_sets.write_jigsaws(trials)
+    cases = task("jigsaws_skill", trials).cases("test")
+    numbers = [f"{case.id},{case.target.read().values['grs']}" for case in cases]
+    (tmp_path / "skill.csv").write_text("\n".join(["case,grs", *numbers]) + "\n")
+    skill = [
+        "task=jigsaws_skill",
+        f"task.layout.root={trials}",
+        "model=precomputed_numbers",
+        f"model.root={tmp_path}/skill.csv",
+    ]
+    assert start(["test", *skill, f"run={tmp_path}/run"]) == 0
+    assert start(["table", f"runs={tmp_path}/run", f"out={tmp_path}/table"]) == 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert (manifest["status"], manifest["failed_cases"]) == ("finished", 0)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from agent_tools import Scripted
 
-from medimg_eval.imaging import VideoPrompt
-from medimg_eval.imaging.video import ClipBetween, FramesBetween
+from medimg_eval.imaging import ClipBetween, FramesBetween, VideoPrompt
 from medimg_eval.tools.journal import StepJournal
 from tests.helpers.catalogue import task_of
 from tests.helpers.samples import ALL

@@ -87,6 +87,29 @@ def test_a_new_head_learns_the_classes_of_a_task(encoder):
     assert model.training_loss(batch) < before
 
 
+def test_v_jepa_2_is_asked_for_its_own_classes(tmp_path):
+    from medimg_eval.models import ClipClassifier
+
+    transformers = pytest.importorskip("transformers")
+    names = {0: "release", 1: "grasp"}
+    config = transformers.VJEPA2Config(
+        patch_size=8, crop_size=16, frames_per_clip=4, tubelet_size=2, hidden_size=12, num_attention_heads=2,
+        num_hidden_layers=1, mlp_ratio=2, pred_hidden_size=12, pred_num_attention_heads=2, pred_num_hidden_layers=1,
+        pred_num_mask_tokens=1, num_pooler_layers=1, id2label=names, label2id={"release": 0, "grasp": 1},
+    )  # fmt: skip
+    network = transformers.VJEPA2ForVideoClassification(config).eval()
+    network.save_pretrained(tmp_path)
+    model = ClipClassifier(encoder=str(tmp_path))
+    model.prepare(LABELS, clip)
+    assert model.classes == ["release", "grasp"]
+    shown = model.tensor(clip(60))
+    assert shown.shape == (3, 4, 16, 16)
+    (answer,) = model.classify([prompt(clip(60))])
+    with torch.no_grad():
+        logits = network(pixel_values_videos=shown[None].movedim(1, 2)).logits[0]
+    assert answer == pytest.approx(dict(zip(model.classes, logits.softmax(0).tolist(), strict=True)), abs=1e-5)
+
+
 def test_networks_of_torchvision():
     pytest.importorskip("torchvision")
     from medimg_eval.models import ClipClassifier

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.image import Image
-from medimg_eval.imaging.video.reading import Video
+from medimg_eval.imaging.video import Video
 from medimg_eval.imaging.whole import VIDEO, VideoPrompt
 
 Shown = tuple[str, *tuple[Image, ...]]
