@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.vqa.time_grounding import evidence_coverage, read_spans, span_iou, span_iou_at
+from medimg_eval.metrics.vqa.time_grounding import read_spans, span_iou, span_iou_at
 
 
 def said(output, right, kind="open"):
@@ -23,10 +23,7 @@ def said(output, right, kind="open"):
         ("01:00:05 – 01:00:09", [(3605, 3609)]),
         ("[3, 9] and later 20 to 30 seconds", [(3, 9), (20, 30)]),
         ("between 30s and 10s", [(10, 30)]),
-        ("It lasts 10-20. Then 00:06 to 00:08.", [(10, 20), (6, 8)]),
-        ("10-20.5.", [(10, 20.5)]),
         ("10%-20%", []),
-        ("10-20 %", []),
         ("at 12 s", []),
         ("", []),
     ],
@@ -72,38 +69,3 @@ def test_it_is_a_count_of_seconds(given_span, right):
     inside, due = ((seconds >= at) & (seconds < at + more) for at, more in ((start, length), (begin, width)))
     answer = said(f"{start}-{start + length} s", f"{begin}-{begin + width}")
     assert span_iou(answer) == pytest.approx((inside & due).sum() / (inside | due).sum())
-
-
-def looked(*windows, right="10-20 s", more=None):
-    trace = [{"kind": "tool", "name": "look", "arguments": {"start_s": a, "end_s": b}} for a, b in windows]
-    return AnsweredQuestion("open", "x", right, trace=(*trace, {"kind": "stop"}), more=more or {})
-
-
-@pytest.mark.parametrize(
-    ("windows", "right", "share"),
-    [
-        ([(0, 12)], "10-20 s", 0.2),
-        ([(0, 12), (11, 15), (30, 40)], "10-20 s", 0.5),
-        ([(0, 100)], "10-20 s and 30-40 s", 1.0),
-        ([(15, 35)], "10-20 s and 30-40 s", 0.5),
-        ([(15, 15), (20, 30)], "10-20 s", 0.0),
-        ([], "10-20 s", 0.0),
-    ],
-)
-def test_evidence_is_looked_at_by_hand(windows, right, share):
-    assert evidence_coverage(looked(*windows, right=right)) == pytest.approx(share)
-
-
-def test_evidence_may_stand_in_the_key_and_failed_calls_look_at_nothing():
-    pair = looked((0, 5), right="yes", more={"evidence": ["0-10 s"]})
-    assert evidence_coverage(pair) == 0.5
-    failed = [{**step, "error": {"type": "tool"}} for step in pair.trace]
-    assert evidence_coverage(AnsweredQuestion("open", "x", "0-10 s", trace=tuple(failed))) == 0.0
-    assert math.isnan(evidence_coverage(AnsweredQuestion("open", "x", "0-10 s")))
-    assert math.isnan(evidence_coverage(looked((0, 5), right="yes")))
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6))
-def test_coverage_is_a_count_of_small_steps(windows):
-    covered = sum(any(a <= at and at + 1 <= b for a, b in windows) for at in range(5, 15))
-    assert evidence_coverage(looked(*windows, right="5-15 s")) == pytest.approx(covered / 10)
