@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -25,14 +25,20 @@ _compared = partial(
 )
 
 
-def severities(keys: npt.NDArray[np.str_], name: str) -> dict[int, str]:
-    """Returns the keys of a condition by severity, ascending: those that are the name and a number behind a dash."""
-    found = {}
-    for key in np.unique(keys).tolist():
-        base, dash, number = key.rpartition("-")
-        if dash and base == name and number.isdigit():
-            found[int(number)] = key
-    return dict(sorted(found.items()))
+def split_condition(key: str) -> tuple[str, int]:
+    """Returns name and severity of a condition's key, such as `mri_affine-5`; of one without a number itself and 0.
+
+    >>> split_condition("mri_affine-5"), split_condition("grey")
+    (('mri_affine', 5), ('grey', 0))
+    """
+    name, _, number = key.rpartition("-")
+    return (name, int(number)) if name and number.isdigit() else (key, 0)
+
+
+def severities(keys: Iterable[str], name: str) -> dict[int, str]:
+    """Returns the keys of a degradation by severity, ascending, of those that there are."""
+    found = {split_condition(key): key for key in keys}
+    return {severity: key for (base, severity), key in sorted(found.items()) if base == name and severity}
 
 
 def _values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
@@ -51,7 +57,11 @@ def _values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.i
 
 def _keys(rows: ScoreTable, parameter: str) -> list[str]:
     name = parameter.partition(":")[0]
-    return [name] if (rows.condition == name).any() else list(severities(rows.condition, name).values())
+    return (
+        [name]
+        if (rows.condition == name).any()
+        else list(severities(np.unique(rows.condition).tolist(), name).values())
+    )
 
 
 def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[ScoreTable, str], Floats]:
@@ -63,7 +73,7 @@ def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[Score
     """
 
     def pieces(rows: ScoreTable, parameter: str) -> Floats:
-        levels = severities(rows.condition, parameter.partition(":")[0])
+        levels = severities(np.unique(rows.condition).tolist(), parameter.partition(":")[0])
         values, first = _values(rows, ["", *levels.values()])
         at = np.array([0, *levels], dtype=np.float64)
         found = of(at, values, _direction(rows)) if levels else np.full(len(first), math.nan)

@@ -1,6 +1,7 @@
 from .applying import (
     DegradedImage as DegradedImage,
     MovedTarget as MovedTarget,
+    UNCHANGED as UNCHANGED,
     degrade_case as degrade_case,
     degrade_image as degrade_image,
     is_clip as is_clip,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.moves import Move, about_middle
 from medimg_eval.degradations.scaling import by_picture, through_jpeg
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 TRIES = 10
 """Crops that are drawn, of which the first that lies in the picture is taken."""
@@ -39,7 +44,6 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
     shift = room * np.array([down, across]) - linear @ pushed
 
     def colours(image: Image) -> Array:
-        from PIL import Image as Pillow
         from PIL import ImageEnhance
 
         changes = [
@@ -47,8 +51,7 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
             lambda picture: ImageEnhance.Contrast(picture).enhance(1 + 0.2 * share * depth),
         ]
 
-        def change(picture: Array) -> Array:
-            shown = Pillow.fromarray(picture)
+        def change(shown: Picture) -> Picture:
             for step in changes if lit_first else changes[::-1]:
                 shown = step(shown)
             return through_jpeg(shown)

@@ -16,6 +16,12 @@ from medimg_eval.degradations.parts import is_part_condition, without_parts
 from medimg_eval.degradations.words import RewordedKey
 from medimg_eval.errors import UsageError
 
+UNCHANGED = "changes nothing here"
+"""Ends the note of an image that a condition leaves as it is."""
+
+UNUSED = np.random.default_rng(0)
+"""What degradations are handed that draw nothing: to make a generator takes as long as to change a small picture."""
+
 
 @dataclass(frozen=True)
 class DegradedImage:
@@ -99,13 +105,23 @@ class MovedTarget:
 
 
 def degrade_image(image: Image, condition: Condition, key: DrawKey, place: int = 0) -> Image:
-    """Applies a condition to an image; shape, dtype and grid stay.
+    """Applies a condition to an image; shape, dtype and grid stay. A note says where nothing has changed.
 
     Raises:
         UsageError: there is no such condition or severity, or the image is of no kind that it is meant for.
     """
     found = find_degradation(condition.name)
     refuse_unsuitable(found, image)
+    degraded = _degraded(found, image, condition, key, place)
+    return replace(degraded, notes=(f"condition {condition.key} {UNCHANGED}",)) if _alike(degraded, image) else degraded
+
+
+def _alike(one: Image, other: Image) -> bool:
+    middle = (..., one.array.shape[-1] // 2)
+    return np.array_equal(one.array[middle], other.array[middle]) and np.array_equal(one.array, other.array)
+
+
+def _degraded(found: Degradation, image: Image, condition: Condition, key: DrawKey, place: int) -> Image:
     if found.domain == "frames":
         shown = _places(np.arange(image.array.shape[1]), condition, key)
         return replace(image, array=image.array[:, shown], notes=())
@@ -113,7 +129,8 @@ def degrade_image(image: Image, condition: Condition, key: DrawKey, place: int =
         frames = [replace(image, array=image.array[:, frame]) for frame in range(image.array.shape[1])]
         changed = [degrade_image(frame, condition, key, number).array for number, frame in enumerate(frames)]
         return replace(image, array=np.stack(changed, axis=1), notes=())
-    draw, parameters = key.generator(found.name, place), found.parameters(condition)
+    draw = key.generator(found.name, place) if found.draws else UNUSED
+    parameters = found.parameters(condition)
     if found.domain == "moves":
         return found.apply(image.geometry, draw, **parameters).image(image)  # type: ignore[no-any-return]
     return replace(image, array=found.apply(image, draw, **parameters), notes=())

@@ -59,6 +59,7 @@ def low_dose(image: Image, draw: np.random.Generator, *, photons: float) -> Arra
 
 @_ct(
     "ct_sparse_view",
+    draws=False,
     levels={"views": (180, 120, 90, 60, 40)},
     unit="views of 360 over half a turn" + _projected,
 )
@@ -152,6 +153,7 @@ def _frequencies(image: Image) -> Array:
 
 @_ct(
     "ct_soft_kernel",
+    draws=False,
     levels={"cutoff": (0.8, 0.65, 0.5, 0.35, 0.25)},
     unit="share of Nyquist's frequency at which a tenth is left",
     source="ours; a kernel is a radial filter in the plane",
@@ -163,6 +165,7 @@ def soft_kernel(image: Image, draw: np.random.Generator, *, cutoff: float) -> Ar
 
 @_ct(
     "ct_sharp_kernel",
+    draws=False,
     levels={"gain": (0.5, 1.0, 2.0, 3.0, 4.0)},
     unit="k of 1 + k f^2, f over Nyquist's frequency",
     source="ours; a kernel is a radial filter in the plane",
@@ -175,6 +178,7 @@ def sharp_kernel(image: Image, draw: np.random.Generator, *, gain: float) -> Arr
 
 @_ct(
     "ct_thick_slices",
+    draws=False,
     levels={"millimetres": (2.0, 3.0, 5.0, 7.5, 10.0)},
     unit="thickness of slices; one that the image has already changes nothing",
     axes=3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ class Degradation:
         modalities: DICOM codes of the images that it is meant for; empty for any.
         axes: how many spatial axes an image must have; 0 for any. Frames of a film are pictures.
         hounsfield: whether values must be Hounsfield units, which 8-bit pictures are not.
+        draws: whether anything is drawn; one that draws nothing is given a generator that says nothing of the key.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Degradation:
     modalities: tuple[str, ...] = ()
     axes: int = 0
     hounsfield: bool = False
+    draws: bool = True
 
     def parameters(self, condition: Condition) -> dict[str, Any]:
         """The parameters of a condition: its settings, and those of its severity.
@@ -83,9 +86,14 @@ def degradation(name: str, **declaration: Any) -> Callable[[Callable[..., Any]],
 
 def degradations() -> Mapping[str, Degradation]:
     """All degradations by name, in the order of their rooms."""
+    _import_rooms()
+    return _REGISTER
+
+
+@cache
+def _import_rooms() -> None:
     for room in ROOMS:
         import_module(f"medimg_eval.degradations.{room}")
-    return _REGISTER
 
 
 def conditions_on(*domains: Domain) -> frozenset[str]:

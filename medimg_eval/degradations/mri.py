@@ -11,7 +11,7 @@ from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.drawing import standard_normal
 from medimg_eval.degradations.moves import Coarsening, Move, about_middle, rotation
-from medimg_eval.degradations.scaling import stored_as
+from medimg_eval.degradations.scaling import smoothed, stored_as
 
 _ROOD = "ROOD-MRI, Boone et al. 2023, arXiv 2203.06060; "
 _TORCHIO = _ROOD + "TorchIO, Perez-Garcia et al. 2021, "
@@ -114,12 +114,14 @@ def bias(factors: Array, shape: tuple[int, ...]) -> Array:
 
 @_volume(
     "mri_contrast_compression",
+    draws=False,
     levels={"exponent": (0.86, 0.72, 0.58, 0.44, 0.3)},
     unit="exponent",
     source=_ROOD + "MONAI's AdjustContrast",
 )
 @_volume(
     "mri_contrast_expansion",
+    draws=False,
     levels={"exponent": (1.4, 1.8, 2.2, 2.6, 3.0)},
     unit="exponent",
     source=_ROOD + "MONAI's AdjustContrast",
@@ -221,20 +223,21 @@ def rician_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array
 
 @_volume(
     "mri_smoothing",
+    draws=False,
     levels={"millimetres": (0.8, 1.6, 2.4, 3.2, 4.0)},
     unit="standard deviation",
     source=_TORCHIO + "Blur",
 )
 def smoothing(image: Image, draw: np.random.Generator, *, millimetres: float) -> Array:
     """Gaussian blur."""
-    from scipy.ndimage import gaussian_filter
-
-    width = [0, *(millimetres / step for step in image.spacing)]
-    return stored_as(image, gaussian_filter(image.array.astype(np.float32), width))
+    return stored_as(image, smoothed(image.array, [millimetres / step for step in image.spacing]))
 
 
 @_volume(
-    "mri_gibbs", levels={"kept": (0.8, 0.65, 0.5, 0.4, 0.3)}, unit="share of k-space kept along the first two axes"
+    "mri_gibbs",
+    draws=False,
+    levels={"kept": (0.8, 0.65, 0.5, 0.4, 0.3)},
+    unit="share of k-space kept along the first two axes",
 )
 def gibbs(image: Image, draw: np.random.Generator, *, kept: float) -> Array:
     """Ringing at edges: the outer part of k-space is lost."""

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import zlib
-from functools import partial
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from medimg_eval.case import Array, Image
 from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.drawing import standard_normal, uniform, whole
-from medimg_eval.degradations.scaling import as_unit, by_picture, extent, from_unit, stored_as, through_jpeg
+from medimg_eval.degradations.scaling import (
+    AT_ONCE,
+    as_unit,
+    by_bytes,
+    by_picture,
+    extent,
+    from_unit,
+    smoothed,
+    stored_as,
+    through_jpeg,
+    through_table,
+)
 from medimg_eval.errors import import_optional
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 _MEDMNISTC = "MedMNIST-C, Di Salvo et al. 2024, arXiv 2406.17536; levels of "
 _picture = partial(degradation, axes=2)
@@ -20,22 +35,22 @@ NOISE = 0.04
 """Standard deviation of `noise` at severity 1, as a fraction of the image's range."""
 
 
-@degradation("grey")
+@degradation(
+    "grey",
+    draws=False,
+)
 def grey(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
     """Grey pixels of the same size: 128 of 8-bit pictures, 0 of others."""
     return np.full_like(image.array, 128 if image.array.dtype == np.uint8 else 0)
 
 
-@degradation("blur", unit="standard deviation in pixels")
+@degradation("blur", draws=False, unit="standard deviation in pixels")
 def blur(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
     """Gaussian blur; its standard deviation is the severity, in pixels along every spatial axis."""
-    from scipy.ndimage import gaussian_filter
-
-    width = (0, *[severity] * (image.array.ndim - 1))
-    return _within(image.array, gaussian_filter(image.array.astype(np.float32), width))
+    return _within(image.array, smoothed(image.array, [severity] * (image.array.ndim - 1)))
 
 
-@degradation("noise", unit="4 % of the range for each degree")
+@degradation("noise", draws=False, unit="4 % of the range for each degree")
 def noise(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
     """Gaussian noise, the same for the same image; its standard deviation is `NOISE` of the range for each degree."""
     array = image.array
@@ -101,6 +116,7 @@ def shot_noise(image: Image, draw: np.random.Generator, *, photons: float) -> Ar
 
 @degradation(
     "pixelate",
+    draws=False,
     levels={"factor": (0.8, 0.6, 0.4, 0.3, 0.25)},
     unit="factor of the size",
     source=_MEDMNISTC + "path",
@@ -109,74 +125,136 @@ def pixelate(image: Image, draw: np.random.Generator, *, factor: float) -> Array
     """Fewer, larger pixels: means of boxes, in the size of before."""
     from PIL import Image as Pillow
 
-    def change(picture: Array) -> Array:
-        pillow = Pillow.fromarray(picture)
-        width, height = pillow.size
-        small = pillow.resize((max(int(width * factor), 1), max(int(height * factor), 1)), Pillow.Resampling.BOX)
-        return np.array(small.resize((width, height), Pillow.Resampling.BOX))
+    def change(picture: Picture) -> Picture:
+        fewer = [max(int(size * factor), 1) for size in picture.size]
+        # Where each new pixel shows one of the fewer ones, nearest neighbours give the same in a third of the time.
+        alike = all(_repeats(*sizes) for sizes in zip(fewer, picture.size, strict=True))
+        back = Pillow.Resampling.NEAREST if alike else Pillow.Resampling.BOX
+        return picture.resize((fewer[0], fewer[1]), Pillow.Resampling.BOX).resize(picture.size, back)
 
     return by_picture(image, change)
 
 
+@lru_cache(maxsize=256)
+def _repeats(few: int, many: int) -> bool:
+    """Whether Pillow's boxes enlarge a line by showing its nearest pixels."""
+    from PIL import Image as Pillow
+
+    line = Pillow.fromarray(np.arange(few, dtype=np.float32)[None])
+    boxes, nearest = (
+        np.asarray(line.resize((many, 1), way)) for way in (Pillow.Resampling.BOX, Pillow.Resampling.NEAREST)
+    )
+    return bool((boxes == nearest).all())
+
+
 @degradation(
     "jpeg",
+    draws=False,
     levels={"quality": (50, 30, 15, 10, 7)},
     unit="quality of Pillow's encoder",
     source=_MEDMNISTC + "path",
 )
 def jpeg(image: Image, draw: np.random.Generator, *, quality: int) -> Array:
     """JPEG compression."""
+    return by_picture(image, lambda picture: through_jpeg(picture, quality=quality))
+
+
+def _blend_table(grey: int, factor: float) -> Array:
+    """Returns what Pillow's blend makes of each value between a grey and itself, (256,) uint8."""
     from PIL import Image as Pillow
 
-    return by_picture(image, lambda picture: through_jpeg(Pillow.fromarray(picture), quality=quality))
+    ramp = Pillow.fromarray(np.arange(256, dtype=np.uint8)[None])
+    return np.asarray(Pillow.blend(Pillow.new("L", ramp.size, grey), ramp, factor))[0]
 
 
-def _enhance(image: Image, kind: str, factor: float) -> Array:
-    from PIL import Image as Pillow
-    from PIL import ImageEnhance
+GREY_WEIGHTS = (19595, 38470, 7471)
+"""Of red, green and blue in Pillow's greys, over 2^16."""
 
-    def change(picture: Array) -> Array:
-        return np.array(getattr(ImageEnhance, kind)(Pillow.fromarray(picture)).enhance(factor))
 
-    return by_picture(image, change)
+def _mean_grey(pixels: Array) -> int:
+    """Returns the mean grey of uint8 pixels, (1 or 3, row, column), as Pillow's enhancer of contrast rounds it."""
+    if len(pixels) == 1:
+        return int(int(pixels.sum(dtype=np.uint64)) / pixels.size + 0.5)
+    total, rows = 0, max(1, AT_ONCE // pixels.shape[2])
+    for start in range(0, pixels.shape[1], rows):
+        red, green, blue = pixels[:, start : start + rows]
+        grey = red * np.uint32(GREY_WEIGHTS[0])
+        grey += green * np.uint32(GREY_WEIGHTS[1])
+        grey += blue * np.uint32(GREY_WEIGHTS[2])
+        grey += np.uint32(0x8000)
+        grey >>= np.uint32(16)
+        total += int(grey.sum())
+    return int(total / pixels[0].size + 0.5)
 
 
 _FACTOR = "factor; 1 changes nothing"
 
 
 @degradation(
-    "brightness_up", levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.5)}, unit=_FACTOR, source=_MEDMNISTC + "derma and chest"
+    "brightness_up",
+    draws=False,
+    levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.5)},
+    unit=_FACTOR,
+    source=_MEDMNISTC + "derma and chest",
 )
 @degradation(
-    "brightness_down", levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.5)}, unit=_FACTOR, source=_MEDMNISTC + "derma and chest"
+    "brightness_down",
+    draws=False,
+    levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.5)},
+    unit=_FACTOR,
+    source=_MEDMNISTC + "derma and chest",
 )
 def brightness(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
     """Brightness times a factor."""
-    return _enhance(image, "Brightness", factor)
+    table = _blend_table(0, factor)
+    return by_bytes(image, lambda pixels: through_table(pixels, table))
 
 
 @degradation(
-    "contrast_up", levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.6)}, unit=_FACTOR, source=_MEDMNISTC + "path and chest"
+    "contrast_up",
+    draws=False,
+    levels={"factor": (1.1, 1.2, 1.3, 1.4, 1.6)},
+    unit=_FACTOR,
+    source=_MEDMNISTC + "path and chest",
 )
-@degradation("contrast_down", levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.4)}, unit=_FACTOR, source=_MEDMNISTC + "chest")
+@degradation(
+    "contrast_down",
+    draws=False,
+    levels={"factor": (0.9, 0.8, 0.7, 0.6, 0.4)},
+    unit=_FACTOR,
+    source=_MEDMNISTC + "chest",
+)
 def contrast(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
     """Contrast about the picture's mean grey times a factor."""
-    return _enhance(image, "Contrast", factor)
+    return by_bytes(image, lambda pixels: through_table(pixels, _blend_table(_mean_grey(pixels), factor)))
 
 
-@degradation("gamma_up", levels={"exponent": (1.1, 1.2, 1.3, 1.4, 1.6)}, unit="exponent", source=_MEDMNISTC + "chest")
-@degradation("gamma_down", levels={"exponent": (0.9, 0.8, 0.7, 0.6, 0.4)}, unit="exponent", source=_MEDMNISTC + "chest")
+@degradation(
+    "gamma_up",
+    draws=False,
+    levels={"exponent": (1.1, 1.2, 1.3, 1.4, 1.6)},
+    unit="exponent",
+    source=_MEDMNISTC + "chest",
+)
+@degradation(
+    "gamma_down",
+    draws=False,
+    levels={"exponent": (0.9, 0.8, 0.7, 0.6, 0.4)},
+    unit="exponent",
+    source=_MEDMNISTC + "chest",
+)
 def gamma(image: Image, draw: np.random.Generator, *, exponent: float) -> Array:
     """Values on a scale from 0 to 1 to the power of an exponent."""
     if image.array.dtype != np.uint8:
         return from_unit(image, as_unit(image) ** np.float32(exponent))
     # torchvision's table, whose factor just below 256 decides how values are cut off.
     table = np.array([int((256 - 1e-3) * (value / 255.0) ** exponent) for value in range(256)], dtype=np.uint8)
-    return table[image.array]
+    return through_table(image.array, table)
 
 
 @_picture(
     "saturate",
+    draws=False,
     levels={"added": (0.05, 0.1, 0.15, 0.2, 0.25)},
     unit="added to the saturation of HSV",
     source=_MEDMNISTC + "path",
@@ -194,6 +272,7 @@ def saturate(image: Image, draw: np.random.Generator, *, added: float) -> Array:
 
 @degradation(
     "gaussian_blur",
+    draws=False,
     levels={"kernel": (3, 5, 7, 9, 11)},
     unit="edge of the kernel in pixels; standard deviation 0.15 (kernel - 1) + 0.35",
     source=_MEDMNISTC + "chest",
@@ -225,6 +304,7 @@ def _disk(radius: float, alias: float) -> Array:
 
 @_picture(
     "defocus_blur",
+    draws=False,
     levels={"radius": (3, 4, 5, 6, 7), "alias": (0.1, 0.1, 0.2, 0.2, 0.3)},
     unit="radius of the disk in pixels; standard deviation of what smooths its edge",
     source=_MEDMNISTC + "path",
@@ -270,6 +350,7 @@ def _moved_blur(pixels: Array, radius: float, sigma: float, degrees: float) -> A
 
 @_picture(
     "zoom_blur",
+    draws=False,
     levels={"largest": (1.11, 1.16, 1.21, 1.26, 1.31), "step": (0.01, 0.01, 0.02, 0.02, 0.03)},
     unit="end and step of the zoom factors, from 1",
     source=_MEDMNISTC + "derma",
@@ -297,6 +378,7 @@ def _zoomed(pixels: Array, factor: float) -> Array:
 
 @_picture(
     "black_corner",
+    draws=False,
     levels={"radius": (1.1, 1.05, 1.0, 0.9, 0.95)},
     unit="radius over half the shorter side; the authors' last level is milder than the one before",
     source=_MEDMNISTC + "derma",
@@ -326,21 +408,20 @@ def bubble(image: Image, draw: np.random.Generator, *, radius: int, number: int)
     from PIL import Image as Pillow
     from PIL import ImageDraw
 
-    units, share = draw.random((MOST_BUBBLES, 3)), draw.random()
+    units, share = draw.random((MOST_BUBBLES, 3)).tolist(), draw.random()
 
-    def change(picture: Array) -> Array:
-        pillow = Pillow.fromarray(picture)
-        width, height = pillow.size
-        sheet = Pillow.new("RGBA", pillow.size, (255, 255, 255, 0))
+    def change(picture: Picture) -> Picture:
+        width, height = picture.size
+        sheet = Pillow.new("L", picture.size, 0)  # how white each pixel becomes, of 255
         pen = ImageDraw.Draw(sheet)
         for size, across, down in units[: whole(share, min(7, number), min(number, MOST_BUBBLES))]:
             reach = whole(size, min(3, radius), radius)
             x, y = whole(across, reach, width - reach), whole(down, reach, height - reach)
             for border, alpha in ((2, 130), (0, 100)):
                 far = reach + border
-                pen.ellipse((x - far, y - far, x + far, y + far), fill=(255, 255, 255, alpha))
-        pillow.paste(sheet if pillow.mode == "RGB" else sheet.convert("L"), (0, 0), sheet)
-        return np.array(pillow)
+                pen.ellipse((x - far, y - far, x + far, y + far), fill=alpha)
+        picture.paste(255 if picture.mode == "L" else (255, 255, 255), (0, 0), sheet)
+        return picture
 
     return by_picture(image, change)
 
@@ -354,16 +435,38 @@ def bubble(image: Image, draw: np.random.Generator, *, radius: int, number: int)
 def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Array:
     """Dark marks of irregular shape; those of a lower severity are among those of a higher."""
     height, width = image.array.shape[1:]
-    share, units = draw.random(), draw.random((8, 3))
+    share, units = draw.random(), draw.random((8, 3)).tolist()
     waves = draw.normal(size=(8, 2, 4)) * 0.12
-    rows, columns = np.mgrid[:height, :width]
-    pixels, low = as_unit(image), np.zeros((height, width), bool)
+    eight = image.array.dtype == np.uint8
+    found = image.array.copy(order="K") if eight else from_unit(image, as_unit(image))
     for (x, y, size), wave in zip(units[: whole(share, 1, number)], waves, strict=False):
-        angle = np.arctan2(rows - y * height, columns - x * width)
-        turns = np.arange(2, 6)[:, None, None] * angle
-        edge = 1 + np.tensordot(wave[0], np.cos(turns), 1) + np.tensordot(wave[1], np.sin(turns), 1)
-        low |= np.hypot(rows - y * height, columns - x * width) < edge * (0.03 + 0.05 * size) * min(height, width)
-    return from_unit(image, np.where(low, 0, pixels))
+        radius = (0.03 + 0.05 * size) * min(height, width)
+        rows, columns, mark = _mark(y * height, x * width, radius, wave, (height, width))
+        found[:, rows, columns][:, mark] = extent(image)[0]
+    return found
+
+
+def _mark(row: float, column: float, radius: float, wave: Array, shape: tuple[int, int]) -> tuple[slice, slice, Array]:
+    """Returns the part of a picture that a mark of ink lies in, and which of its pixels are dark.
+
+    Its edge is at radius (1 + sum over k from 2 to 5 of wave[0, k - 2] cos k angle + wave[1, k - 2] sin k angle).
+    """
+    reach = radius * (1 + float(np.hypot(wave[0], wave[1]).sum())) + 1
+    rows, columns = (
+        slice(max(int(at - reach), 0), min(int(at + reach) + 2, size))
+        for at, size in zip((row, column), shape, strict=True)
+    )
+    across = np.arange(columns.start, columns.stop) - column
+    down = np.arange(rows.start, rows.stop) - row
+    far = np.hypot(down[:, None], across)
+    direction = (across + 1j * down[:, None]) / np.where(far > 0, far, 1)
+    direction[far == 0] = 1
+    parts = wave[0] - 1j * wave[1]
+    bend = parts[3] * direction
+    for part in parts[2::-1]:
+        bend += part
+        bend *= direction
+    return rows, columns, far < (1 + (bend * direction).real) * radius
 
 
 @_picture(
@@ -378,13 +481,14 @@ def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Ar
 )
 def characters(image: Image, draw: np.random.Generator, *, words: int, letters: int, scale: float) -> Array:
     """Small coloured words of random letters; those of a lower severity are among those of a higher."""
+    from PIL import Image as Pillow
+
     cv2 = import_optional("cv2")
     share, units, colours = draw.random(), draw.random((16, 4)), draw.integers(0, 256, (16, 3))
     text = "".join(chr(97 + code) for code in draw.integers(0, 26, 16 * 16))
 
-    def change(picture: Array) -> Array:
-        height, width = picture.shape[:2]
-        picture = picture.copy()
+    def change(shown: Picture) -> Picture:
+        (width, height), picture = shown.size, np.array(shown)
         for place in range(whole(share, 1, min(words, 16))):
             count, size, across, down = units[place]
             length = whole(count, 3, letters)
@@ -393,6 +497,6 @@ def characters(image: Image, draw: np.random.Generator, *, words: int, letters: 
             colour = tuple(map(int, colours[place]))
             word = text[16 * place : 16 * place + length]
             cv2.putText(picture, word, start, cv2.FONT_HERSHEY_DUPLEX, font, colour, 1, cv2.LINE_AA)
-        return picture
+        return Pillow.fromarray(picture)
 
     return by_picture(image, change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -48,31 +48,94 @@ def stored_as(image: Image, pixels: Array) -> Array:
     return pixels.astype(kind, copy=False)
 
 
-def by_picture(image: Image, change: Callable[[Array], Array]) -> Array:
-    """Applies a function of 8-bit pictures, (row, column) or (row, column, 3), to a picture or to each slice.
+TOGETHER = 64
+"""Lines along the first axis that are copied and smoothed at a time, so that they lie in the cache."""
+
+
+def smoothed(array: Array, widths: Sequence[float]) -> Array:
+    """Returns each channel of an array smoothed by Gaussians, float32, as scipy's `gaussian_filter` has it.
+
+    Args:
+        array: (channel, *spatial).
+        widths: standard deviations along the spatial axes, in pixels.
+    """
+    from scipy.ndimage import gaussian_filter, gaussian_filter1d
+
+    pixels = array.astype(np.float32, copy=False)
+    if array.ndim < 4:
+        return np.asarray(gaussian_filter(pixels, [0, *widths]))
+    found = np.empty(array.shape, np.float32)
+    for channel, made in zip(pixels, found, strict=True):
+        lines, into = channel.reshape(len(channel), -1), made.reshape(len(channel), -1)
+        for start in range(0, lines.shape[1], TOGETHER):
+            some = np.ascontiguousarray(lines[:, start : start + TOGETHER])
+            into[:, start : start + TOGETHER] = gaussian_filter1d(some, widths[0], axis=0)
+        for axis, width in enumerate(widths[1:], start=1):
+            gaussian_filter1d(made, width, axis=axis, output=made)
+    return found
+
+
+def by_picture(image: Image, change: Callable[[Picture], Picture]) -> Array:
+    """Applies a function of 8-bit pictures of Pillow, grey or with three colours, to a picture or to each slice.
 
     What is no 8-bit picture is put on a scale of 256 values first: what such a picture holds is all that remains.
     """
+    return by_bytes(image, lambda picture: _through_pillow(picture, change))
+
+
+def by_bytes(image: Image, change: Callable[[Array], Array]) -> Array:
+    """Applies a function of uint8 pixels, (channel, row, column), to a picture or to each slice, as `by_picture` does.
+
+    It is given three channels where these are colours, else one.
+    """
     low, high = extent(image)
     eight = image.array if image.array.dtype == np.uint8 else np.rint(as_unit(image) * 255).astype(np.uint8)
-    together = eight.shape[0] == 3
-    volume = eight.ndim == 4
-    stack = np.moveaxis(eight, -1, 0) if volume else eight[None]
-    changed = np.stack([_changed(picture, change, together) for picture in stack])
-    changed = np.moveaxis(changed, 0, -1) if volume else changed[0]
+    parts = [eight] if eight.shape[0] == 3 else [eight[place : place + 1] for place in range(len(eight))]
+    if eight.ndim == 4:
+        slices = range(eight.shape[-1])
+        found = [np.stack([change(part[..., place]) for place in slices], axis=-1) for part in parts]
+    else:
+        found = [change(part) for part in parts]
+    changed = found[0] if len(found) == 1 else np.concatenate(found)
     return changed if image.array.dtype == np.uint8 else stored_as(image, changed / 255.0 * (high - low) + low)
 
 
-def _changed(picture: Array, change: Callable[[Array], Array], together: bool) -> Array:
-    if together:
-        return np.moveaxis(change(np.ascontiguousarray(np.moveaxis(picture, 0, -1))), -1, 0)
-    return np.stack([change(np.ascontiguousarray(channel)) for channel in picture])
+def _through_pillow(pixels: Array, change: Callable[[Picture], Picture]) -> Array:
+    """Returns changed uint8 pixels, (1 or 3, row, column); Pillow has the colours of a pixel side by side."""
+    from PIL import Image as Pillow
+
+    if len(pixels) == 1:
+        return np.array(change(Pillow.fromarray(np.ascontiguousarray(pixels[0]))))[None]
+    if pixels[0].flags.c_contiguous:
+        picture = Pillow.merge("RGB", [Pillow.fromarray(channel) for channel in pixels])
+    else:
+        picture = Pillow.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    return np.array(change(picture)).transpose(2, 0, 1)
 
 
-def through_jpeg(picture: Picture, **how: int) -> Array:
-    """Returns what is left of a picture that was kept as JPEG, uint8; `how` is as Pillow's encoder takes it."""
+AT_ONCE = 1 << 15
+"""Bytes that are looked up in a table at a time."""
+
+
+def through_table(pixels: Array, table: Array) -> Array:
+    """Returns what a table of 256 values has for each uint8 pixel; pixels lie in memory as they did."""
+    axes = sorted(range(pixels.ndim), key=lambda axis: -pixels.strides[axis])
+    flat = pixels.transpose(axes)
+    if not flat.flags.c_contiguous:  # there are gaps between them
+        return table[pixels]
+    found, words = np.empty_like(pixels), table.tobytes()
+    flat, into = flat.reshape(-1), found.transpose(axes).reshape(-1)
+    for start in range(0, flat.size, AT_ONCE):  # by small parts, whose memory needs not to be asked for
+        some = flat[start : start + AT_ONCE].tobytes().translate(words)
+        into[start : start + AT_ONCE] = np.frombuffer(some, np.uint8)
+    return found
+
+
+def through_jpeg(picture: Picture, **how: int) -> Picture:
+    """Returns what is left of a picture that was kept as JPEG; `how` is as Pillow's encoder takes it."""
     from PIL import Image as Pillow
 
     stream = BytesIO()
     picture.save(stream, "JPEG", **how)
-    return np.array(Pillow.open(stream))
+    # Size and mode are known, so that the decoder is asked without looking for its header first.
+    return Pillow.frombytes(picture.mode, picture.size, stream.getvalue(), "jpeg", picture.mode, "")

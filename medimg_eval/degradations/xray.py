@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from medimg_eval.degradations.declaration import degradation
 from medimg_eval.degradations.drawing import standard_normal
 from medimg_eval.degradations.moves import Move, about_middle
 from medimg_eval.degradations.scaling import as_unit, by_picture, from_unit
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 _radiograph = partial(degradation, axes=2, modalities=("CR", "DX", "MG", "RG", "XA", "RF", "X-ray"))
 
@@ -115,21 +119,19 @@ WORDS = ("PORTABLE", "AP", "SUPINE", "08:15", "ICU")
 @_radiograph("xray_markers", levels={"number": (1, 2, 3, 4, 5)}, unit="number of marks")
 def markers(image: Image, draw: np.random.Generator, *, number: int) -> Array:
     """Bright words at the border; those of a lower severity are among those of a higher."""
-    from PIL import Image as Pillow
     from PIL import ImageDraw, ImageFont
 
     order, units = draw.permutation(len(WORDS)), draw.random((len(WORDS), 2))
     font = ImageFont.load_default(max(8, min(image.array.shape[1:]) / 24))
 
-    def change(picture: Array) -> Array:
-        sheet = Pillow.fromarray(picture)
+    def change(sheet: Picture) -> Picture:
         pen, (width, height) = ImageDraw.Draw(sheet), sheet.size
-        bright = 255 if picture.ndim == 2 else (255,) * 3
+        bright = 255 if sheet.mode == "L" else (255,) * 3
         for word, (along, side) in zip(order[:number], units, strict=False):
             text = WORDS[int(word)]
             across = width - pen.textlength(text, font=font)
             down = 0.01 * height if side < 0.5 else 0.93 * height
             pen.text((max(along * across, 0), down), text, fill=bright, font=font)
-        return np.array(sheet)
+        return sheet
 
     return by_picture(image, change)

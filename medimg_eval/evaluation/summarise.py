@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
+from medimg_eval.degradations import UNCHANGED
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.plan import in_words, judged, task_facts
 from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
@@ -172,8 +174,11 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
         notes += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
     if run.manifest.get("unidentified"):
         notes += [f"{plan.model_name} is unidentified: it was made of objects that no config can name"]
-    if read_with := run.read_with():
-        notes += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
+    of_trial = run.read_with().values()
+    unchanged = Counter(note for said in of_trial for note in set(said) if note.endswith(UNCHANGED))
+    notes += [f"{note}: answers that are about cases as published: {count}" for note, count in unchanged.items()]
+    if doubted := sum(any(not note.endswith(UNCHANGED) for note in said) for said in of_trial):
+        notes += [f"{doubted} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     return notes
 
 

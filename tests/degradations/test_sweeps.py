@@ -43,6 +43,7 @@ def scans(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_the_truth_moves_with_the_image_and_blur_leaves_it(scans):
     layout = Volumes(root="scans", image="image/{case}.nii.gz", mask="mask/{case}.nii.gz")
     task = SegmentationTask(name="blocks", labels={1: "block"}, layout=layout, metrics=["dice"])
@@ -57,6 +58,20 @@ def test_the_truth_moves_with_the_image_and_blur_leaves_it(scans):
     assert again.scores.value.tolist() == run.scores.value.tolist()
 
 
+def test_a_condition_that_changes_nothing_is_told(folder):
+    pixels = np.full((12, 12, 6), 10, np.int16)
+    pixels[4:8, 4:8, 2:4] = 400
+    for kind, array in (("image", pixels), ("mask", (pixels > 200).astype(np.uint8))):
+        (folder / "scans" / kind).mkdir(parents=True)
+        nib.save(nib.Nifti1Image(array, np.diag([1, 1, 10, 1])), folder / "scans" / kind / "a.nii.gz")
+    layout = Volumes(root="scans", image="image/{case}.nii.gz", mask="mask/{case}.nii.gz", modality="CT")
+    task = SegmentationTask(name="blocks", labels={1: "block"}, layout=layout, metrics=["dice"])
+    me.test(task, Threshold(), run="run", conditions=["ct_thick_slices-5", "ct_soft_kernel-5"])
+    told = [note for note in load_runs([folder / "run"])[0].notes if "changes nothing" in note]
+    assert told == ["condition ct_thick_slices-5 changes nothing here: answers that are about cases as published: 1"]
+
+
+@pytest.mark.slow
 def test_a_report_shows_the_worst_conditions_of_a_case_beside_it_as_published(scans):
     layout = Volumes(root="scans", image="image/{case}.nii.gz", mask="mask/{case}.nii.gz")
     task = SegmentationTask(name="blocks", labels={1: "block"}, layout=layout, metrics=["dice"])

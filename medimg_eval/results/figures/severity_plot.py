@@ -22,8 +22,8 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.runs import Part, is_evidence, list_sweeps
-from medimg_eval.results.table import Settings, make_cell, make_column
+from medimg_eval.results.runs import is_evidence, is_set, is_summary, list_sweeps
+from medimg_eval.results.table import Cell, Settings, make_cell, make_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +36,8 @@ COLUMNS += ["slope", "slope low", "slope high"]
 PLAIN = Settings(resamples=10_000, level=0.95, seed=0)
 _PANEL = 42.0
 """Height of a panel in mm."""
+_NO_SLOPE = Cell()
+"""Of what is no metric of cases."""
 
 
 def severity(
@@ -84,7 +86,7 @@ def severity(
 
 
 def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
-    run = piece.part.run
+    run, whole = piece.part.run, is_summary(metric) or is_set(metric)
     found = []
     for degradation, severities in list_sweeps(run.conditions).items():
         parts = {0: piece.part}
@@ -92,7 +94,7 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
             some = run.under(f"{degradation}-{number}")
             if not some.scores.empty:
                 parts[number] = take([some], [metric], label=label).members[0].part
-        slope, low, high = _slope(parts, metric, settings)
+        slope = _NO_SLOPE if whole else make_cell(piece.part, f"severity_slope@{degradation}:{metric}", settings)
         for number, part in parts.items():
             cell = make_cell(part, metric, settings)
             found.append(
@@ -106,34 +108,12 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
                     "n": cell.n,
                     "clusters": cell.n_clusters,
                     "interval": interval_text(cell.method, settings.level, unit),
-                    "slope": slope,
-                    "slope low": low,
-                    "slope high": high,
+                    "slope": slope.mean,
+                    "slope low": slope.low,
+                    "slope high": slope.high,
                 }
             )
     return found
-
-
-def _slope(parts: dict[int, Part], metric: str, settings: Settings) -> tuple[float, float, float]:
-    """Mean slope per degree of severity over cases that all severities have, and its interval by patients."""
-    values = [
-        part.scores.loc[part.scores["metric"] == metric].groupby("case", observed=True)["value"].mean()
-        for part in parts.values()
-    ]
-    wide = pd.concat(values, axis=1, join="inner").dropna()
-    if len(parts) < 2 or wide.empty:
-        return math.nan, math.nan, math.nan
-    at = np.array(list(parts)) - np.mean(list(parts))
-    slopes = (wide.to_numpy(np.float64) @ at) / float(at @ at)
-    owners = next(iter(parts.values())).clusters.loc[wide.index.astype(str)].to_numpy()
-    _, patients = np.unique(owners, return_inverse=True)
-    sums, counts = np.bincount(patients, slopes), np.bincount(patients)
-    rng = np.random.default_rng(settings.seed)
-    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=settings.resamples)
-    means = (draws @ sums) / (draws @ counts)
-    low, high = np.quantile(means, [(1 - settings.level) / 2, (1 + settings.level) / 2])
-    few = len(sums) < 2
-    return float(slopes.mean()), math.nan if few else float(low), math.nan if few else float(high)
 
 
 def _steepest(frame: pd.DataFrame) -> str:

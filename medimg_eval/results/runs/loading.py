@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import NO_IMAGE
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import present_name
+from medimg_eval.metrics.conditions import split_condition
 from medimg_eval.patients import SALTED, salt_of
 from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
@@ -153,7 +155,7 @@ class RunScores:
     @property
     def conditions(self) -> tuple[str, ...]:
         """Keys of the conditions that its cases were also shown under, in the order of severities."""
-        return tuple(sorted(self.varied["condition"].unique(), key=_by_severity))
+        return tuple(sorted(self.varied["condition"].unique(), key=split_condition))
 
     def under(self, condition: str) -> RunScores:
         """Returns the same run with the scores of a condition in the place of those as published."""
@@ -468,17 +470,8 @@ def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
 
 def list_sweeps(conditions: Sequence[str]) -> dict[str, list[int]]:
     """Returns degradation -> severities above 0, ascending, of conditions such as `mri_affine-5`."""
-    sweeps: dict[str, list[int]] = {}
-    for condition in conditions:
-        name, _, number = condition.rpartition("-")
-        if name and number.isdigit():
-            sweeps.setdefault(name, []).append(int(number))
-    return {name: sorted(numbers) for name, numbers in sweeps.items()}
-
-
-def _by_severity(condition: str) -> tuple[str, int, str]:
-    name, _, number = condition.rpartition("-")
-    return (name, int(number), condition) if number.isdigit() else (condition, 0, condition)
+    swept = [(name, severity) for name, severity in map(split_condition, conditions) if severity]
+    return {name: sorted(found) for name, found in grouped(swept).items()}
 
 
 def salt_names(run: RunScores) -> str:

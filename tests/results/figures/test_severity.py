@@ -12,7 +12,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.results import figures
 from medimg_eval.results.figures.inputs import as_runs
 from medimg_eval.results.runs import list_sweeps
-from medimg_eval.results.table.cells import Settings
+from medimg_eval.results.table.cells import Settings, make_cell
 
 QUICK = Settings(resamples=500, level=0.95, seed=0)
 
@@ -34,14 +34,16 @@ def sweep(clean, degraded, patients=None):
 
 
 def test_means_and_slopes_by_hand():
-    # Case c0 loses 0.1 a degree, c1 0.2; c2 lies at 0.5 throughout.
-    runs = sweep([0.9, 0.8, 0.5], {"blur-1": [0.8, 0.6, 0.5], "blur-3": [0.6, 0.2, 0.5]})
+    # Case c0 loses 0.1 a degree, c1 0.2; c2 lies at 0.5 throughout; and each once more.
+    runs = sweep([0.9, 0.8, 0.5] * 2, {"blur-1": [0.8, 0.6, 0.5] * 2, "blur-3": [0.6, 0.2, 0.5] * 2})
     drawn = figures.severity(runs, "dice", settings=QUICK)
     assert drawn.frame["severity"].tolist() == [0, 1, 3]
     assert drawn.frame["mean"].tolist() == pytest.approx([2.2 / 3, 1.9 / 3, 1.3 / 3])
     assert drawn.frame["slope"].tolist() == pytest.approx([-0.1] * 3)
     assert drawn.frame["slope low"].iloc[0] >= -0.2 - 1e-9
     assert drawn.frame["slope high"].iloc[0] <= 1e-9
+    cell = make_cell(as_runs(runs, "dice")[0], "severity_slope@blur:dice", QUICK)
+    assert tuple(drawn.frame.loc[0, ["slope", "slope low", "slope high"]]) == (cell.mean, cell.low, cell.high)
     assert "steepest under blur, -0.1" in drawn.caption
     (axes,) = (axes for axes in drawn.figure.axes if axes.get_title())
     assert axes.get_lines()[0].get_xydata().tolist() == drawn.frame[["severity", "mean"]].to_numpy().tolist()
