@@ -65,7 +65,7 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
         config["command"] = ["a-program"]
     if config.get("classifier") == "???":
         config["classifier"] = {"_target_": "medimg_eval.models.TimmClassifier", "backbone": "resnet18"}
-    for key in ("checkpoint", "base", "model", "file"):
+    for key in ("checkpoint", "base", "model", "file", "measured"):
         if config.get(key) == "???":
             config[key] = "an-organisation/a-model"
     build(OmegaConf.create(config))
