@@ -18,5 +18,4 @@ from .whole import (
     VideoPrompt as VideoPrompt,
     VolumePrompt as VolumePrompt,
 )
-from .whole import SHOWN as SHOWN, WINDOWS as WINDOWS, VideoPrompt as VideoPrompt, VolumePrompt as VolumePrompt
 from .heat import heat_image as heat_image, heat_of as heat_of, small_picture as small_picture
