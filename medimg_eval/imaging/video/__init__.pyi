@@ -6,6 +6,5 @@ from .films import (
     FramePictures as FramePictures,
     decoded_ahead as decoded_ahead,
 )
-from .looking import ClipBetween as ClipBetween, FramesBetween as FramesBetween
 from .poses import PoseFile as PoseFile, read_poses as read_poses
 from .reading import Video as Video, grid as grid, read as read, write_video as write_video
