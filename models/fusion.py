@@ -90,7 +90,7 @@ class FusionProbe(Probe):
         first, last = (
             [place for place, number in enumerate(numbers) if number == end] for end in (min(numbers), max(numbers))
         )
-        now = rows[last].mean(0)
+        now: Array = rows[last].mean(0)
         if self.visits == "last":
             return now
         span = float(images[last[0]].attributes[WHEN]) - float(images[first[0]].attributes[WHEN])

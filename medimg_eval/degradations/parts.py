@@ -95,7 +95,8 @@ def add_noise(samples: Array, decibels: float, random: np.random.Generator) -> A
         random: draws the noise, which differs between severities in its size alone.
     """
     noise = random.standard_normal(samples.shape)
-    return (samples + noise * samples.std(axis=-1, keepdims=True) * 10 ** (-decibels / 20)).astype(samples.dtype)
+    noisy: Array = samples + noise * samples.std(axis=-1, keepdims=True) * 10 ** (-decibels / 20)
+    return noisy.astype(samples.dtype)
 
 
 def drop_words(codes: Array, share: float, random: np.random.Generator) -> Array:
