@@ -1,17 +1,21 @@
 """Heads on features beside scikit-learn and a plain training loop: time, and whether the answer is as good.
 
-    python benchmarks/probes.py [--parts linear,neighbours,ridge,bags] [--cases 100000] [--width 1024] [--queries 10000]
-        [--tiles 5000] [--bags 24] [--epochs 2] [--threads 1] [--out RESULTS.json]
+    python benchmarks/probes.py [--parts linear,neighbours,ridge,bags,fits] [--cases 100000] [--width 1024]
+        [--queries 10000] [--tiles 5000] [--bags 24] [--epochs 2] [--threads 1] [--out RESULTS.json]
 
 Made-up features with correlations, of classes that overlap. CPU seconds of one process with the threads that are named,
 one side after the other on the same arrays. Objectives are computed in float64, by one function for both sides. Bags
-lie in HDF5 as TRIDENT writes them, in chunks of one row; both sides start there, and read whole bags.
+lie in HDF5 as TRIDENT writes them, in chunks of one row; both sides start there, and read whole bags. `fits` are
+commands from their start to their end, reading, hashing and looking for leaks among it.
 """
 
 import argparse
 import json
 import os
 import platform
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -243,6 +247,69 @@ def bags(width: int, tiles: int, count: int, epochs: int) -> dict[str, Any]:
         return told
 
 
+TASK = """
+_target_: medimg_eval.tasks.ClassificationTask
+name: made
+layout: {layout}
+classes: {classes}
+exclusive: true
+metrics: [auroc@macro]
+splits: {{fit: fit}}
+"""
+"""A task over a table with the columns `id`, `split` and `class`."""
+
+
+def fits(cases: int, width: int, count: int) -> dict[str, Any]:
+    """`fit` of a linear probe on vectors with one C, and of ABMIL (20 epochs) on bags of 200 tiles."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "conf" / "task").mkdir(parents=True)
+        found, classes = features(cases, width)
+        np.save(folder / "features.npy", found)
+        told = {"cases": cases, "width": width}
+        vectors = {"_target_": "medimg_eval.data.layouts.FeatureVectors", "features": "features.npy"}
+        told["linear probe"] = _fitted(folder, "vectors", classes, vectors, ["model=probe", "model.grid={}"])
+        _write_bags(folder / "bags", np.arange(count) % 2, width)
+        stored = {
+            "_target_": "medimg_eval.data.layouts.Slides",
+            "store": "bags",
+            "bag": "{id}",
+            "id": "id",
+            "patient": "id",
+        }
+        told["bags"] = count
+        told["ABMIL"] = _fitted(folder, "bags", np.arange(count) % 2, stored, ["model=abmil"])
+        return told
+
+
+def _write_bags(folder: Path, classes: np.ndarray, width: int, tiles: int = 200) -> None:
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for place, present in enumerate(classes):
+        bag = random.standard_normal((tiles, width), dtype=np.float32)
+        bag[: tiles // 20, :8] += 2 * present
+        with h5py.File(folder / f"c{place}.h5", "w") as file:
+            file.create_dataset("features", data=bag, chunks=(1, width))
+            file["coords"] = np.stack([np.arange(tiles), np.zeros(tiles)], 1).astype(np.int64) * 256
+
+
+def _fitted(folder: Path, task: str, classes: np.ndarray, layout: dict[str, str], words: list[str]) -> dict[str, float]:
+    """CPU and wall seconds of the command `fit`."""
+    names = [f"k{one}" for one in range(int(classes.max()) + 1)]
+    lines = [f"c{place},fit,k{one}" for place, one in enumerate(classes)]
+    (folder / f"{task}.csv").write_text("\n".join(["id,split,class", *lines]) + "\n", encoding="utf-8")
+    target = {"_target_": "medimg_eval.data.targets.ClassName", "column": "class", "classes": names}
+    layout = {**layout, "root": str(folder), "table": f"{task}.csv", "split": "split", "target": target}
+    written = TASK.format(layout=json.dumps(layout), classes=json.dumps(names))
+    (folder / "conf" / "task" / f"{task}.yaml").write_text(written, encoding="utf-8")
+    command = [sys.executable, "-m", "medimg_eval", "fit", "--config-dir", str(folder / "conf"), f"task={task}"]
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([*command, *words, f"run={folder / 'runs' / task}"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"CPU s": round(spent, 1), "wall s": round(time.perf_counter() - begun, 1)}
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -259,6 +326,7 @@ def main() -> None:
         "neighbours": lambda: neighbours(options.cases, options.width, options.queries),
         "ridge": lambda: ridge(options.width),
         "bags": lambda: bags(options.width, options.tiles, options.bags, options.epochs),
+        "fits": lambda: fits(options.cases, options.width, 1000),
     }
     found: dict[str, Any] = {
         "machine": {
