@@ -37,7 +37,7 @@ LEVELS = ("entity", "episode", "entity_published", "episode_published")
 
 def timeline_row(given: Row) -> dict[str, Any]:
     """Returns a row under our names; cells that say nothing are left out, and `loc:` before places is taken off."""
-    row = {
+    row: dict[str, Any] = {
         name: next((given[one] for one in columns if _is_said(given.get(one))), None)
         for name, columns in COLUMNS.items()
     }

@@ -145,8 +145,8 @@ class LunguageTimeline(PairAnnotator):
         found = []
         for rows in told:
             matched = lunguage_of(*rows, values, groups, temporal=True)._asdict()
-            first = tuple([{**row, "episode": 1} for row in side] for side in rows)
-            matched["f1_published"] = lunguage_of(*first, values, groups, temporal=True).f1
+            first, second = ([{**row, "episode": 1} for row in side] for side in rows)
+            matched["f1_published"] = lunguage_of(first, second, values, groups, temporal=True).f1
             found.append({key: None if np.isnan(value) else value for key, value in matched.items()})
         return found
 

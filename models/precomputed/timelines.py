@@ -46,7 +46,7 @@ class PrecomputedTimelines(VisionLanguageModel):
         with UserError.about(self.file, "cannot be read as a table", OSError, ValueError):
             table = pd.read_csv(self.file, dtype=str, keep_default_na=False)
         UserError.refuse_unknown(f"{self.file}: has no column", table, self.patient)
-        lines = table.to_dict("records")
+        lines: Any = table.to_dict("records")
         return grouped((str(line[self.patient]).strip(), timeline_row(line)) for line in lines)
 
     def check_ready(self) -> None:

@@ -104,9 +104,10 @@ class RetrievalQuestionTask(QuestionTask):
 
     def variant(self, repeat: int, condition: Condition | None) -> RetrievalQuestionTask:
         """The task as a repeat or a condition asks it; the condition of an arm takes its template."""
-        made = super().variant(repeat, condition)
-        named = condition is not None and condition.name in self.arms
-        return replace(made, arm=condition.name if named else self.arm)  # type: ignore[union-attr, return-value]
+        made: Any = super().variant(repeat, condition)
+        named = condition.name if condition is not None and condition.name in self.arms else self.arm
+        varied: RetrievalQuestionTask = replace(made, arm=named)
+        return varied
 
     def cases(self, part: str) -> list[Case]:
         """The cases of a part, each beside what is retrieved for it where an arm is set."""
@@ -152,8 +153,9 @@ class RetrievalQuestionTask(QuestionTask):
 
     @cached_property
     def _retriever(self) -> Retriever:
-        stands_beside = not getattr(self.corpus, "root", "none") and hasattr(self.layout, "root")
-        layout = replace(self.corpus, root=self.layout.root) if stands_beside else self.corpus
+        own = getattr(self.layout, "root", None)
+        stands_beside = own is not None and not getattr(self.corpus, "root", "elsewhere")
+        layout = replace(self.corpus, root=own) if stands_beside else self.corpus
         corpus = [case for case in layout.cases(self.corpus_split) if case.question is not None]
         return Retriever(corpus=corpus, encoder=self.encoder, **self.retriever)
 

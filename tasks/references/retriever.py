@@ -143,7 +143,7 @@ class Retriever:
             stored: Array = self._kept.rows(key)
             return stored
         rows = self._encoded([reference.read() for reference in case.images])
-        vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        vectors: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         if self._kept is not None:
             self._kept.add([Item(key, vectors)])
         return vectors
@@ -179,5 +179,6 @@ def _places(case: Case) -> list[str]:
 
 def _thumbnail(image: Image) -> Array:
     """Grey values of a picture at 16 x 16 pixels less their mean, float32, (256,)."""
-    small = np.asarray(as_picture(image).convert("L").resize((EDGE, EDGE)), np.float32).ravel()
-    return small - small.mean()
+    small: Array = np.asarray(as_picture(image).convert("L").resize((EDGE, EDGE)), np.float32).ravel()
+    small -= small.mean()
+    return small

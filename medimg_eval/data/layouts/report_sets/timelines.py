@@ -101,12 +101,12 @@ class PatientTimelines(Layout):
         """Patient -> what it lacks."""
         return self._left_out
 
-    def _case(self, patient: str, own: Rows, studies: Sequence[str], days: Mapping[str, int], path: Path) -> Case:
-        first = min((days[study] for study in studies if study in days), default=0)
-        since = {study: days[study] - first for study in studies if study in days}
+    def _case(self, patient: str, own: Rows, studies: Sequence[str], days: Mapping[str, float], path: Path) -> Case:
+        first = min((days[study] for study in studies if study in days), default=0.0)
+        since = {study: int(days[study] - first + 1e-6) for study in studies if study in days}
         place = {study: number for number, study in enumerate(studies)}
         ordered = sorted(own, key=lambda row: (place[str(row["study_id"])], _number(row["sent_idx"])))
-        truth = []
+        truth: list[dict[str, Any]] = []
         for row in ordered:
             found = timeline_row(row)
             if "entity_group" in found and "entity" in found:
@@ -130,26 +130,21 @@ class PatientTimelines(Layout):
                 parts.append(f"{section}: {' '.join(text for _, text in sentences if text)}")
         return "\n".join(parts)
 
-    def _days(self, root: Path, rows: Rows) -> dict[str, int]:
-        """Study -> a day, counted from any first one; studies whose time nothing says are absent."""
+    def _days(self, root: Path, rows: Rows) -> dict[str, float]:
+        """Study -> its time in days, from any beginning; studies whose time nothing says are absent."""
         if not self.times:
-            dated = {str(row["study_id"]): _day_of(row) for row in rows}
-        else:
-            path = root / self.times
-            table = [dict(row.values) for row in read_table(path)]
-            UserError.refuse_unknown(
-                f"{path}: has no column", table[0] if table else {}, "study_id", "StudyDate", "StudyTime"
-            )
-            dated = {}
-            for row in table:
-                study, day = f"s{str(row['study_id']).removeprefix('s')}", _mimic_day(row, path)
-                dated[study] = min(day, dated.get(study, day))
-        start = min((day for day in dated.values() if isinstance(day, datetime)), default=None)
-        return {
-            study: (day - start).days if isinstance(day, datetime) and start else day
-            for study, day in dated.items()
-            if day is not None
-        }
+            found = {str(row["study_id"]): _day_of(row) for row in rows}
+            return {study: day for study, day in found.items() if day is not None}
+        path = root / self.times
+        table = [dict(row.values) for row in read_table(path)]
+        UserError.refuse_unknown(
+            f"{path}: has no column", table[0] if table else {}, "study_id", "StudyDate", "StudyTime"
+        )
+        dated: dict[str, float] = {}
+        for row in table:
+            study, day = f"s{str(row['study_id']).removeprefix('s')}", _mimic_day(row, path)
+            dated[study] = min(day, dated.get(study, day))
+        return dated
 
 
 def _observations(truth: Rows) -> str:
@@ -169,23 +164,29 @@ _SAID = (
 """What stands behind a finding's name in the authors' second stage, in their order."""
 
 
-def _day_of(row: Mapping[str, Any]) -> datetime | int | None:
+def _day_of(row: Mapping[str, Any]) -> float | None:
     stated = str(row.get("StudyDateTime") or "").strip()
     if stated:
         with CaseError.about(str(row["study_id"]), f"has the time {stated!r}, which is none", ValueError):
-            return datetime.fromisoformat(stated).replace(tzinfo=UTC)
+            return _in_days(datetime.fromisoformat(stated).replace(tzinfo=UTC))
     found = re.match(r"(\d+)", str(row.get("day_from_first") or ""))
-    return int(found[1]) if found else None
+    return float(found[1]) if found else None
 
 
-def _mimic_day(row: Mapping[str, Any], path: Path) -> datetime:
+def _mimic_day(row: Mapping[str, Any], path: Path) -> float:
     """Date and time of MIMIC-CXR's metadata: `21800506`, and `213014.531` for 21:30:14."""
     time = str(row["StudyTime"]).partition(".")[0].zfill(6)
     with UserError.about(
         path, f"has the date {row['StudyDate']!r} of study {row['study_id']}, which is none", ValueError
     ):
         clock = timedelta(hours=int(time[:2]), minutes=int(time[2:4]), seconds=int(time[4:6]))
-        return datetime.strptime(str(row["StudyDate"]).partition(".")[0], "%Y%m%d").replace(tzinfo=UTC) + clock
+        return _in_days(
+            datetime.strptime(str(row["StudyDate"]).partition(".")[0], "%Y%m%d").replace(tzinfo=UTC) + clock
+        )
+
+
+def _in_days(when: datetime) -> float:
+    return (when - datetime(1, 1, 1, tzinfo=UTC)) / timedelta(days=1)
 
 
 def _number(value: Any) -> float:
