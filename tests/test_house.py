@@ -65,6 +65,10 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
         config["command"] = ["a-program"]
     if config.get("classifier") == "???":
         config["classifier"] = {"_target_": "medimg_eval.models.TimmClassifier", "backbone": "resnet18"}
+    if config.get("agent") == "???":
+        config["agent"] = "json.loads"
+    if config.get("judges") == "???":
+        config["judges"] = {"a": {"_target_": "medimg_eval.models.OpenAICompatible", "model": "a-model"}}
     for key in ("checkpoint", "base", "model", "file", "measured"):
         if config.get(key) == "???":
             config[key] = "an-organisation/a-model"

@@ -206,7 +206,7 @@ def _run(words: Words) -> list[Exception]:
     with short_names():
         hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     if fleet:
-        _module("medimg_eval.commands.fleet").run_fleet(fleet)
+        _module("medimg_eval.api.fleet").run_fleet(fleet)
     return errors
 
 

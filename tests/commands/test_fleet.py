@@ -9,8 +9,8 @@ import pytest
 
 import medimg_eval as me
 from medimg_eval.api import estimate_sheet, run_estimates
+from medimg_eval.api.fleet import Fleet, Job, jobs_of, named_devices
 from medimg_eval.commands.cli import start
-from medimg_eval.commands.fleet import Fleet, Job, jobs_of, named_devices
 from medimg_eval.errors import UsageError, UserError
 
 PROGRAM = """
@@ -41,7 +41,7 @@ with open("events", "a") as events:
 @pytest.fixture
 def fleet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("medimg_eval.commands.fleet.LOOK_S", 0.01)
+    monkeypatch.setattr("medimg_eval.api.fleet.LOOK_S", 0.01)
     Path("program.py").write_text(PROGRAM)
 
     def run(jobs, devices, most=16):
@@ -98,7 +98,7 @@ def test_no_more_runs_than_allowed_and_none_is_left_when_the_fleet_ends(fleet, m
         return place(self, job)
 
     monkeypatch.setattr(Fleet, "_device_for", stop)
-    monkeypatch.setattr("medimg_eval.commands.fleet.GRACE_S", 0.5)
+    monkeypatch.setattr("medimg_eval.api.fleet.GRACE_S", 0.5)
     with pytest.raises(KeyboardInterrupt):
         fleet([("a", 1, 30, 0), ("b", 1, 30, 0), ("c", 1, 30, 0)], {"0": 24.0, "1": 24.0})
     assert [what for _, what, *_ in events()] == ["start", "start"]
@@ -124,7 +124,7 @@ def test_gpus_are_those_that_are_named_or_shown(monkeypatch):
     for wrong in (0, True, "all", []):
         with pytest.raises(UsageError, match="how many"):
             named_devices(wrong)
-    monkeypatch.setattr("medimg_eval.commands.fleet._memory_by_driver", lambda: {"0": 80.0})
+    monkeypatch.setattr("medimg_eval.api.fleet._memory_by_driver", lambda: {"0": 80.0})
     with pytest.raises(UserError, match="knows no GPU 4"):
         named_devices(1)
 

@@ -533,6 +533,8 @@ def test_a_second_record_of_an_id_does_not_spoil_the_rotations_of_the_first(tmp_
         ({"first": "x"}, "first is 'x', expected a whole number"),
         ({"shuffle": None}, "shuffle is None"),
         ({"explode": 3}, "explode is 3, expected the name of a column"),
+        ({"numbered": 3}, "numbered is 3, expected the name of a column"),
+        ({"conversation": ""}, "conversation is '', expected the name of a column"),
         ({"filter": "id"}, "filter is 'id', expected an object"),
         ({"join": "o.json", "on": "id", "missing": "ignore"}, "missing is 'ignore'"),
     ],
@@ -551,6 +553,17 @@ def test_a_record_whose_key_does_not_fit_is_named_and_keeps_its_id(tmp_path, nam
     found = ask(tmp_path, expand=[{name: "o.json", "on": {r"{key~\d+}": r"{number~\d+}"}}])
     assert found["x1"] == "A"
     assert re.search(r"t\.json, item 2: 'y' does not fit", found["y"])
+
+
+@pytest.mark.parametrize(
+    ("step", "words"), [("numbered", "expected a list to be numbered"), ("conversation", "is no list of turns")]
+)
+def test_a_list_that_is_none_is_a_fault_of_its_record_alone(tmp_path, step, words):
+    turns = [{"role": "user", "content": "Hi."}]
+    as_json(tmp_path / "t.json", [BASE | {"id": "1", "said": turns}, BASE | {"id": "2", "said": "Hi."}])
+    found = ask(tmp_path, expand=[{step: "said"}])
+    assert found["1"] == "A"
+    assert words in next(text for name, text in found.items() if name != "1")
 
 
 def test_members_of_a_pair_may_have_any_name(tmp_path):
