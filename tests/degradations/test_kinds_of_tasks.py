@@ -210,7 +210,7 @@ def write_own(folder):
         "task=phantom_endoscopy model=gaussian_mixture degrade=[endo_smoke,endo_specular]",
         "task=phantom_pathology model=gaussian_mixture degrade=[he_stain,he_defocus]",
         "task=phantom_questions model=longest_option degrade=[xray_markers,typos,letter_case]",
-        "task=phantom_films model=still degrade=[endo_smoke,video_dropped_frames] task.metrics=[frame_accuracy]",
+        "task=phantom_films model=still degrade=[endo_smoke,video_freeze]",
         "task=polyps model=brightest degrade=[endo_specular,kvasir_x1_weak]",
         "task=follow_up model=shown_again degrade=[xray_rotation,gaussian_blur]",
     ],
