@@ -1,4 +1,4 @@
-"""Chest X-ray phantoms whose findings are to be told."""
+"""Chest X-ray phantoms whose findings are to be told, or asked about."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from medimg_eval.case import Case, Findings
 from medimg_eval.data.records import Given
 from medimg_eval.phantoms.chest_reports import ChestReports
 from medimg_eval.phantoms.report import DESCRIBED
+from medimg_eval.question import Key, Question
 
 
 @dataclass
@@ -30,3 +31,42 @@ class ChestFindings:
             findings = Findings({name: float(row[name]) for name in DESCRIBED})
             cases.append(replace(case, target=Given(findings, (table,), case.images[0]), question=None))
         return cases
+
+
+@dataclass
+class ChestQuestions:
+    """Yes-or-no questions about chest X-ray phantoms: whether there is each finding that can be drawn.
+
+    Questions about one phantom share its patient, and have the attribute `finding`. See `ChestFindings`.
+    """
+
+    root: str | None = None
+    count: int = 40
+    seed: int = 0
+
+    def cases(self, split: str) -> list[Case]:
+        """The questions of `fit`, `validate` or `test`; raises as `ChestReports.cases` does."""
+        layout = ChestReports(root=self.root, count=self.count, seed=self.seed)
+        cases = []
+        for case, table, row in layout.with_findings(split):
+            for name in DESCRIBED:
+                key = Key("yes" if float(row[name]) else "no")
+                asked = replace(
+                    case,
+                    id=f"{case.id}-{name.replace(' ', '_')}",
+                    target=Given(key, (table,), case.images[0]),
+                    question=Question(f"Is there {WITH_ARTICLE.get(name, name)} in the radiograph?", "yes_no"),
+                    attributes={**case.attributes, "finding": name},
+                )
+                cases.append(asked)
+        return cases
+
+
+WITH_ARTICLE = {
+    "endotracheal tube": "an endotracheal tube",
+    "nodule": "a nodule",
+    "pacemaker": "a pacemaker",
+    "pleural effusion": "a pleural effusion",
+    "pneumothorax": "a pneumothorax",
+    "consolidation": "a consolidation",
+}

@@ -88,10 +88,16 @@ def test_shape_dtype_and_grid_stay_and_something_changes(name):
         assert (found.array != image.array).any()
 
 
+def projected_slow(names):
+    """Names in their order, those of CT by projections marked as slow."""
+    projected = ("ct_low_dose", "ct_sparse_view", "ct_limited_angle", "ct_metal", "ct_motion")
+    return [pytest.param(name, marks=pytest.mark.slow) if name in projected else name for name in sorted(names)]
+
+
 COARSE = {"mri_anisotropy", "mri_ghosting", "us_gain_slope", "xray_rotation", *conditions_on("frames")}
 
 
-@pytest.mark.parametrize("name", sorted(conditions_on("pixels", "moves", "samples", "frames") - {"noise"}))
+@pytest.mark.parametrize("name", projected_slow(conditions_on("pixels", "moves", "samples", "frames") - {"noise"}))
 def test_draws_depend_on_seed_case_repeat_and_place_alone(name):
     image, condition = suitable(name), Condition(name, 3)
     before = degrade_image(image, condition, KEY).array

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from medimg_eval.case import Boxes, Case, Condition, Findings, FrameLabels, Geometry, Image, Text
+from medimg_eval.case import Boxes, Case, Condition, Findings, FrameLabels, Geometry, Image, Points, Text
 from medimg_eval.commands.cli import start
 from medimg_eval.degradations import DrawKey
 from medimg_eval.errors import UsageError
 from medimg_eval.imaging.video import Film
+from medimg_eval.models import Detector, FrameLabeler, Synthesizer
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks import (
     ClassificationTask,
@@ -133,6 +135,70 @@ def test_films_that_are_read_as_features_have_no_pictures_to_degrade():
         list(degraded.images[0].frames([0]))
 
 
+class Still(FrameLabeler):
+    """Says the first phase of each frame."""
+
+    uses_torch = False
+
+    def label_frames(self, prompts):
+        """Yields an answer for each frame before it takes the next."""
+        return [(prompt.phases[0] for _ in prompt.film) for prompt in prompts]
+
+
+class Brightest(Detector):
+    """Marks the brightest pixel."""
+
+    uses_torch = False
+
+    def detect(self, prompts):
+        """Returns one point for each prompt."""
+        places = [np.unravel_index(prompt.image.array[0].argmax(), prompt.image.array.shape[1:]) for prompt in prompts]
+        return [Points(np.array([place], float), ("polyp",), scores=np.array([0.5])) for place in places]
+
+
+class ShownAgain(Synthesizer):
+    """Returns what it is shown."""
+
+    uses_torch = False
+
+    def synthesize(self, prompts, seeds):
+        """Returns the first image of each prompt as its pictures."""
+        return [[prompt.images[0].array for _ in own] for prompt, own in zip(prompts, seeds, strict=True)]
+
+
+OWN = {
+    "model/still": {"_target_": f"{__name__}.Still"},
+    "model/brightest": {"_target_": f"{__name__}.Brightest"},
+    "model/shown_again": {"_target_": f"{__name__}.ShownAgain"},
+    "task/polyps": {
+        "_target_": "medimg_eval.tasks.DetectionTask",
+        "name": "polyps",
+        "layout": {"_target_": "medimg_eval.phantoms.Phantom", "kind": "endoscopy"},
+        "labels": ["polyp"],
+        "matching": "camelyon16",
+        "um_per_px": 100.0,
+        "metrics": ["froc@1", "detection_recall"],
+    },
+    "task/follow_up": {
+        "_target_": "medimg_eval.tasks.SynthesisTask",
+        "name": "follow_up",
+        "shown": True,
+        "pictures": 1,
+        "layout": {"_target_": "medimg_eval.phantoms.prompts.ChestPrompts", "count": 16},
+        "splits": {"test": "test", "reference": "test"},
+        "metrics": ["generation_failure_rate"],
+    },
+}
+"""Tasks and models of one's own, as a user would write them, on data that this program draws."""
+
+
+def write_own(folder):
+    for name, config in OWN.items():
+        path = folder / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(config))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -143,12 +209,17 @@ def test_films_that_are_read_as_features_have_no_pictures_to_degrade():
         "task=phantom_multicoil model=zero_filled degrade=suite/kspace",
         "task=phantom_endoscopy model=gaussian_mixture degrade=[endo_smoke,endo_specular]",
         "task=phantom_pathology model=gaussian_mixture degrade=[he_stain,he_defocus]",
+        "task=phantom_questions model=longest_option degrade=[xray_markers,typos,letter_case]",
+        "task=phantom_films model=still degrade=[endo_smoke,video_freeze]",
+        "task=polyps model=brightest degrade=[endo_specular,kvasir_x1_weak]",
+        "task=follow_up model=shown_again degrade=[xray_rotation,gaussian_blur]",
     ],
 )
 def test_a_sweep_is_one_command(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+    write_own(tmp_path / "conf")
     trainer = ["trainer.accelerator=cpu", "score_workers=0", "limit=1", "severities=[5]", "run=run"]
-    assert start(["test", *words.split(), *trainer]) == 0, capsys.readouterr().err
+    assert start(["test", "--config-dir", "conf", *words.split(), *trainer]) == 0, capsys.readouterr().err
     assert start(["table", "runs=run", "by=condition"]) == 0
     assert "as published" in capsys.readouterr().out

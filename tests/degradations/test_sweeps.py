@@ -58,6 +58,7 @@ def test_the_truth_moves_with_the_image_and_blur_leaves_it(scans):
     assert again.scores.value.tolist() == run.scores.value.tolist()
 
 
+@pytest.mark.slow
 def test_a_condition_that_changes_nothing_is_told(folder):
     pixels = np.full((12, 12, 6), 10, np.int16)
     pixels[4:8, 4:8, 2:4] = 400
