@@ -198,8 +198,8 @@ def _or(usual: str, text: str) -> str:
 
 def _ordered(column: pd.Series[str]) -> pd.Series[str]:
     """Returns categories that sort and compare as their texts do."""
-    ordered: pd.Series[str] = column.astype(pd.CategoricalDtype(sorted(column.cat.categories), ordered=True))
-    return ordered
+    texts = pd.Categorical(column, sorted(column.cat.categories), ordered=True)
+    return pd.Series(texts, index=column.index, name=column.name)
 
 
 def _repeated(text: str, rows: pd.DataFrame) -> pd.Series[str]:
