@@ -191,7 +191,7 @@ class Reference(Protocol[T_co]):
         """Reads the grid alone, from the header."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """One thing to be judged.
 

@@ -89,7 +89,7 @@ class Decoding:
     stop: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """Question about a case, before a template has made a prompt of it.
 

@@ -73,6 +73,19 @@ def whole(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def product(path: Path) -> Iterator[Path]:
+    """Gives a path to write to, as `whole` does, for what a command was asked to write; its folder is made if needed.
+
+    Raises UserError where there is no room, or no permission: in one sentence, and with no half of it left.
+    """
+    mend = "make room or name another folder by out=DIR, and give the same command again"
+    with UserError.about(path, "cannot be written", OSError, mend=mend):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(path) as partial:
+            yield partial
+
+
 def threads(pieces: int) -> int:
     """How many threads to share pieces of work among: as many as this process has cores, up to `THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

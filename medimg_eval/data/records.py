@@ -22,7 +22,7 @@ r"""A field of a pattern: `{name}`, its first 12 characters `{name:.12}`, or wha
 first group if there is one) `{name~patient\d+}`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One record of a table, and where it stands.
 

@@ -22,7 +22,7 @@ from medimg_eval.case import Case
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.lazy_torch import sees_gpu
 from medimg_eval.patients import salt_of
-from medimg_eval.store import digest
+from medimg_eval.store import digest, digest_of_each
 from medimg_eval.system import file_digest, threads
 
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
@@ -80,11 +80,11 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
             known |= zip(piece, digests, strict=True)
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C need not wait for the rest
-    return digest(
-        [
+    return digest_of_each(
+        (
             (case.id, patient, dict(case.attributes), [*(known[path] for path in case.files), *_content_of(case)])
             for case, patient in zip(cases, patients, strict=True)
-        ],
+        ),
         16,
     )
 

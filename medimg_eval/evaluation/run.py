@@ -170,6 +170,10 @@ class Run:
         if kind is not None and issubclass(kind, UserError) and self._made and not self._worked():
             # Refused before any work was done: an empty run would only clutter tables.
             shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, OSError) and not self.folder.is_dir():
+            raise UserError(
+                f"{self.folder}: the folder of this run is gone ({error}); the same command starts it from nothing"
+            ) from error
         if isinstance(error, OSError) and error.errno in FULL:
             raise UserError(
                 f"{self.folder}: there is no more room ({error}); make some, and the same command goes on from here"

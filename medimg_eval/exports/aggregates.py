@@ -14,6 +14,7 @@ from medimg_eval import __version__
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.leaving import permit
 from medimg_eval.run_results import RunResults
+from medimg_eval.system import product
 from medimg_eval.tasks import Task
 
 HUB = "https://huggingface.co"
@@ -72,8 +73,8 @@ def export_hugging_face(
     stem = f"{run.manifest['task']}.yaml"
     written = {out / ".eval_results" / stem: held, out / "model-card.yaml": card + "\n"}
     for file, text in written.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with product(file) as partial:
+            partial.write_text(text, encoding="utf-8")
     if publish:
         HfApi().upload_file(
             path_or_fileobj=held.encode(),
@@ -98,13 +99,13 @@ def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]
         row["metric"]: {part: _known(row[part]) for part in ("value", "low", "high", "n", "failed")}
         for row in run.summary.to_dict("records")
     }
-    out.mkdir(parents=True, exist_ok=True)
     metrics = {"results": list(cases.values()), "aggregates": aggregates, "version": __version__}
     written = {"metrics.json": json.dumps(metrics, indent=1, allow_nan=False)}
     for name in ("Dockerfile", "evaluate.py"):
         written[name] = (files("medimg_eval.exports") / "static" / f"grand_challenge_{name}.txt").read_text("utf-8")
     for name, text in written.items():
-        (out / name).write_text(text, encoding="utf-8")
+        with product(out / name) as partial:
+            partial.write_text(text, encoding="utf-8")
     return [out / name for name in written]
 
 

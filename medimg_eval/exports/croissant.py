@@ -16,6 +16,7 @@ from medimg_eval.arguments import as_list
 from medimg_eval.errors import SplitError
 from medimg_eval.results.runs import frame_to_csv
 from medimg_eval.run_results import RunResults
+from medimg_eval.system import product
 from medimg_eval.tasks import Task
 
 VERSION = "http://mlcommons.org/croissant/1.0"
@@ -120,7 +121,8 @@ def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[
     for name, frame in tables.items():
         place = folder / f"{stem}-{name}.csv"
         content = frame_to_csv(frame).encode()
-        place.write_bytes(content)
+        with product(place) as partial:
+            partial.write_bytes(content)
         written.append(place)
         objects.append(
             {
@@ -149,7 +151,8 @@ def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[
         "recordSet": sets,
     }
     file = folder / f"{stem}-croissant.json"
-    file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with product(file) as partial:
+        partial.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return [file, *written]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from medimg_eval.case import Mask
 from medimg_eval.errors import UserError
 from medimg_eval.run_results import RunResults
+from medimg_eval.system import product
 from medimg_eval.tasks import Task
 
 
@@ -44,8 +45,8 @@ def export_nnunet(run: RunResults, task: Task, out: Path) -> list[Path]:
     mean = {label: _means([case["metrics"][label] for case in cases]) for label in labels}
     summary = {"foreground_mean": _means(list(mean.values())), "mean": mean, "metric_per_case": cases}
     file = out / str(run.manifest["model"]) / "summary.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(summary, indent=4), encoding="utf-8")  # with bare NaN, as nnU-Net writes it
+    with product(file) as partial:
+        partial.write_text(json.dumps(summary, indent=4), encoding="utf-8")  # with bare NaN, as nnU-Net writes it
     return [file]
 
 

@@ -13,7 +13,7 @@ from medimg_eval.data.logs import write_lines
 from medimg_eval.errors import UserError, import_optional
 from medimg_eval.metrics.nlp import sections
 from medimg_eval.run_results import RunResults
-from medimg_eval.system import whole
+from medimg_eval.system import product
 from medimg_eval.tasks import Task
 
 
@@ -102,7 +102,8 @@ def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
     results = {row["metric"]: row["value"] for row in run.summary.to_dict("records") if row["value"] == row["value"]}
     written = {"results": {manifest["task"]: results}, "model_name": manifest["model"], "n-samples": len(rows)}
     summary = folder / f"results_{day}.json"
-    summary.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    with product(summary) as partial:
+        partial.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return [summary, write_lines(folder / f"samples_{manifest['task']}_{day}.jsonl", rows)]
 
 
@@ -123,8 +124,7 @@ def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
         sheet.append(cells)
     model = run.manifest["model"]
     file = out / str(model) / f"{model}_{run.manifest['task']}.xlsx"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with whole(file) as partial:
+    with product(file) as partial:
         book.save(partial)
     return [file]
 
@@ -150,7 +150,8 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
             "model_prediction": reply.text,
         }
     submission = _prepared(out, run, ".json")
-    submission.write_text(json.dumps(studies, indent=1, ensure_ascii=False), encoding="utf-8")
+    with product(submission) as partial:
+        partial.write_text(json.dumps(studies, indent=1, ensure_ascii=False), encoding="utf-8")
     files = [submission]
     for kind, key in (("predicted", "model_prediction"), ("reference", "report")):
         file = _prepared(out, run, f"-{kind}.csv")

@@ -10,6 +10,7 @@ from .keys import (
     array_key as array_key,
     content_key as content_key,
     digest as digest,
+    digest_of_each as digest_of_each,
     picture_key as picture_key,
     prompt_key as prompt_key,
     sentence_key as sentence_key,

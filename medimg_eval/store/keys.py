@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,26 @@ from medimg_eval.system import walk
 VERSION = 2
 """Part of the key of files: raised when readers change what they return, so that older entries are no longer found."""
 
+_AT_ONCE = 1_000
+"""Things of a list that are made text together."""
+
 
 def digest(value: Any, length: int = 8) -> str:
     """A short hash of anything JSON can hold, independent of key order."""
     text = json.dumps(_keyed(value), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def digest_of_each(values: Iterable[Any], length: int = 8) -> str:
+    """The same hash of a list of such things, which need not be in memory together."""
+    found, waiting = hashlib.sha256(b"["), iter(values)
+    first = True
+    while some := list(islice(waiting, _AT_ONCE)):
+        found.update(b"" if first else b", ")
+        found.update(json.dumps(_keyed(some), sort_keys=True, default=str)[1:-1].encode())
+        first = False
+    found.update(b"]")
+    return found.hexdigest()[:length]
 
 
 def content_key(files: Iterable[Path], transform: Any) -> str:

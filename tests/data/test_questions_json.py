@@ -12,6 +12,7 @@ import pytest
 from PIL import Image as Pillow
 
 from medimg_eval.data.layouts import Questions
+from medimg_eval.data.questions.records import About
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 
 
@@ -548,3 +549,14 @@ def test_empty_fields_are_filled_and_values_are_sorted_into_groups(tmp_path):
         Questions(**settings, expand=[{"sort": "kind"}]).cases("test")
     with pytest.raises(UsageError, match=r"fill is 'kind', expected an object"):
         Questions(**settings, expand=[{"fill": "kind"}]).cases("test")
+
+
+def test_what_a_file_tells_of_a_record_is_a_mapping_like_any_other():
+    about = About({"path": "a/b.jsonl", "stem": "b"}, "b", 4, {"key1": "x", "stem": "own"})
+    told = {"path": "a/b.jsonl", "stem": "own", "row_number": 5, "row_index": 4, "row": "b-5", "key1": "x"}
+    assert {**about} == told
+    assert len(about) == len(told)
+    assert [name in about for name in (*told, "row_count")] == [True] * len(told) + [False]
+    with pytest.raises(KeyError):
+        about["row_count"]
+    assert pickle.loads(pickle.dumps(about)) == about

@@ -5,7 +5,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from medimg_eval.data.questions.records import Record
 from tests.helpers.catalogue import task_of
 
 SHOWN = ("slake", "vqa_rad", "path_vqa", "pmc_vqa", "omnimedvqa", "medxpertqa_mm", "mmmu_med",
@@ -21,7 +23,8 @@ def opening(name: str, root: Path) -> str:
         root: where its sample, which is invented, is written.
     """
     task = task_of(name, root)
-    case = next(case for case in task.cases("test") if case.question)
+    with mock.patch.object(Record, "place_alone", lambda record: record):  # cases do not keep what they are made of
+        case = next(case for case in task.cases("test") if case.question)
     record = case.target.record
     prompt = task.prompt(case, task.read_images(case))
     said = [f"{message.role}: {_text(message.parts)}" for message in (*prompt.messages, *prompt.later)]

@@ -1,10 +1,20 @@
 """Keys stay what they were when the first stores were written: whatever was paid for is found under them."""
 
 import numpy as np
+import pytest
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.question import Message
-from medimg_eval.store import array_key, content_key, picture_key, prompt_key, sentence_key, text_key
+from medimg_eval.store import (
+    array_key,
+    content_key,
+    digest,
+    digest_of_each,
+    picture_key,
+    prompt_key,
+    sentence_key,
+    text_key,
+)
 
 
 def test_keys_are_those_under_which_earlier_versions_kept_what_they_paid_for(tmp_path):
@@ -31,3 +41,10 @@ def test_keys_are_those_under_which_earlier_versions_kept_what_they_paid_for(tmp
         "array": "4edaf0fe20d221bc27cb2558c661fea0/(1, 2, 3)",
         "file": "61c2299667494fa7c57caf6553963e08a1eb3d9e",
     }
+
+
+@pytest.mark.parametrize("number", [0, 1, 999, 1_000, 1_001, 2_500])
+def test_a_list_that_is_never_in_memory_whole_has_the_same_digest(number):
+    """The fingerprint of a million cases is that of versions which made one text of them."""
+    things = [(f"c{i}", None, {True: "ü", "a": i} if i % 2 else {"b": 1, "a": 2}, ["x", i]) for i in range(number)]
+    assert digest_of_each(iter(things), 16) == digest(things, 16)

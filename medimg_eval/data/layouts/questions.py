@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from medimg_eval.data.questions.pictures import (
     pointed,
     specs_of,
 )
-from medimg_eval.data.questions.records import Record, check_names, names_in
+from medimg_eval.data.questions.records import MISSING, Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.question import Question
@@ -49,6 +49,12 @@ IMAGE_COUNT = "image_count"
 
 IMAGE_CONTENT = "image_content"
 """A patient that is no field of records: what the first image holds, for tables that repeat it for each question."""
+
+NO_FIELDS = (IMAGE_COUNT, IMAGE_CONTENT)
+"""What a config may name that is no field of records."""
+
+_NOTHING: dict[str, Any] = {}
+"""Shared by the records that have nothing of a kind: a million empty ones of each take half a gigabyte."""
 
 
 @dataclass(kw_only=True)
@@ -144,24 +150,43 @@ class Questions(Layout):
 
     def _read(self, root: Path, split: str) -> list[Case]:
         source = self._source(root, split)
-        records = list(source.read(root))
-        if not records:
-            raise UserError(f"{', '.join(map(str, source.paths(root)))}: holds no record")
-        records = expanded(pointed(records, self._specs), self.expand, root)
-        if not records:
-            raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
-        check_names(self._names(), records, (IMAGE_COUNT, IMAGE_CONTENT))
-        records = self._sure(records)
+        together = self.expand or self.answer.get("absent") or any("pointer" in spec for spec in self._specs)
+        records = self._records(source, root, split) if together else self._each(source, root)
         pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
-        cases = _told_apart(
-            [self._case_of(record, pictures) for record in records], number=self.repeated_id == "number"
-        )
+        # Each record goes when it is a case, which holds no more of it than it needs.
+        cases = [self._case_of(record, pictures) for record in records]
+        cases = _told_apart(cases, number=self.repeated_id == "number")
         if self._rotates:
             cases = _told_apart([one for case in cases for one in _rotations(case)])
         cases = [case for case in cases if re.search(self.only, case.id)]
         if self.min_side:
             cases = self._large_enough(cases)
         return _resampled(_together(cases), by_image=not (self.set or self.patient))
+
+    def _records(self, source: Source, root: Path, split: str) -> Iterator[Record]:
+        """Yields the records that are left by steps which look at all of them."""
+        records = list(source.read(root))
+        if not records:
+            raise _empty(source, root)
+        records = expanded(pointed(records, self._specs), self.expand, root)
+        if not records:
+            raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
+        check_names(self._names(), records, NO_FIELDS)
+        yield from self._sure(records)
+
+    def _each(self, source: Source, root: Path) -> Iterator[Record]:
+        """Yields the records one by one, of which memory need not hold more."""
+        self._left_out = {}
+        lacking, some = {name for _, name in self._names()} - {*NO_FIELDS}, False
+        for record in source.read(root):
+            some = True
+            if lacking and not record.fault:
+                lacking = {name for name in lacking if record.find(name) is MISSING}
+            yield record
+        if not some:
+            raise _empty(source, root)
+        if lacking:  # which are looked for again, to say what was meant
+            check_names(self._names(), list(source.read(root)), NO_FIELDS)
 
     def left_out(self) -> dict[str, str]:
         """Id of each case that `cases` left out -> what it lacks."""
@@ -246,11 +271,19 @@ class Questions(Layout):
         }
         if self.set and not attributes["set"]:
             raise record.error(f"set {self.set!r} is empty")
-        fields = {key: record.fill(column) for key, column in self.fields.items()}
-        boxes = {key: self.answer[key] for key in ("box", "scale") if key in self.answer}
-        target = KeyOf(value, record, more, images, boxes, sized, labels_of(self.answer, record, pictures.root))
+        fields = {key: record.fill(column) for key, column in self.fields.items()} or _NOTHING
+        boxes = {key: self.answer[key] for key in ("box", "scale") if key in self.answer} or _NOTHING
+        key = KeyOf(
+            value,
+            record.place_alone(),
+            more or _NOTHING,
+            images,
+            boxes,
+            sized or _NOTHING,
+            labels_of(self.answer, record, pictures.root),
+        )
         patient = self._patient(record, attributes, images)
-        return Case(name, images, target, patient, attributes, Question(text, kind, options, fields))
+        return Case(name, images, key, patient, attributes or _NOTHING, Question(text, kind, options, fields))
 
     def _attributes(self) -> dict[str, str]:
         """The attributes, and those that make sets."""
@@ -293,6 +326,10 @@ class Questions(Layout):
             else:
                 kept.append(case)
         return kept
+
+
+def _empty(source: Source, root: Path) -> UserError:
+    return UserError(f"{', '.join(map(str, source.paths(root)))}: holds no record")
 
 
 def _shortest(case: Case) -> int | None:

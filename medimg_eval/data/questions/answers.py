@@ -253,7 +253,7 @@ def _number(raw: Any, record: Record) -> float:
     return float(found[1])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class KeyOf:
     """The entry of the answer key, whose place in the image is known when the image's size is.
 

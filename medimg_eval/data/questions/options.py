@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from medimg_eval.data.questions.records import Record, Repeated, as_text, literal, names_in, said_nothing
 from medimg_eval.errors import UsageError, nearest
 
+_SHARED = 40
+"""Characters up to which options are held once for all questions that have them."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 FORMS = {
@@ -119,8 +122,14 @@ def _lettered_columns(columns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _lettered(found: Mapping[Any, Any], *, strip: bool) -> dict[str, str]:
-    texts = {str(letter): as_text(text) for letter, text in found.items() if not said_nothing(text)}
+    # Options that many questions share, such as yes and no, are held once.
+    texts = {intern(str(letter)): _held_once(as_text(text)) for letter, text in found.items() if not said_nothing(text)}
     return {letter: _unprefixed(text, letter) for letter, text in texts.items()} if strip else texts
+
+
+def _held_once(text: str) -> str:
+    """The same text, held once where it is short."""
+    return intern(text) if len(text) <= _SHARED else text
 
 
 def _unprefixed(text: str, letter: str) -> str:

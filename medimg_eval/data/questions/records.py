@@ -27,7 +27,49 @@ class Repeated(dict[str, Any]):
     pairs: list[tuple[str, Any]]
 
 
-@dataclass(frozen=True)
+_NO_KEYS: Mapping[str, Any] = {}
+
+
+class About(Mapping[str, Any]):
+    """What the file of a record tells of it, of which each record keeps no more than its number.
+
+    Args:
+        file: what is the same of all records of a file.
+        name: of the file, with which `row` begins.
+        index: of the record, from 0.
+        keys: of the objects that it stands in.
+    """
+
+    __slots__ = ("_file", "_index", "_keys", "_name")
+    OWN = ("row_number", "row_index", "row")
+
+    def __init__(self, file: Mapping[str, Any], name: str, index: int, keys: Mapping[str, Any]) -> None:
+        self._file, self._name, self._index, self._keys = file, name, index, keys or _NO_KEYS
+
+    def __getitem__(self, name: str) -> Any:
+        """Raises KeyError for what the file does not tell."""
+        if name in self._keys:
+            return self._keys[name]
+        if name == "row_number":
+            return self._index + 1
+        if name == "row_index":
+            return self._index
+        return f"{self._name}-{self._index + 1}" if name == "row" else self._file[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the file tells it."""
+        return name in self.OWN or name in self._file or name in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, in the order of a file, its record and the objects around it."""
+        return iter(dict.fromkeys([*self._file, *self.OWN, *self._keys]))
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(list(iter(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class Record(Row):
     """One record, before it is a question.
 
@@ -74,6 +116,10 @@ class Record(Row):
     def text(self, column: str) -> str:
         """The value of a field as text without blanks about it: `""` where nothing is said, lists joined by `", "`."""
         return as_text(self.value(column))
+
+    def place_alone(self) -> Record:
+        """The same record without what it holds, for messages."""
+        return Record(self.path, self.place, _NO_KEYS, _NO_KEYS)
 
     def with_values(self, /, **more: Any) -> Record:
         """The same record with other values."""

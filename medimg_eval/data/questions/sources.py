@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from medimg_eval.data.questions.cells import read_parquet
-from medimg_eval.data.questions.records import Record, Repeated, literal
+from medimg_eval.data.questions.records import About, Record, Repeated, literal
 from medimg_eval.data.questions.streamed import MARK, read_streamed
 from medimg_eval.data.records import stem
 from medimg_eval.data.splits import digests
@@ -86,8 +86,7 @@ class Source:
                 file["split"] = self.split
             name = f"{relative.parent.as_posix()}/{file['stem']}" if alike else file["stem"]
             for index, (place, values, keys, fault) in enumerate(self._items(path)):
-                about = {**file, "row_number": index + 1, "row_index": index, "row": f"{name}-{index + 1}", **keys}
-                yield self._parsed(Record(path, place, values, about, fault))
+                yield self._parsed(Record(path, place, values, About(file, name, index, keys), fault))
 
     def _parsed(self, record: Record) -> Record:
         try:

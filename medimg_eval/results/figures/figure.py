@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from medimg_eval.results.figures.style import PAGE, styled
 from medimg_eval.results.runs import frame_to_csv
+from medimg_eval.system import product
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,15 +78,18 @@ def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
     needed, and `stem` is the name of the files without their ends.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]
     pdf, png, csv, text = files
     with styled():
         said = {"Subject": drawn.caption, "Creator": "medimg_eval", "CreationDate": None}
-        drawn.figure.savefig(pdf, format="pdf", metadata=said)
-        drawn.figure.savefig(png, format="png", dpi=300, metadata={"Description": drawn.caption, "Software": None})
-    csv.write_text(drawn.csv(), encoding="utf-8")
-    text.write_text(drawn.caption + "\n", encoding="utf-8")
+        with product(pdf) as partial:
+            drawn.figure.savefig(partial, format="pdf", metadata=said)
+        with product(png) as partial:
+            told = {"Description": drawn.caption, "Software": None}
+            drawn.figure.savefig(partial, format="png", dpi=300, metadata=told)
+    for file, content in ((csv, drawn.csv()), (text, drawn.caption + "\n")):
+        with product(file) as partial:
+            partial.write_text(content, encoding="utf-8")
     return files
 
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,7 +119,7 @@ def _read(file: Path) -> pd.DataFrame:
     rows["patient"] = _renamed(rows["patient"], str.strip) if "patient" in rows.columns else ""
     for name, value in {"task": "scores", "label": WHOLE, "status": "present"}.items():
         if name in rows.columns:
-            rows[name] = _renamed(rows[name], lambda text, usual=value: text.strip() or usual)
+            rows[name] = _renamed(_renamed(rows[name], str.strip), partial(_or, value))
         else:
             rows[name] = _repeated(value, rows)
     rows["metric"] = _renamed(rows["metric"], _registered)
@@ -191,10 +192,14 @@ def _renamed(column: pd.Series[str], name: Callable[[str], str]) -> pd.Series[st
     return pd.Series(pd.Categorical.from_codes(places[codes], pd.Index(names)), index=column.index, name=column.name)
 
 
+def _or(usual: str, text: str) -> str:
+    return text or usual
+
+
 def _ordered(column: pd.Series[str]) -> pd.Series[str]:
     """Returns categories that sort and compare as their texts do."""
-    ordered: Any = column.cat.set_categories(sorted(column.cat.categories), ordered=True)
-    return ordered
+    texts = pd.Categorical(column, sorted(column.cat.categories), ordered=True)
+    return pd.Series(texts, index=column.index, name=column.name)
 
 
 def _repeated(text: str, rows: pd.DataFrame) -> pd.Series[str]:
@@ -299,16 +304,16 @@ def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
 
 def _combined(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Returns which combination of the columns' values a row has, numbered in the order of their first rows."""
-    together = np.zeros(len(columns[0]), dtype=np.int64)
+    together: npt.NDArray[np.int64] = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes: npt.NDArray[np.int64]
         if not isinstance(column, pd.Series):
             codes = column
         elif column.dtype == "category":
-            codes = column.cat.codes.to_numpy(dtype=np.int64)
+            codes = np.asarray(column.cat.codes, dtype=np.int64)
         else:
-            codes = pd.factorize(column)[0].astype(np.int64)
-        together = pd.factorize(together * (int(codes.max()) + 1) + codes)[0].astype(np.int64)
+            codes = np.asarray(pd.factorize(column)[0], dtype=np.int64)
+        together = np.asarray(pd.factorize(together * (int(codes.max()) + 1) + codes)[0], dtype=np.int64)
     return together
 
 

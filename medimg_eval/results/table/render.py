@@ -15,6 +15,7 @@ from rich.text import Text
 from medimg_eval.results.runs import frame_to_csv
 from medimg_eval.results.table.latex import to_latex
 from medimg_eval.results.table.xlsx import write_xlsx
+from medimg_eval.system import product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,10 +180,10 @@ def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list
 
 def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
     """Writes texts by what their files' names end in after `path`, its folder made if needed; returns the files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     files = [path.with_name(f"{path.name}{end}") for end in texts]
     for file, text in zip(files, texts.values(), strict=True):
-        file.write_text(text, encoding="utf-8")
+        with product(file) as partial:
+            partial.write_text(text, encoding="utf-8")
     return files
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.results.table.layout import one_line
+from medimg_eval.system import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ def write_xlsx(table: Printable, file: Path) -> Path:
     sheet.title = _SHEETS[0]
     _fill_table(sheet, table.layout())
     _fill_frame(book.create_sheet(_SHEETS[1]), table)
-    book.save(file)
+    with product(file) as partial:
+        book.save(partial)
     return file
 
 
