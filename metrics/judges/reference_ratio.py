@@ -50,7 +50,7 @@ def judge_mean_of_ratios(rows: ScoreTable) -> float:
     Without questions that lack one of both, or whose reference has 0.
     """
     answer, reference = _values(rows)
-    by_case = {}
+    by_case: dict[int, list[float]] = {}
     for place, case in enumerate(rows.case.tolist()):
         kept = by_case.setdefault(case, [np.nan, np.nan])
         for side, value in enumerate((answer[place], reference[place])):

@@ -55,7 +55,7 @@ def _organs(text: str) -> list[str]:
     return groups.get(text, [text])
 
 
-_parameter = {"parameter": "all, physiological, others or an organ", "parameter_is_text": True}
+_PARAMETER = "all, physiological, others or an organ"
 
 
 @metric(
@@ -88,7 +88,8 @@ def uptake_pairs(pair: AnsweredQuestion) -> Any:
     worst=0.0,
     source=SOURCE,
     check=_organs,
-    **_parameter,
+    parameter=_PARAMETER,
+    parameter_is_text=True,
 )
 def uptake_exact(pair: AnsweredQuestion, organs: str) -> float:
     """The share of organs whose class of uptake is that of the reference, `not said` among the classes.
@@ -119,7 +120,8 @@ def _counted(rows: ScoreTable, organs: str) -> npt.NDArray[np.float64]:
     source=SOURCE,
     pieces=_counted,
     check=_organs,
-    **_parameter,
+    parameter=_PARAMETER,
+    parameter_is_text=True,
 )
 def uptake_macro_f1(sums: npt.NDArray[np.float64], organs: str) -> Any:
     """The mean over organs of the mean F1 of the classes of uptake that either report gives the organ.

@@ -1,0 +1,191 @@
+"""Entities and relations that are read out of a text: precision, recall and F1 of exact and of overlapping spans."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.nlp import normalised
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.text.texts import texts_of
+
+SOURCE = "SemEval-2013 task 9 (strict, partial and type matching); relations as in n2c2"
+
+MATCHES = ("exact", "partial", "type_free", "relations")
+"""How two count as the same: span and type; overlapping spans of one type; the span alone; relations of exact spans."""
+
+_LIST = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)
+
+
+class Entity(NamedTuple):
+    """Entity of a text: its words in lower case, its type, and where it begins and ends (-1 where that is not told)."""
+
+    text: str
+    kind: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> tuple[str, int, int] | tuple[int, int]:
+        """Where it lies, or its words where that is not told."""
+        return (self.text, -1, -1) if self.start < 0 else (self.start, self.end)
+
+    def overlaps(self, other: Entity) -> bool:
+        """Whether both share letters, or words where places are not told."""
+        if self.start >= 0 and other.start >= 0:
+            return self.start < other.end and other.start < self.end
+        return bool(set(self.text.split()) & set(other.text.split()))
+
+
+Read = tuple[list[Entity], list[tuple[Any, ...]]]
+"""Entities and relations; a relation is its kind with the spans and types of its two entities."""
+
+
+def read_entities(text: str) -> Read | None:
+    """Returns the entities and relations of a JSON text; None where it holds no such JSON.
+
+    It is a list of entities `{"text", "type", "start", "end"}`, of which start and end may lack, or an object with
+    `entities` and `relations` `{"type", "head", "tail"}`, whose head and tail are places in the list of entities. What
+    stands about the JSON, such as a fence, is left out; entries of another form are left out too.
+    """
+    for found in [text.strip(), *(match[0] for match in _LIST.finditer(text))]:
+        try:
+            content = json.loads(found)
+        except ValueError:
+            continue
+        if isinstance(content, Mapping) and isinstance(content.get("entities"), list):
+            entities = [_entity(one) for one in content["entities"]]
+            relations = [_relation(one, entities) for one in content.get("relations") or []]
+            return [one for one in entities if one], [one for one in relations if one]
+        if isinstance(content, list):
+            return [one for one in map(_entity, content) if one], []
+    return None
+
+
+def _entity(one: Any) -> Entity | None:
+    if not isinstance(one, Mapping) or not isinstance(one.get("text"), str):
+        return None
+    start, end = (place if type(place) is int else -1 for place in (one.get("start"), one.get("end")))
+    kind = normalised(str(one.get("type", "")))
+    return Entity(normalised(one["text"]), kind, *((start, end) if min(start, end) >= 0 else (-1, -1)))
+
+
+def _relation(one: Any, entities: Sequence[Entity | None]) -> tuple[Any, ...] | None:
+    if not isinstance(one, Mapping):
+        return None
+    places = [place if type(place) is int else -1 for place in (one.get("head"), one.get("tail"))]
+    if not all(0 <= place < len(entities) for place in places):
+        return None
+    head, tail = (entities[place] for place in places)
+    if head is None or tail is None:
+        return None
+    return normalised(str(one.get("type", ""))), head.kind, head.span, tail.kind, tail.span
+
+
+def matched(said: Read, due: Read, how: str) -> int:
+    """Returns how many of what was said are due, each once: by one of `MATCHES`.
+
+    Raises:
+        UsageError: there is no such way.
+    """
+    UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
+    if how == "partial":
+        return _overlapping(said[0], due[0])
+    keys: Mapping[str, Callable[[Read], list[Any]]] = {
+        "exact": lambda read: [(one.span, one.kind) for one in read[0]],
+        "type_free": lambda read: [one.span for one in read[0]],
+        "relations": lambda read: list(read[1]),
+    }
+    left = list(keys[how](due))
+    count = 0
+    for one in keys[how](said):
+        if one in left:
+            left.remove(one)
+            count += 1
+    return count
+
+
+def _overlapping(said: Sequence[Entity], due: Sequence[Entity]) -> int:
+    from scipy.optimize import linear_sum_assignment
+
+    if not said or not due:
+        return 0
+    fits = np.array([[one.kind == other.kind and one.overlaps(other) for other in due] for one in said])
+    rows, columns = linear_sum_assignment(~fits)
+    return int(fits[rows, columns].sum())
+
+
+@metric(
+    kind="answer",
+    title="Entities",
+    higher_is_better=None,
+    best=math.nan,
+    worst=math.nan,
+    source=SOURCE,
+    intermediate=True,
+)
+def entity_counts(pair: AnsweredQuestion) -> Any:
+    """Entities and relations said, due, and matched in each of the ways. Evidence.
+
+    A reply that holds no JSON says none; NaN where the key holds none.
+    """
+    found = texts_of(pair)
+    due = None if found is None else read_entities(found[1][0])
+    labels = [*(f"matched {how}" for how in MATCHES), "said", "due", "said relations", "due relations"]
+    if found is None or due is None:
+        return dict.fromkeys(labels, math.nan)
+    said = read_entities(found[0]) or ([], [])
+    counts = [matched(said, due, how) for how in MATCHES]
+    return dict(zip(labels, [*counts, len(said[0]), len(due[0]), len(said[1]), len(due[1])], strict=True))
+
+
+def _pieces(rows: ScoreTable, how: str) -> npt.NDArray[np.float64]:
+    more = " relations" if how == "relations" else ""
+    value = np.nan_to_num(rows.value)
+    labels = (f"matched {how}", f"said{more}", f"due{more}")
+    return np.stack([np.where(rows.label == label, value, 0.0) for label in labels], axis=-1)
+
+
+def _check(how: str) -> None:
+    UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
+
+
+_of_counts = partial(
+    summary,
+    needs=("entity_counts",),
+    higher_is_better=True,
+    best=1.0,
+    source=SOURCE,
+    parameter=", ".join(MATCHES),
+    parameter_is_text=True,
+    check=_check,
+    pieces=_pieces,
+)
+
+
+@_of_counts(title="Entity precision")
+def entity_precision(sums: npt.NDArray[np.float64], how: str) -> Any:
+    """The share of the entities or relations said that are due, over all texts; NaN where none is said."""
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+@_of_counts(title="Entity recall")
+def entity_recall(sums: npt.NDArray[np.float64], how: str) -> Any:
+    """The share of the entities or relations due that are said, over all texts; NaN where none is due."""
+    return quotient(sums[..., 0], sums[..., 2])
+
+
+@_of_counts(title="Entity F1")
+def entity_f1(sums: npt.NDArray[np.float64], how: str) -> Any:
+    """The F1 of entities or relations over all texts (micro); NaN where none is said or due."""
+    return quotient(2 * sums[..., 0], sums[..., 1] + sums[..., 2])
