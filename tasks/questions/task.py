@@ -18,7 +18,7 @@ from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.degradations import DrawKey, conditions_on
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules, texts_among
 from medimg_eval.metrics.nlp import Corpus
@@ -39,8 +39,8 @@ from medimg_eval.tasks.questions.answers import (
     question_of,
     values_of,
 )
-from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
-from medimg_eval.tasks.questions.conversation import converse
+from medimg_eval.tasks.questions.confidence import confidence_of, status_of
+from medimg_eval.tasks.questions.conversation import choose_or_write, converse
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
 from medimg_eval.tasks.questions.judge_subjects import ballots_on, judge_facts, judge_notes, judge_subjects, verdicts_on
 from medimg_eval.tasks.questions.languages import InLanguage
@@ -323,18 +323,8 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         choosing = self.answer_by == "likelihood" or not callable(getattr(model, "generate", None))
         if not choosing and not getattr(model, "chooses_first", False):
             return self._conversations(model, prompts)
-        # A single option is nothing to choose from, but what a baseline is worth there is known.
-        some = [prompt for prompt in prompts if len(prompt.options) > choosing]
-        if choosing and len(some) < len(prompts):
-            lost = next(prompt for prompt in prompts if len(prompt.options) < 2)
-            raise CaseError(
-                f"case {lost.case_id!r} has no options to choose from; leave such questions out by layout.only"
-            )
-        weighed = with_confidence(model, one_each(model.choose(some), some)) if some else ()
-        chosen = dict(zip((prompt.case_id for prompt in some), weighed, strict=True))
-        others = [prompt for prompt in prompts if prompt.case_id not in chosen]
-        written = dict(zip((prompt.case_id for prompt in others), self._conversations(model, others), strict=True))
-        return [chosen.get(prompt.case_id, written.get(prompt.case_id)) for prompt in prompts]
+        # A single option is nothing to choose from, but the score of a baseline there is known.
+        return choose_or_write(model, prompts, 1 + choosing, self._conversations)
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
         """Has the model answer the first turn of all, then the second of those that have one, and so on."""
