@@ -152,7 +152,7 @@ def test_an_estimate_says_what_is_left_and_its_cases_are_not_asked_again(tmp_pat
     wanted = plain(composed("test", ["model=chance", "score_workers=0", "num_workers=0"]))
     (told,) = run_estimates(wanted | {"estimate_out": "figures.json"}, task=task, model=spec)
     assert (told.trials, told.left, told.read, told.written, told.cost) == (40, 35, 100.0, 10.0, 0.5)
-    assert 0.02 <= told.seconds < 5
+    assert told.seconds >= 0.02
     assert told.memory > 0.05
     assert json.loads(Path("figures.json").read_text())[0]["left"] == 35
     numbers = estimate_sheet([told]).frame().iloc[0]

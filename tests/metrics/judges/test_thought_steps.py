@@ -4,7 +4,7 @@ import math
 
 import pytest
 from asking import Quiz
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge_asks import judge_prompts
 from rows import summarised
@@ -100,6 +100,7 @@ def summed(pairs):
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from([1, -1, 0]), st.sampled_from([1, -1])), min_size=1), min_size=1))
+@settings(max_examples=30, deadline=None)
 def test_f1_of_steps_is_scikit_learns(chains):
     pairs = [chain([truth for truth, _ in one], written([said for _, said in one])) for one in chains]
     known = [(truth, said) for one in chains for truth, said in one if truth]

@@ -82,6 +82,7 @@ def test_vllm_is_started_asked_with_files_and_ended_with_all_that_it_started(sta
     assert not Path(media).exists()
 
 
+@pytest.mark.slow
 def test_what_was_answered_before_is_not_asked_again_at_another_port(started):
     first, second = started(), started()
     replies = first.generate([prompt(1, (4, 4))], Decoding())
@@ -138,7 +139,7 @@ def test_a_server_that_does_not_come_up_is_told_with_its_last_words(started, mon
         started().check_ready()
     with pytest.raises(UserError, match="no-such-program cannot be started"):
         started(command=["no-such-program"]).check_ready()
-    with pytest.raises(UserError, match="does not serve after 1 s"):
+    with pytest.raises(UserError, match=r"does not serve after \d+ s"):
         started(command=[sys.executable, "-S", "-c", "import time; time.sleep(60)"], startup_s=0.6).check_ready()
     with pytest.raises(UsageError, match="is a list"):
         started(ServedModel, command="vllm serve")
@@ -182,6 +183,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_the_server_ends_where_its_asker_is_killed(started):
     program = KILLED.format(path=sys.path, engine=ENGINE)
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
