@@ -142,7 +142,9 @@ class Still(FrameLabeler):
 
     def label_frames(self, prompts):
         """Yields an answer for each frame before it takes the next."""
-        return [(prompt.phases[0] for _ in prompt.film) for prompt in prompts]
+        return [
+            ({prompt.phases[0]: 1.0} | dict.fromkeys(prompt.presence, 0.0) for _ in prompt.film) for prompt in prompts
+        ]
 
 
 class Brightest(Detector):
