@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,7 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
     def colours(image: Image) -> Array:
         from PIL import ImageEnhance
 
-        changes = [
+        changes: list[Callable[[Picture], Picture]] = [
             lambda picture: ImageEnhance.Brightness(picture).enhance(1 + 0.2 * share * light),
             lambda picture: ImageEnhance.Contrast(picture).enhance(1 + 0.2 * share * depth),
         ]
@@ -66,9 +67,8 @@ def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Arra
     """Returns where something is shown after a crop, a turn and a shift, each cutting off what leaves the frame."""
     middle = (np.array(shape) - 1) / 2
     places = np.indices(shape).reshape(2, -1).T - middle - pushed
-    inside: Array = (np.abs(places) <= np.array(shape) / 2).all(axis=1)
-    inside &= (np.abs(places @ turned.T) <= np.array(shape) / 2).all(axis=1)
-    return inside.reshape(shape)
+    inside = np.abs(np.stack([places, places @ turned.T])) <= np.array(shape) / 2
+    return np.asarray(inside.all(axis=(0, 2))).reshape(shape)
 
 
 def _crop(areas: Array, share: float, ratios: Array) -> Array:

@@ -164,7 +164,7 @@ def _blend_table(grey: int, factor: float) -> Array:
     from PIL import Image as Pillow
 
     ramp = Pillow.fromarray(np.arange(256, dtype=np.uint8)[None])
-    return np.asarray(Pillow.blend(Pillow.new("L", ramp.size, grey), ramp, factor))[0]
+    return np.asarray(Pillow.blend(Pillow.new("L", ramp.size, grey), ramp, factor)).reshape(-1)
 
 
 GREY_WEIGHTS = (19595, 38470, 7471)
