@@ -12,6 +12,7 @@ from medimg_eval.api.listing import published_systems
 from medimg_eval.commands.cli import start
 from tests.helpers import tiny_vlm
 from tests.helpers.catalogue import AGENTS, REPORTS, SAMPLES
+from tests.helpers.catalogue import composed as stated
 from tests.helpers.chat_server import chat_server
 from tests.helpers.config_files import config_names
 from tests.helpers.samples import ALL
@@ -87,10 +88,11 @@ def test_a_command_runs_on_the_fixture_of_its_task(line, checkpoint, server, tmp
     words = [re.sub(r"^(.*=)(VLM|PATIENT|LLM|JUDGE)$", rf"\1{checkpoint}", word) for word in shlex.split(line)]
     extra = [
         f"task.layout.root={tmp_path / 'data'}",
-        "~task.expected",
         "trainer.accelerator=cpu",
         "++task.decoding.max_new_tokens=8",
     ]
+    if "test" in (stated(named(line, "task")).get("expected") or {}):
+        extra.append(f"task.expected.test={len(sample.cases)}")
     for group in ("model", "judge", "task.patient"):
         if any(re.match(rf"\+?(?:model@)?{group}=openai_compatible", word) for word in words):
             extra += [

@@ -156,10 +156,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def item_of(body: dict[str, Any]) -> int:
-    """The last number in the last turn's text."""
+    """The last number in the last turn's text, 0 where it has none."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    return int(re.findall(r"\d+", text)[-1])
+    return int(re.findall(r"\d+", f"0 {text}")[-1])
 
 
 class Running:
