@@ -22,7 +22,7 @@ import av
 import numpy as np
 
 from medimg_eval.imaging.video import Film, FilmFile
-from medimg_eval.imaging.video.reading import _index
+from medimg_eval.imaging.video.reading import _packet_index
 
 ROWS, COLUMNS, RATE = 1080, 1920, 25
 
@@ -81,7 +81,7 @@ def decode_seeking(path: Path, places: range) -> int:
 
 def read_ahead(path: Path, places: range | list[int], busy: float = 0.0, every: int = RATE) -> int:
     """The same by a film, before a model that takes so many seconds a frame."""
-    _index.cache_clear()
+    _packet_index.cache_clear()
     count = 0
     for _ in Film(FilmFile(path, every), places, 1.0):
         time.sleep(busy)

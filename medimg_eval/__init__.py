@@ -57,17 +57,17 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            found: object = version("medimg-eval")
+            value: object = version("medimg-eval")
         except PackageNotFoundError:  # a checkout that was never installed
-            found = "0+uninstalled"
+            value = "0+uninstalled"
     elif name in __all__:
         from importlib import import_module
 
-        found = getattr(import_module("medimg_eval.api"), name)
+        value = getattr(import_module("medimg_eval.api"), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -32,23 +32,23 @@ class _Live:
 def keep_arguments(made: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Notes on a new object what its class was called with; arguments that do not fit are left to its `__init__`."""
     try:
-        signature = _signature(type(made).__init__)
+        signature = _cached_signature(type(made).__init__)
         bound = signature.bind(made, *args, **kwargs)
     except (TypeError, ValueError):
         return
     kinds = signature.parameters
-    given: dict[str, Any] = {}
-    for place, (name, value) in enumerate(bound.arguments.items()):
+    arguments: dict[str, Any] = {}
+    for index, (name, value) in enumerate(bound.arguments.items()):
         kind = kinds[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
-            given |= {key: _or_live(one) for key, one in value.items()}
-        elif place:  # the first is the object itself
-            given[name] = _Live if kind is inspect.Parameter.VAR_POSITIONAL and value else _or_live(value)
-    object.__setattr__(made, KEPT, given)
+            arguments |= {key: _or_live(item) for key, item in value.items()}
+        elif index:  # the first is the object itself
+            arguments[name] = _Live if kind is inspect.Parameter.VAR_POSITIONAL and value else _or_live(value)
+    object.__setattr__(made, KEPT, arguments)
 
 
 @lru_cache(maxsize=512)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _cached_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
@@ -72,7 +72,7 @@ def as_config(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: as_config(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        inner = [as_config(one) for one in value]
+        inner = [as_config(item) for item in value]
         return inner if isinstance(value, list | tuple) else sorted(inner, key=str)
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return value.item()
@@ -87,32 +87,32 @@ def arguments_of(made: Any) -> dict[str, Any]:
     Raises:
         LiveError: one of them cannot be written in a config, or they are not known.
     """
-    given = getattr(made, "__dict__", {}).get(KEPT)
-    if given is None and is_dataclass(made):
+    arguments = getattr(made, "__dict__", {}).get(KEPT)
+    if arguments is None and is_dataclass(made):
         usual = defaults_of(type(made))
-        held = {one.name: as_config(getattr(made, one.name)) for one in fields(made) if one.init}
+        held = {field.name: as_config(getattr(made, field.name)) for field in fields(made) if field.init}
         return {name: value for name, value in held.items() if name not in usual or not equal(value, usual[name])}
-    lost = "all" if given is None else next((name for name, value in given.items() if value is _Live), None)
-    if lost is not None:
-        raise LiveError(f"{type(made).__qualname__}: its argument {lost!r} is an object that no config can name")
-    return {} if given is None else dict(given)
+    missing = "all" if arguments is None else next((name for name, value in arguments.items() if value is _Live), None)
+    if missing is not None:
+        raise LiveError(f"{type(made).__qualname__}: its argument {missing!r} is an object that no config can name")
+    return {} if arguments is None else dict(arguments)
 
 
 def defaults_of(made: type) -> dict[str, Any]:
     """Argument -> default, of those that have one which a config can hold."""
     factories = {
-        one.name: one.default_factory
-        for one in (fields(made) if is_dataclass(made) else ())
-        if one.default_factory is not MISSING
+        field.name: field.default_factory
+        for field in (fields(made) if is_dataclass(made) else ())
+        if field.default_factory is not MISSING
     }
     try:
-        known = inspect.signature(getattr(made, "__init__")).parameters  # noqa: B009 - of the class, not of an instance
+        parameters = inspect.signature(getattr(made, "__init__")).parameters  # noqa: B009 - of the class, not of an instance
     except (TypeError, ValueError):
         return {}
     usual: dict[str, Any] = {}
-    for name, one in known.items():
-        if one.default is not inspect.Parameter.empty:
-            value = _or_live(factories[name]() if name in factories else one.default)
+    for name, parameter in parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            value = _or_live(factories[name]() if name in factories else parameter.default)
             usual |= {} if value is _Live else {name: value}
     return usual
 
@@ -136,17 +136,17 @@ def without_defaults(config: Mapping[str, Any], made: type, spelled: Collection[
 def settled(config: Any) -> Any:
     """A config without arguments that equal their default, at any depth; classes that cannot be found keep theirs."""
     if isinstance(config, list):
-        return [settled(one) for one in config]
+        return [settled(item) for item in config]
     if not isinstance(config, Mapping):
         return config
     inner = {key: settled(value) for key, value in config.items()}
     if not isinstance(config.get("_target_"), str):
         return inner
     try:
-        made = pkgutil.resolve_name(config["_target_"])
+        target = pkgutil.resolve_name(config["_target_"])
     except (ImportError, AttributeError, ValueError):
         return inner
-    return without_defaults(inner, made)
+    return without_defaults(inner, target)
 
 
 def as_list(value: Any) -> list[Any]:

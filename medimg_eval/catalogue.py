@@ -41,12 +41,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def configs_of(group: str) -> dict[str, dict[str, Any]]:
     """The configs of a group, by the shortest name of each, from every place that Hydra looks in."""
-    found: dict[str, dict[str, Any]] = {}
-    for root in _roots():
+    configs: dict[str, dict[str, Any]] = {}
+    for root in _iterate_roots():
         for name, path in sorted(shortest_names(paths_of(root, group)).items()):
-            if name not in found:
-                found[name] = _read(root / group / f"{path}.yaml")
-    return found
+            if name not in configs:
+                configs[name] = _read_config(root / group / f"{path}.yaml")
+    return configs
 
 
 def config_named(group: str, name: str) -> dict[str, Any]:
@@ -56,24 +56,24 @@ def config_named(group: str, name: str) -> dict[str, Any]:
         UsageError: there is none, or several.
     """
     names: list[str] = []
-    for root in _roots():
+    for root in _iterate_roots():
         paths = paths_of(root, group)
         path = path_meant(group, name, paths)
         if path is not None:
-            return _read(root / group / f"{path}.yaml")
+            return _read_config(root / group / f"{path}.yaml")
         names += shortest_names(paths)
     raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, f'{LIST} {group}s')}")
 
 
 def with_parents(config: Mapping[str, Any], group: str = "task") -> dict[str, Any]:
     """A config merged with those that its `defaults` name: protocols, and tasks that it is another form of."""
-    found: dict[str, Any] = {}
+    config_: dict[str, Any] = {}
     for default in config.get("defaults") or []:
-        for place, name in {group: default}.items() if isinstance(default, str) else default.items():
-            above, _, package = str(place).strip("/").partition("@")
+        for package_, name in {group: default}.items() if isinstance(default, str) else default.items():
+            above, _, package = str(package_).strip("/").partition("@")
             if name != "_self_" and package in ("", "_here_"):
-                found = merged(found, with_parents(config_named(above, name), above))
-    return merged(found, config)
+                config_ = merged(config_, with_parents(config_named(above, name), above))
+    return merged(config_, config)
 
 
 def merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,11 +88,11 @@ def merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
 
 def families(group: str) -> dict[str, str]:
     """The configs of a group, by the shortest name of each -> the folder that it lies in, such as `vqa`."""
-    found: dict[str, str] = {}
-    for root in _roots():
+    titles: dict[str, str] = {}
+    for root in _iterate_roots():
         for name, path in shortest_names(paths_of(root, group)).items():
-            found.setdefault(name, path.rpartition("/")[0])
-    return found
+            titles.setdefault(name, path.rpartition("/")[0])
+    return titles
 
 
 class TaskFacts(NamedTuple):
@@ -110,26 +110,26 @@ class TaskFacts(NamedTuple):
 def task_facts(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskFacts]:
     """The family and the modalities of tasks, by their names in the catalogue and their configs as runs store them."""
     folders = families("task")
-    found = {}
+    facts = {}
     for task, config in configs.items():
-        made = str(config.get("_target_") or "").rpartition(".")[2].removesuffix("Task").lower()
-        family = folders.get(task, made).partition("/")[0]
+        target = str(config.get("_target_") or "").rpartition(".")[2].removesuffix("Task").lower()
+        family = folders.get(task, target).partition("/")[0]
         card, layout = (config.get(key) or {} for key in ("card", "layout"))
         stated = f"{card.get('modality') or ''} {layout.get('modality') or ''}"
-        told = f"{task.replace('_', ' ')} {config.get('title') or ''} {card.get('description') or ''}"
-        modalities = _modalities(stated) or _modalities(told, stated=False)
-        found[task] = TaskFacts(made if family == "quickstart" else family, modalities)
-    return found
+        text = f"{task.replace('_', ' ')} {config.get('title') or ''} {card.get('description') or ''}"
+        modalities = _find_modalities(stated) or _find_modalities(text, stated=False)
+        facts[task] = TaskFacts(target if family == "quickstart" else family, modalities)
+    return facts
 
 
-def _modalities(text: str, *, stated: bool = True) -> tuple[str, ...]:
+def _find_modalities(text: str, *, stated: bool = True) -> tuple[str, ...]:
     """The modalities that a text names; where it is about more than that, codes of two letters and `text` are words."""
-    found = []
+    codes = []
     for name, pattern in MODALITIES.items():
         words = re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
         if any(stated or (name != "text" and (len(word) > 2 or word in ("CT", "MR"))) for word in words):
-            found.append(name)
-    return tuple(found)
+            codes.append(name)
+    return tuple(codes)
 
 
 @contextmanager
@@ -147,10 +147,10 @@ def usual_places(folders: Sequence[str | Path] = ()) -> list[str]:
     return [CONFIGS, *plugin_places(), *(f"file://{Path(folder).absolute()}" for folder in folders)]
 
 
-def _roots() -> Iterator[Traversable]:
-    places = _places.get()
-    for place in usual_places() if places is None else places:
-        schema, _, path = place.partition("://")
+def _iterate_roots() -> Iterator[Traversable]:
+    searched = _places.get()
+    for folder in usual_places() if searched is None else searched:
+        schema, _, path = folder.partition("://")
         yield files(path) if schema == "pkg" else Path(path)
 
 
@@ -161,17 +161,17 @@ def spelled_arguments(target: str) -> tuple[frozenset[str], frozenset[str]]:
     These stand in the ids of stored runs, be they the default or not.
     """
     root = files(CONFIGS.partition("://")[2])
-    found: list[frozenset[str]] = []
+    names: list[frozenset[str]] = []
     for path in paths_of(root, "model"):
         file = root / "model" / f"{path}.yaml"
         if target.rpartition(".")[2] in file.read_text(encoding="utf-8"):
-            config = found_now(_read(file))
+            config = found_now(_read_config(file))
             if config.get("_target_") == target:
-                found.append(frozenset(config) - {"name", "description", "_target_"})
-    return (frozenset().union(*found), found[0].intersection(*found)) if found else (frozenset(), frozenset())
+                names.append(frozenset(config) - {"name", "description", "_target_"})
+    return (frozenset().union(*names), names[0].intersection(*names)) if names else (frozenset(), frozenset())
 
 
-def _read(file: Traversable) -> dict[str, Any]:
+def _read_config(file: Traversable) -> dict[str, Any]:
     text = file.read_text(encoding="utf-8")
     with UserError.about(file, "cannot be read as YAML", Exception):
         loaded = yaml.load(text, Loader=_LOADER)  # noqa: S506 - it is a safe one

@@ -132,8 +132,8 @@ def error_in_words(error: BaseException) -> str:
     if isinstance(error, CaseError):
         return str(error)
     frame = users_frame(error)
-    place = f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})" if frame else ""
-    return f"{type(error).__name__}: {error}{place}"
+    location = f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})" if frame else ""
+    return f"{type(error).__name__}: {error}{location}"
 
 
 def users_frame(error: BaseException) -> traceback.FrameSummary | None:
@@ -190,8 +190,8 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     if len(few) <= LISTED:
         return f"{hint} (available: {few})"
     near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
-    others = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
-    return f"{hint} ({others}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
+    further = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
+    return f"{hint} ({further}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -213,8 +213,8 @@ def import_optional(name: str) -> Any:
 
 def missing_extra(error: ImportError) -> UserError | None:
     """Says what installs the library that an import lacked; None where no extra of ours brings it."""
-    told = error.name or str(error)  # libraries that look for others say their names in words
-    library = next((one for one in EXTRAS if re.search(rf"\b{one}\b", told)), None)
+    module = error.name or str(error)  # libraries that look for others say their names in words
+    library = next((extra for extra in EXTRAS if re.search(rf"\b{extra}\b", module)), None)
     return None if library is None else _not_there(library, error)
 
 

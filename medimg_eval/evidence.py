@@ -128,13 +128,13 @@ class Evidence:
 
     def rows(self, provider: str, prefix: str) -> tuple[list[str], Array]:
         """The features of all subjects whose owner begins so, as one block: owners, and float32 (owner, feature)."""
-        known = [
+        values = [
             (owner, observation.value)
             for (name, _, owner), observation in self.observations.items()
             if name == provider and owner.startswith(prefix) and observation.status == "known"
         ]
-        owners = [owner for owner, _ in known]
-        return owners, np.stack([row for _, row in known]) if known else np.zeros((0, 1), np.float32)
+        owners = [owner for owner, _ in values]
+        return owners, np.stack([row for _, row in values]) if values else np.zeros((0, 1), np.float32)
 
     def digest(self, owner: str, needs: Sequence[Requirement]) -> str:
         """Hash of what the needed providers said of an owner: part of the key of a score; "" if nothing is needed."""
@@ -143,36 +143,40 @@ class Evidence:
         wanted = {need.provider for need in needs}
         case = owner.partition("#")[0].partition("~")[0]
         mine = {owner, f"reference/{owner}", f"reference/{case}"}
-        said = sorted(
+        entries = sorted(
             (provider, topic, whose, observation.status, observation.key, _value_key(observation.value))
             for (provider, topic, whose), observation in self.observations.items()
             if provider in wanted and (whose in mine or whose.startswith(f"{owner}/"))
         )
         made_by = sorted((name, text) for name, text in self.provenance.items() if name in wanted)
-        return hashlib.blake2b(json.dumps([said, made_by]).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(json.dumps([entries, made_by]).encode(), digest_size=8).hexdigest()
 
     def notes(self) -> list[str]:
         """Notes on failures and partial reads, one sentence per provider and topic."""
-        needed = ((place, seen) for place, seen in self.observations.items() if seen.status != "unneeded")
-        groups = grouped(((provider, topic), (owner, seen)) for (provider, topic, owner), seen in needed)
+        needed = (
+            (key, observation) for key, observation in self.observations.items() if observation.status != "unneeded"
+        )
+        groups = grouped(((provider, topic), (owner, observation)) for (provider, topic, owner), observation in needed)
         sentences = []
-        for (provider, topic), shown in groups.items():
+        for (provider, topic), group in groups.items():
             who = f"{provider} ({topic})" if topic else provider
             for status, words in (("failed", "failed on"), ("partial", "read only the beginning of")):
-                owners = [owner.removeprefix("reference/") for owner, seen in shown if seen.status == status]
+                owners = [
+                    owner.removeprefix("reference/") for owner, observation in group if observation.status == status
+                ]
                 if owners:
                     some = ", ".join(owners[:NAMED]) + (", ..." if len(owners) > NAMED else "")
                     end = ": not judged" if status == "failed" else ""
-                    sentences.append(f"{who} {words} {len(owners)} of {len(shown)} ({some}){end}")
+                    sentences.append(f"{who} {words} {len(owners)} of {len(group)} ({some}){end}")
         return sentences
 
     def only(self, owners: Collection[str]) -> Evidence:
         """Evidence for a scoring process: the observations of some owners and of their parts."""
-        kept = frozenset(owners)
+        owner_set = frozenset(owners)
         chosen = {
-            place: observation
-            for place, observation in self.observations.items()
-            if place[2] in kept or place[2].rpartition("/")[0] in kept
+            key: observation
+            for key, observation in self.observations.items()
+            if key[2] in owner_set or key[2].rpartition("/")[0] in owner_set
         }
         return replace(self, observations=chosen)
 

@@ -120,10 +120,10 @@ class ChannelAxis:
         if self.directions is None:
             raise ValueError(f"an axis of {self.kind} has no directions")
         turn = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
-        found: Array = self.directions @ turn
+        directions: Array = self.directions @ turn
         if np.linalg.det(turn) > 0:
-            found[:, 0] *= -1
-        return found + 0.0  # no negative zeros
+            directions[:, 0] *= -1
+        return directions + 0.0  # no negative zeros
 
 
 class _Voxels:
@@ -146,13 +146,18 @@ class _Voxels:
 
     def __repr__(self) -> str:
         """Such as `<Image CT, 1 x 512 x 512 x 90 int16, 0.7 x 0.7 x 2.5 mm, 2 notes>`."""
-        one: Any = self
-        values, grid = self._values(), one.geometry
+        voxels: Any = self
+        values, grid = self._values(), voxels.geometry
         size = " x ".join(f"{step:.4g}" for step in grid.spacing)
         shape = f"{' x '.join(map(str, values.shape))} {values.dtype}"
-        notes = f"{len(one.notes)} note{'s' if len(one.notes) > 1 else ''}" if one.notes else ""
-        told = [getattr(one, "modality", ""), shape, f"{size} mm" if grid.units == "mm" else "no physical size", notes]
-        return f"<{type(self).__name__} {', '.join(filter(None, told))}>"
+        notes = f"{len(voxels.notes)} note{'s' if len(voxels.notes) > 1 else ''}" if voxels.notes else ""
+        facts = [
+            getattr(voxels, "modality", ""),
+            shape,
+            f"{size} mm" if grid.units == "mm" else "no physical size",
+            notes,
+        ]
+        return f"<{type(self).__name__} {', '.join(filter(None, facts))}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,15 +238,17 @@ class Image(_Voxels):
         values = values[None] if channel_axis is None else np.moveaxis(values, channel_axis, 0)
         axes = values.ndim - 1
         if not 2 <= axes <= 3:
-            given = f"an array of {np.shape(array)} with channel_axis={channel_axis}"
-            raise UsageError(f"expected two or three spatial axes, got {given}")
+            description = f"an array of {np.shape(array)} with channel_axis={channel_axis}"
+            raise UsageError(f"expected two or three spatial axes, got {description}")
         if affine is not None and spacing is not None:
             raise UsageError("expected an affine or a spacing, got both")
         placed = exchange.plain_affine(tuple(map(float, spacing or [1.0] * axes))) if affine is None else affine
         placed = np.array(placed, np.float64)
         if (spacing is not None and len(spacing) != axes) or placed.shape != (4, 4) or not np.isfinite(placed).all():
-            given = f"spacing {spacing}" if affine is None else f"an affine of shape {placed.shape}"
-            raise UsageError(f"expected a finite affine (4, 4), or a spacing for each of {axes} axes, got {given}")
+            description = f"spacing {spacing}" if affine is None else f"an affine of shape {placed.shape}"
+            raise UsageError(
+                f"expected a finite affine (4, 4), or a spacing for each of {axes} axes, got {description}"
+            )
         return cls(values, placed, modality, "pixel" if affine is None and spacing is None else "mm")
 
     def to_sitk(self) -> sitk.Image:
@@ -361,6 +368,6 @@ class Probabilities(_Voxels):
         """The same with one channel for each label, ascending: the sum of the label's channels, float32."""
         if len(set(self.labels)) == len(self.labels):
             return self
-        ordered, given = sorted(set(self.labels)), np.asarray(self.labels)
-        sums = [self.array[given == label].sum(0, dtype=np.float32) for label in ordered]
+        ordered, stored_labels = sorted(set(self.labels)), np.asarray(self.labels)
+        sums = [self.array[stored_labels == label].sum(0, dtype=np.float32) for label in ordered]
         return replace(self, array=np.minimum(np.stack(sums), 1), labels=tuple(ordered))

@@ -139,9 +139,9 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
     try:
         wrapper = pkgutil.resolve_name(target)
     except Exception as error:  # a user's module can fail in any way while it is imported
-        place = f"; {frame.filename}, line {frame.lineno}" if (frame := users_frame(error)) else ""
+        location = f"; {frame.filename}, line {frame.lineno}" if (frame := users_frame(error)) else ""
         raise UsageError(
-            f"{group}._target_={target} cannot be imported ({error}{place}); install the package it is in, "
+            f"{group}._target_={target} cannot be imported ({error}{location}); install the package it is in, "
             "or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}
@@ -161,7 +161,7 @@ def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
         UserError: there is no file of some fold.
     """
     of_folds = {number: build_candidate({**_of_fold(spec.config, number), "name": spec.name}) for number in numbers}
-    if all(one.config == spec.config for one in of_folds.values()):
+    if all(of_fold.config == spec.config for of_fold in of_folds.values()):
         if spec.config.get("checkpoint"):
             log.warning("%s: the same weights answer in every fold; they must not have been fitted on any", spec.name)
         return spec
@@ -182,8 +182,8 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
             f"{spec.name} is one model, and sizes of what is fitted on need one for each; fit it by fit {words}, and "
             "name that folder by model.checkpoint"
         )
-    for number, one in spec.of_folds.items():
-        manifest = Path(str(one.config.get("checkpoint"))).expanduser() / "manifest.json"
+    for number, of_fold in spec.of_folds.items():
+        manifest = Path(str(of_fold.config.get("checkpoint"))).expanduser() / "manifest.json"
         if not manifest.is_file():
             continue
         stated = json.loads(manifest.read_text(encoding="utf-8")).get("config", {})
@@ -196,9 +196,9 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
 
 def _of_fold(value: Any, number: int) -> Any:
     if isinstance(value, Mapping):
-        return {key: _of_fold(one, number) for key, one in value.items()}
+        return {key: _of_fold(item, number) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_of_fold(one, number) for one in value]
+        return [_of_fold(item, number) for item in value]
     if not isinstance(value, str):
         return value
     filled = value.replace("{fold}", str(number))
@@ -223,9 +223,9 @@ def all_folds(task: Task) -> Task:
     if isinstance(stated, Mapping) and isinstance(stated.get("splits"), Mapping):
         config["layout"] = {**stated, "splits": {**stated["splits"], "fold": ALL}}
     layout = replace(cast("Any", layout), splits=replace(splits, fold=ALL))
-    made = replace(task, layout=layout, config=config)
-    made.folds()  # refused here where there are none
-    return made
+    target = replace(task, layout=layout, config=config)
+    target.folds()  # refused here where there are none
+    return target
 
 
 def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:
@@ -245,8 +245,8 @@ def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpe
         config["identity"] = identity
     else:
         try:
-            given = {} if wrapper is model else arguments_of(model)
-            config |= {key: value for key, value in defaults_of(wrapper).items() if key in always} | given
+            arguments = {} if wrapper is model else arguments_of(model)
+            config |= {key: value for key, value in defaults_of(wrapper).items() if key in always} | arguments
             identified = wrapper.__module__.partition(".")[0] == OWN or code_identity(wrapper) is not None
         except LiveError:
             identified = False
@@ -297,8 +297,8 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
     require_ours(stated, folder / MANIFEST)
     require_ours({"metrics": manifest.get("metrics")}, folder / MANIFEST)
     if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
-        whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
-        stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
+        unnamed = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
+        stated["labels"] = {unnamed.get(label, label): name for label, name in labels.items()}
     return stated if root is None else stated | {"layout": {**stated["layout"], "root": root}}
 
 
@@ -323,9 +323,9 @@ class Annotators(Mapping[str, ModelSpec]):
             UsageError: something is set of an annotator that there is not.
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
-        known: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
-        UsageError.refuse_unknown(f"there is no {self.group}", known, *self._given)
-        return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
+        configs: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
+        UsageError.refuse_unknown(f"there is no {self.group}", configs, *self._given)
+        return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in configs.items()}
 
     def __getitem__(self, name: str) -> ModelSpec:
         if name not in self._found:

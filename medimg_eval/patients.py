@@ -31,38 +31,38 @@ def patient_key(name: str) -> str:
     Raises:
         UserError: the salt cannot be read or made, or is too short.
     """
-    return f"{SALTED}{salt_name()}-{_digest(name, 8)}" if name else ""
+    return f"{SALTED}{salt_name()}-{_salted_digest(name, 8)}" if name else ""
 
 
 def salt_name() -> str:
     """Returns six letters that tell this salt from others, and nothing of it."""
-    return _digest("", 3)
+    return _salted_digest("", 3)
 
 
 def salt_of(key: str) -> str:
     """Returns the name of the salt that a key was made with; nothing of what is no such key."""
-    found = KEY.fullmatch(key)
-    return found[1] if found else ""
+    match = KEY.fullmatch(key)
+    return match[1] if match else ""
 
 
-def _digest(text: str, size: int) -> str:
-    return hashlib.blake2b(text.encode(), key=_salt(_place()), digest_size=size).hexdigest()
+def _salted_digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), key=_read_salt(_salt_path()), digest_size=size).hexdigest()
 
 
-def _place() -> Path:
+def _salt_path() -> Path:
     own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "medimg_eval" / "salt"
-    place = Path(os.environ.get("MEDIMG_EVAL_SALT") or own)
+    path = Path(os.environ.get("MEDIMG_EVAL_SALT") or own)
     try:
-        return place.expanduser()
+        return path.expanduser()
     except RuntimeError as error:  # a user without a home, as in some containers
-        raise UserError(f"{place}: {error} Name the file of the salt: export MEDIMG_EVAL_SALT=FILE") from error
+        raise UserError(f"{path}: {error} Name the file of the salt: export MEDIMG_EVAL_SALT=FILE") from error
 
 
 @cache
-def _salt(place: Path) -> bytes:
+def _read_salt(place: Path) -> bytes:
     try:
         if not place.exists():
-            _make(place)
+            _write_salt(place)
         text = place.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
@@ -74,7 +74,7 @@ def _salt(place: Path) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _make(place: Path) -> None:
+def _write_salt(place: Path) -> None:
     """Writes a salt that appears whole or not at all; of processes that begin together the first one's stays."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = place.with_name(f".{secrets.token_hex(8)}.{place.name}")

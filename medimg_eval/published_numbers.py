@@ -68,7 +68,7 @@ class PublishedNumber:
 
     def same_as(self, other: PublishedNumber) -> bool:
         """Returns whether both are of the same model, metric and cases, from the same source."""
-        mine, theirs = ((one.model, one.metric, one.source) for one in (self, other))
+        mine, theirs = ((number.model, number.metric, number.source) for number in (self, other))
         return mine == theirs and same_cases(self.where, other.where)
 
     def __str__(self) -> str:
@@ -102,7 +102,9 @@ def cases_where(stated: Any, place: str) -> Where:
 
 def same_cases(where: Where, other: Where) -> bool:
     """Returns whether two conditions choose the same cases, in whatever order they are written."""
-    return {(name, frozenset(values)) for name, values in where} == {(name, frozenset(one)) for name, one in other}
+    return {(name, frozenset(values)) for name, values in where} == {
+        (name, frozenset(conditions)) for name, conditions in other
+    }
 
 
 def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
@@ -118,13 +120,13 @@ def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
         return ()
     if not isinstance(stated, list | tuple):
         raise UsageError(f"task {task!r}: expected card.published to be a list of numbers, got {stated!r:.80}")
-    found: list[PublishedNumber] = []
-    for place, entry in enumerate(stated, 1):
-        for number in _of_entry(entry, where := f"task {task!r}, number {place} of card.published"):
-            if any(number.same_as(other) for other in found):
+    numbers: list[PublishedNumber] = []
+    for position, entry in enumerate(stated, 1):
+        for number in _of_entry(entry, where := f"task {task!r}, number {position} of card.published"):
+            if any(number.same_as(previous) for previous in numbers):
                 raise UsageError(f"{where}: {number.model}, {number.metric} is stated twice from the same source")
-            found.append(number)
-    return tuple(found)
+            numbers.append(number)
+    return tuple(numbers)
 
 
 def _of_entry(entry: Any, place: str) -> Iterator[PublishedNumber]:
@@ -137,20 +139,20 @@ def _of_entry(entry: Any, place: str) -> Iterator[PublishedNumber]:
         raise UsageError(f"{place}: has no `number`, nor a number of each group in `by`")
     model, metric, source = (entry[key] for key in _NEEDED)
     where, note = cases_where(entry.get("where") or {}, place), str(entry.get("note") or "")
-    of_all = PublishedNumber(model, metric, "", source, where, _scale(entry, place), note=note)
+    of_all = PublishedNumber(model, metric, "", source, where, _read_scale(entry, place), note=note)
     if "number" in entry:
-        n, interval = _n(entry, place), _interval(entry, place)
-        yield replace(of_all, number=_printed(entry["number"], f"{place}: `number`"), n=n, interval=interval)
+        n, interval = _read_case_count(entry, place), _read_interval(entry, place)
+        yield replace(of_all, number=_format_number(entry["number"], f"{place}: `number`"), n=n, interval=interval)
     groups = entry.get("by") or {}
     if not isinstance(groups, Mapping) or not all(isinstance(numbers, Mapping) for numbers in groups.values()):
         raise UsageError(f"{place}: expected `by` to be attribute: {{value: number}}, got {groups!r:.80}")
     for attribute, numbers in groups.items():
         for value, number in numbers.items():
             of_group = (*where, (str(attribute), (str(value),)))
-            yield replace(of_all, number=_printed(number, f"{place}: {attribute}={value}"), where=of_group)
+            yield replace(of_all, number=_format_number(number, f"{place}: {attribute}={value}"), where=of_group)
 
 
-def _printed(number: Any, place: str) -> str:
+def _format_number(number: Any, place: str) -> str:
     """A number as a text, of which every digit is kept."""
     if isinstance(number, str):
         try:
@@ -161,27 +163,27 @@ def _printed(number: Any, place: str) -> str:
     raise UsageError(f'{place} is {number!r}; expected a number in quotes, as it is printed, such as "0.50"')
 
 
-def _scale(entry: Mapping[str, Any], place: str) -> float:
+def _read_scale(entry: Mapping[str, Any], place: str) -> float:
     scale = entry.get("scale", 1)
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not (math.isfinite(scale) and scale > 0):
         raise UsageError(f"{place}: `scale` is {scale!r}; expected a number above 0, such as 100 of percents")
     return float(scale)
 
 
-def _n(entry: Mapping[str, Any], place: str) -> int:
+def _read_case_count(entry: Mapping[str, Any], place: str) -> int:
     n = entry.get("n", 0)
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise UsageError(f"{place}: `n` is {n!r}; expected the number of cases, or leave it out")
     return n
 
 
-def _interval(entry: Mapping[str, Any], place: str) -> tuple[str, ...]:
+def _read_interval(entry: Mapping[str, Any], place: str) -> tuple[str, ...]:
     interval = entry.get("interval")
     if interval is None:
         return ()
     if not isinstance(interval, list | tuple) or len(interval) != 2:
         raise UsageError(f"{place}: `interval` is {interval!r}; expected two bounds in quotes, as they are printed")
-    low, high = (_printed(bound, f"{place}: a bound of `interval`") for bound in interval)
+    low, high = (_format_number(bound, f"{place}: a bound of `interval`") for bound in interval)
     if float(low) > float(high):
         raise UsageError(f"{place}: `interval` goes from {low} to {high}; write the lower bound first")
     return (low, high)

@@ -171,15 +171,15 @@ class Turn(str):
         steps: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """A text with what is known beside it."""
-        made = super().__new__(cls, text)
-        made.steps = tuple(steps)
-        made.thought, made.finish, made.usage, made.calls = thought, finish, usage or Usage(), tuple(calls)
-        return made
+        turn = super().__new__(cls, text)
+        turn.steps = tuple(steps)
+        turn.thought, turn.finish, turn.usage, turn.calls = thought, finish, usage or Usage(), tuple(calls)
+        return turn
 
     def as_record(self) -> dict[str, Any]:
         """Record beside the text; what is not known is left out."""
-        known = {name: value for name, value in self.usage._asdict().items() if value is not None}
-        record = {"thought": self.thought, "finish": self.finish or None, "usage": known or None}
+        usage_fields = {name: value for name, value in self.usage._asdict().items() if value is not None}
+        record = {"thought": self.thought, "finish": self.finish or None, "usage": usage_fields or None}
         return {name: value for name, value in record.items() if value is not None}
 
     @classmethod

@@ -34,7 +34,7 @@ class Predictions(Mapping[Trial, Any]):
 
     def __getitem__(self, trial: Trial | str) -> Any:
         value = self._stored[trial if isinstance(trial, str) else trial.id]
-        return _read(value) if isinstance(value, Path) else value
+        return _read_prediction(value) if isinstance(value, Path) else value
 
     def __iter__(self) -> Iterator[Trial]:
         return (self._trials[name] for name in self._stored)
@@ -49,11 +49,11 @@ class Predictions(Mapping[Trial, Any]):
 
     @cached_property
     def _first(self) -> dict[str, Trial]:
-        found: dict[str, Trial] = {}
+        trials: dict[str, Trial] = {}
         for trial in self:
-            if not trial.condition and trial.repeat <= found.get(trial.case, trial).repeat:
-                found[trial.case] = trial
-        return found
+            if not trial.condition and trial.repeat <= trials.get(trial.case, trial).repeat:
+                trials[trial.case] = trial
+        return trials
 
 
 class RunResults:
@@ -145,8 +145,8 @@ class RunResults:
         if not file.is_file():
             self._refuse("summary")
         summary = json.loads(file.read_text(encoding="utf-8"))
-        found = [*summary["failures"], *({"stage": "score", **one} for one in summary.get("raised", []))]
-        return pd.DataFrame(found, columns=["case", "stage", "metric", "message"])
+        failures = [*summary["failures"], *({"stage": "score", **raised} for raised in summary.get("raised", []))]
+        return pd.DataFrame(failures, columns=["case", "stage", "metric", "message"])
 
     @property
     def usage(self) -> Mapping[str, Any]:
@@ -237,7 +237,7 @@ def folder_of(run: RunResults | str | Path) -> Path:
     return run.folder if isinstance(run, RunResults) else Path(run).expanduser()
 
 
-def _read(file: Path) -> Any:
+def _read_prediction(file: Path) -> Any:
     """A stored prediction; what is neither a mask, an array nor JSON stays a path."""
     if file.name.endswith(".nii.gz"):
         from medimg_eval.codecs import InstanceMasks, Masks

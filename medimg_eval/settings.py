@@ -41,7 +41,7 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
     chosen = [config["task"]] if config.get("task") else list(config.get("tasks", {}).values())
     if not chosen:
         raise UsageError("no task is named; add task=NAME or suite=NAME (see python -m medimg_eval list)")
-    tasks = [build_task(one) for one in chosen]
+    tasks = [build_task(task_config) for task_config in chosen]
     names = [task.name for task in tasks]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -69,15 +69,15 @@ def build_settings(
         raise UsageError(f"expected seed to be at most {LARGEST_SEED}, got {config['seed']}")
     refuse_absent_device(str(config["trainer"]["accelerator"]))
     _refuse_other_card(overrides)
-    trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
+    trainer = {**config["trainer"], "precision": _resolve_precision(config["trainer"])}
     shard = read_shard(config.get("shard"))
     if shard and any(str(trainer[key]) != "1" for key in ("devices", "num_nodes")):
         raise UsageError(f"shard={shard} is answered on one device; leave trainer.devices and trainer.num_nodes at 1")
-    _seed(config["seed"])
+    _seed_everything(config["seed"])
     return Settings(
         runs=Path(config["runs"]),
         run=None if config["run"] is None else Path(config["run"]),
-        trainer=_trainer(trainer),
+        trainer=_make_trainer(trainer),
         config={key: value for key, value in config.items() if key != "runs"} | {"trainer": trainer},
         overrides=list(overrides),
         batch_size=config["batch_size"],
@@ -87,7 +87,7 @@ def build_settings(
         shard=shard,
         seed=config["seed"],
         limit=config.get("limit"),
-        only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
+        only=[] if config.get("only") is None else [str(case) for case in as_list(config["only"])],
         repeats=config.get("repeats", 1),
         conditions=_asked_conditions(config),
         judge=judge or (build_candidate(config["judge"]) if config.get("judge") else None),
@@ -99,19 +99,20 @@ def build_settings(
 
 def _asked_conditions(config: Mapping[str, Any]) -> list[Condition]:
     """The conditions of `conditions`, and those of the sweep that `degrade` and `severities` name."""
-    found = read_conditions(as_list(config.get("conditions") or []))
-    named = [str(one) for one in as_list(config.get("degrade") or [])]
+    conditions = read_conditions(as_list(config.get("conditions") or []))
+    named = [str(name) for name in as_list(config.get("degrade") or [])]
     swept = sweep(named, read_severities(config.get("severities", [1, 2, 3, 4, 5]))) if named else []
-    twice = {one.key for one in found} & {one.key for one in swept}
+    twice = {condition.key for condition in conditions} & {condition.key for condition in swept}
     if twice:
         raise UsageError(f"conditions and degrade both name {min(twice)!r}; leave one out")
-    return [*found, *swept]
+    return [*conditions, *swept]
 
 
 def _refuse_other_card(overrides: Iterable[str]) -> None:
     """Raises UsageError where the command line changes what a card says of leaving this machine."""
     strange = next(
-        (one for one in overrides if re.match(r"[+~]*tasks?\b(.*\bmay_leave\b|[^=]*\.card(=|$))", one)), None
+        (override for override in overrides if re.match(r"[+~]*tasks?\b(.*\bmay_leave\b|[^=]*\.card(=|$))", override)),
+        None,
     )
     if strange is not None:
         raise UsageError(f"{strange}: what may leave this machine stands in the card's file alone; say may_leave=yes")
@@ -131,16 +132,16 @@ def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
     named = {"WandbLogger": ("name", "version"), "MLFlowLogger": ("run_name",)}
 
     def make(folder: Path) -> list[Logger]:
-        found = []
-        for one in config.values():
-            names = named.get(str(one["_target_"]).rpartition(".")[2], ())
-            found.append(build({**dict.fromkeys(names, folder.name), **one}, save_dir=str(folder)))
-        return found
+        loggers = []
+        for logger_config in config.values():
+            names = named.get(str(logger_config["_target_"]).rpartition(".")[2], ())
+            loggers.append(build({**dict.fromkeys(names, folder.name), **logger_config}, save_dir=str(folder)))
+        return loggers
 
     return make
 
 
-def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
+def _make_trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     def make(**options: Any) -> pl.Trainer:
         from medimg_eval.evaluation.lightning_modules import progress
 
@@ -175,10 +176,10 @@ def undisturbed() -> Iterator[None]:
         restore_generators(torch_states)
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-        _restore(variables)
+        _restore_environment(variables)
 
 
-def _restore(before: Mapping[str, str | None]) -> None:
+def _restore_environment(before: Mapping[str, str | None]) -> None:
     """Takes back what Lightning leaves behind in rank 0, or the next run of this process would start no ranks."""
     ranks = any(os.environ.get(name) != before[name] for name in RANK_VARIABLES)
     for name, value in before.items():
@@ -193,7 +194,7 @@ def _restore(before: Mapping[str, str | None]) -> None:
             distributed.destroy_process_group()
 
 
-def _seed(seed: int) -> None:
+def _seed_everything(seed: int) -> None:
     """Seeds every generator, and those of the processes that Lightning starts, as its `seed_everything` does."""
     import random
 
@@ -217,7 +218,7 @@ def refuse_absent_device(accelerator: str) -> None:
         )
 
 
-def _precision(trainer: Mapping[str, Any]) -> str | int:
+def _resolve_precision(trainer: Mapping[str, Any]) -> str | int:
     """Precision that "auto" stands for here: part of a run's identity, for it decides answers."""
     wanted: str | int = trainer["precision"]
     if isinstance(wanted, str) and wanted.endswith("-true") and wanted not in ("32-true", "64-true"):

@@ -28,11 +28,11 @@ PIECES = 64
 
 def user_cache() -> Path:
     """The folder for what can be made again: `MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval."""
-    place = Path(os.environ.get("MEDIMG_EVAL_CACHE") or "~/.cache/medimg_eval")
+    path = Path(os.environ.get("MEDIMG_EVAL_CACHE") or "~/.cache/medimg_eval")
     try:
-        return place.expanduser()
+        return path.expanduser()
     except RuntimeError as error:  # a user without a home, as in some containers
-        raise UserError(f"{place}: {error} Name a folder for the cache: export MEDIMG_EVAL_CACHE=DIR") from error
+        raise UserError(f"{path}: {error} Name a folder for the cache: export MEDIMG_EVAL_CACHE=DIR") from error
 
 
 def file_digest(path: Path) -> str:
@@ -48,15 +48,15 @@ def file_digest(path: Path) -> str:
             size = path.stat().st_size
             if path.suffix != ".gz" and size <= LARGE:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
-            found = hashlib.blake2b(b"%d" % size)
-            found.update(stream.read(SAMPLED))
+            hasher = hashlib.blake2b(b"%d" % size)
+            hasher.update(stream.read(SAMPLED))
             if path.suffix != ".gz":
                 for piece in range(1, PIECES):
                     stream.seek(size * piece // PIECES)
-                    found.update(stream.read(SAMPLED))
+                    hasher.update(stream.read(SAMPLED))
             stream.seek(max(size - SAMPLED, min(SAMPLED, size)))
-            found.update(stream.read(SAMPLED))
-            return found.hexdigest()
+            hasher.update(stream.read(SAMPLED))
+            return hasher.hexdigest()
     except OSError:
         return "missing"
 
@@ -125,7 +125,7 @@ def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_res
         CaseError: a folder cannot be opened.
     """
     state = root.stat()
-    waiting, seen = [(str(root), "")], {(state.st_dev, state.st_ino)}
+    waiting, visited = [(str(root), "")], {(state.st_dev, state.st_ino)}
     while waiting:
         folder, prefix = waiting.pop()
         try:
@@ -143,8 +143,8 @@ def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_res
                 continue
             if entry.is_file():
                 yield prefix + entry.name, state
-            elif entry.is_dir() and (state.st_dev, state.st_ino) not in seen:
-                seen.add((state.st_dev, state.st_ino))
+            elif entry.is_dir() and (state.st_dev, state.st_ino) not in visited:
+                visited.add((state.st_dev, state.st_ino))
                 below.append((entry.path, f"{prefix}{entry.name}/"))
         waiting += reversed(below)  # the first of them is looked into next
 

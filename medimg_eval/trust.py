@@ -47,9 +47,9 @@ def require_trust(source: Path, would_run: Iterable[str]) -> None:
     Raises:
         UserError: there is such code, and it is not trusted.
     """
-    found = [] if _trusted.get() else list(dict.fromkeys(would_run))
-    if found:
-        raise UserError(f"{source}: would run {', '.join(found)}; if you trust where it is from: {_allow.get()}")
+    strangers = [] if _trusted.get() else list(dict.fromkeys(would_run))
+    if strangers:
+        raise UserError(f"{source}: would run {', '.join(strangers)}; if you trust where it is from: {_allow.get()}")
 
 
 def stays_inside(name: str) -> bool:

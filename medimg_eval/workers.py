@@ -61,7 +61,7 @@ def started_ahead(function: Callable[[State], object], state: State, count: int)
     """
     started: list[_Process] = []
     with suppress(Exception):  # pickling runs the code of users' classes; what fails here is told when it is needed
-        payload = _pickled((function, state))
+        payload = _pickle_object((function, state))
         for _ in range(count):
             started.append(_Process())
             started[-1].tell([], payload, begin=False)
@@ -231,8 +231,8 @@ class Workers(Generic[State, Item, Result]):
         try:
             if "__main__" in self._modules:
                 raise _MainModuleError("a metric")  # noqa: TRY301 - said in the same words
-            _pickled(part)
-            self._payload = _pickled((self._function, self._state))
+            _pickle_object(part)
+            self._payload = _pickle_object((self._function, self._state))
         except Exception as error:  # noqa: BLE001 - pickling runs the code of users' classes
             log.info("%s goes on in this process, for %s", self._name, error)
             self.count = 0
@@ -288,19 +288,19 @@ class _Process:
     """One process, as its parent sees it."""
 
     def __init__(self) -> None:
-        own, other = socket.socketpair()
-        command = [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), str(other.fileno())]
+        own, child_end = socket.socketpair()
+        command = [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), str(child_end.fileno())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [*command, json.dumps([str(folder) for folder in sys.path])],
-                pass_fds=[other.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
             )
         except BaseException:
             own.close()
             raise
         finally:
-            other.close()  # the process alone holds it now, so that its death is the end of the line
+            child_end.close()  # the process alone holds it now, so that its death is the end of the line
         self._line = Line(own)
 
     @property
@@ -423,13 +423,13 @@ def serve(descriptor: int) -> None:
         importlib.import_module(module)
     function, state = pickle.loads(payload)
     parts: queue.SimpleQueue[Sequence[Any] | None] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(line, parts), daemon=True).start()
+    threading.Thread(target=_collect_lines, args=(line, parts), daemon=True).start()
     line.send(True)
     while (part := parts.get()) is not None:
         line.send([function(state, item) for item in part])
 
 
-def _listen(line: Line, parts: queue.SimpleQueue[Sequence[Any] | None]) -> None:
+def _collect_lines(line: Line, parts: queue.SimpleQueue[Sequence[Any] | None]) -> None:
     # A process would otherwise go on to the end of its part for a parent that was killed.
     try:
         while (part := line.receive()) is not None:
@@ -458,7 +458,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _pickled(thing: Any) -> bytes:
+def _pickle_object(thing: Any) -> bytes:
     stream = io.BytesIO()
     _Pickler(stream, 5).dump(thing)
     return stream.getvalue()

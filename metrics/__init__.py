@@ -17,7 +17,7 @@ _attached, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name == "Rows":
-        told = "medimg_eval.metrics.Rows is now called ScoreTable; the former name goes on working"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        message = "medimg_eval.metrics.Rows is now called ScoreTable; the former name goes on working"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         name = "ScoreTable"
     return _attached(name)

@@ -91,34 +91,34 @@ def judged_coco(
     """
     order = np.argsort(-confidences, kind="stable")[:MOST]
     states = np.zeros((len(order), len(AREAS), len(IOUS)), np.uint8)
-    states[_outside(areas[order])] = _IGNORED
+    states[_outside_ranges(areas[order])] = _IGNORED
     if order.size and object_areas.size:
         # From the last object on, since of equal IoUs the last counts.
-        left_out = _outside(object_areas).T | crowds | ignored
-        _match(states, overlaps[order][:, ::-1], left_out[:, ::-1], crowds[::-1])
+        left_out = _outside_ranges(object_areas).T | crowds | ignored
+        _match_candidates(states, overlaps[order][:, ::-1], left_out[:, ::-1], crowds[::-1])
     return CocoDetections(confidences[order], states, object_areas[~(crowds | ignored)])
 
 
-def _outside(areas: Floats) -> npt.NDArray[np.bool_]:
+def _outside_ranges(areas: Floats) -> npt.NDArray[np.bool_]:
     """Returns which areas lie out of which range, (area, range)."""
     outside: npt.NDArray[np.bool_] = (areas[:, None] < _LOW) | (areas[:, None] > _HIGH)
     return outside
 
 
-def _match(
+def _match_candidates(
     states: npt.NDArray[np.uint8], overlaps: Floats, left_out: npt.NDArray[np.bool_], crowds: npt.NDArray[np.bool_]
 ) -> None:
     """Lets candidates take objects; `left_out`: (range, object), those that are ignored there."""
     reached = overlaps[:, None, :] >= _REACHED[:, None]
     free = np.ones((len(AREAS), len(IOUS), len(crowds)), bool)
     wanted = ~left_out[:, None, :]
-    for place in np.flatnonzero(reached[:, 0].any(axis=1)):
-        may = reached[place] & free
-        ranked = np.where(may, overlaps[place] + 2.0 * (may & wanted), -1.0)
+    for index in np.flatnonzero(reached[:, 0].any(axis=1)):
+        may = reached[index] & free
+        ranked = np.where(may, overlaps[index] + 2.0 * (may & wanted), -1.0)
         best = ranked.argmax(axis=2)
         value = ranked[*_RULES, best]
         taken = value >= 0
-        states[place][taken] = np.where(value[taken] >= 2, _HIT, _IGNORED)
+        states[index][taken] = np.where(value[taken] >= 2, _HIT, _IGNORED)
         free[_RULES[0][taken], _RULES[1][taken], best[taken]] = crowds[best[taken]]
 
 
@@ -139,8 +139,8 @@ def coco_scores(
         length = len(AREAS) * len(IOUS)
         letters = _STATES[detections.states].tobytes().decode()
         rows = [
-            LabelScore(label, "coco_candidate", coco_candidate(value), letters[length * place : length * (place + 1)])
-            for place, value in enumerate(detections.confidences.tolist())
+            LabelScore(label, "coco_candidate", coco_candidate(value), letters[length * index : length * (index + 1)])
+            for index, value in enumerate(detections.confidences.tolist())
         ]
     if "coco_object" in metrics:
         rows += [LabelScore(label, "coco_object", coco_object(area), status) for area in detections.areas.tolist()]
@@ -164,7 +164,7 @@ def coco_object(area: float) -> float:
     return area
 
 
-def _checked(parameter: str, names: tuple[str, ...]) -> str:
+def _check_parameter(parameter: str, names: tuple[str, ...]) -> str:
     UsageError.refuse_unknown("COCO's protocol has no", names, parameter)
     return parameter
 
@@ -199,7 +199,9 @@ class _Label(NamedTuple):
     objects: Places
 
 
-@_declared(title="COCO AP", parameter="IoU in hundredths, or an area", check=partial(_checked, names=_PRECISIONS))
+@_declared(
+    title="COCO AP", parameter="IoU in hundredths, or an area", check=partial(_check_parameter, names=_PRECISIONS)
+)
 def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
     """COCO's average precision: the mean over ten IoUs and 101 recalls of the best precision at that recall or above.
 
@@ -251,7 +253,9 @@ def _recalls_reached(objects: Floats) -> tuple[Places, Places]:
     return np.cumsum(news.reshape(-1, width), axis=1).ravel(), first
 
 
-@_declared(title="COCO AR", parameter="candidates of a case, or an area", check=partial(_checked, names=_RECALLS))
+@_declared(
+    title="COCO AR", parameter="candidates of a case, or an area", check=partial(_check_parameter, names=_RECALLS)
+)
 def coco_ar(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
     """COCO's average recall: the share of objects that a case's 100 most confident candidates hit, mean of ten IoUs.
 
@@ -278,22 +282,22 @@ def _over_labels(
     # A status of 40 letters is as many code points; one of a case that failed is shorter.
     letters = np.ascontiguousarray(rows.status.astype("U40")).view(np.uint32).reshape(-1, 40)
     states = letters[:, first : first + len(IOUS)].astype(np.uint8)
-    labels = _labels(rows, AREAS[range_])
+    labels = _label_rows(rows, AREAS[range_])
     judges = [(label.objects, of_label(label, states[label.candidates])) for label in labels]
 
     def judge(times: Floats) -> Floats:
         values, defined = np.zeros(len(times)), np.zeros(len(times))
         for objects, value in judges:
-            found = np.take(times, objects, axis=1).sum(axis=1)
-            held = found > 0
-            values[held] += value(times, found) if held.all() else value(times[held], found[held])
+            object_counts = np.take(times, objects, axis=1).sum(axis=1)
+            held = object_counts > 0
+            values[held] += value(times, object_counts) if held.all() else value(times[held], object_counts[held])
             defined += held
         return quotient(values, defined)
 
     return judge
 
 
-def _labels(rows: ScoreTable, area: tuple[float, float]) -> list[_Label]:
+def _label_rows(rows: ScoreTable, area: tuple[float, float]) -> list[_Label]:
     """Returns the rows of each label that has objects of an area."""
     if not rows.value.size:
         return []
@@ -309,9 +313,9 @@ def _labels(rows: ScoreTable, area: tuple[float, float]) -> list[_Label]:
     group = np.stack([codes[candidates], rows.case[candidates]])
     starts = np.flatnonzero(np.append(True, (np.diff(group, axis=1) != 0).any(axis=0)))[: candidates.size or None]
     ranks = np.arange(candidates.size) - np.repeat(starts, np.diff(starts, append=candidates.size))
-    made = []
+    labels = []
     for code in np.unique(codes[objects]):
         own = slice(*np.searchsorted(codes[candidates], [code, code + 1]))
         order = np.argsort(-rows.value[candidates[own]], kind="stable")
-        made.append(_Label(candidates[own][order], ranks[own][order], objects[codes[objects] == code]))
-    return made
+        labels.append(_Label(candidates[own][order], ranks[own][order], objects[codes[objects] == code]))
+    return labels

@@ -37,25 +37,25 @@ def split_condition(key: str) -> tuple[str, int]:
 
 def severities(keys: Iterable[str], name: str) -> dict[int, str]:
     """Returns the keys of a degradation by severity, ascending, of those that there are."""
-    found = {split_condition(key): key for key in keys}
-    return {severity: key for (base, severity), key in sorted(found.items()) if base == name and severity}
+    keys_by_severity = {split_condition(key): key for key in keys}
+    return {severity: key for (base, severity), key in sorted(keys_by_severity.items()) if base == name and severity}
 
 
-def _values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns the mean over repeats of each case under each condition, (case, key), and a row of each case."""
     cases, first = np.unique(rows.case, return_index=True)
     values = np.full((len(cases), len(keys)), math.nan)
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         some = rows.where(rows.condition == key)
         if some.value.size:
-            found, at = by_repeat(some)
-            known = ~np.isnan(found)
-            means = quotient(np.where(known, found, 0).sum(axis=1), known.sum(axis=1))
-            values[np.searchsorted(cases, some.case[at]), place] = means
+            case_values, at = by_repeat(some)
+            is_known = ~np.isnan(case_values)
+            means = quotient(np.where(is_known, case_values, 0).sum(axis=1), is_known.sum(axis=1))
+            values[np.searchsorted(cases, some.case[at]), index] = means
     return values, first
 
 
-def _keys(rows: ScoreTable, parameter: str) -> list[str]:
+def _sweep_keys(rows: ScoreTable, parameter: str) -> list[str]:
     name = parameter.partition(":")[0]
     return (
         [name]
@@ -74,28 +74,28 @@ def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[Score
 
     def pieces(rows: ScoreTable, parameter: str) -> Floats:
         levels = severities(np.unique(rows.condition).tolist(), parameter.partition(":")[0])
-        values, first = _values(rows, ["", *levels.values()])
+        values, first = _condition_values(rows, ["", *levels.values()])
         at = np.array([0, *levels], dtype=np.float64)
-        found = of(at, values, _direction(rows)) if levels else np.full(len(first), math.nan)
-        return case_pieces(rows, first, found)
+        severity_values = of(at, values, _metric_direction(rows)) if levels else np.full(len(first), math.nan)
+        return case_pieces(rows, first, severity_values)
 
     return pieces
 
 
-def _losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """Returns each case's loss and its value as published, (case,) each, and a row of it."""
-    keys = _keys(rows, parameter)
-    values, first = _values(rows, ["", *keys])
-    lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
-    return _direction(rows) * lost, values[:, 0], first
+    keys = _sweep_keys(rows, parameter)
+    values, first = _condition_values(rows, ["", *keys])
+    losses = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
+    return _metric_direction(rows) * losses, values[:, 0], first
 
 
 def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
-    lost, _, first = _losses(rows, parameter)
-    return case_pieces(rows, first, lost)
+    losses, _, first = _case_losses(rows, parameter)
+    return case_pieces(rows, first, losses)
 
 
-def _direction(rows: ScoreTable) -> int:
+def _metric_direction(rows: ScoreTable) -> int:
     """Returns -1 where less of the rows' metric is better, else 1."""
     name = str(rows.metric[0]) if rows.metric.size else ""
     return -1 if name.partition("@")[0] in available() and get(name).higher_is_better is False else 1
@@ -118,7 +118,7 @@ def drop(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _area(at: Floats, values: Floats, _: int) -> Floats:
+def _severity_area(at: Floats, values: Floats, _: int) -> Floats:
     area: Floats = (values[:, 1:] + values[:, :-1]) @ np.diff(at) / (2 * at[-1])
     return area
 
@@ -129,7 +129,7 @@ def _area(at: Floats, values: Floats, _: int) -> Floats:
     higher_is_better=True,
     best=1.0,
     source="trapezoid over severities",
-    pieces=_by_severity(_area),
+    pieces=_by_severity(_severity_area),
 )
 def area_under_severity(sums: Floats, condition: str) -> Floats:
     """The mean area under a case's values over severity, by trapezoids from 0 (as published), over the largest.
@@ -141,9 +141,9 @@ def area_under_severity(sums: Floats, condition: str) -> Floats:
 
 def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
     """What each row adds to the loss, to the value as published, and to the number of cases: (row, 3)."""
-    lost, published, first = _losses(rows, parameter)
-    paired = np.where(np.isnan(lost), math.nan, published)
-    both = case_pieces(rows, first, lost), case_pieces(rows, first, paired)
+    losses, published, first = _case_losses(rows, parameter)
+    paired = np.where(np.isnan(losses), math.nan, published)
+    both = case_pieces(rows, first, losses), case_pieces(rows, first, paired)
     return np.concatenate([both[0][:, :1], both[1]], axis=1)
 
 
@@ -163,7 +163,7 @@ def relative_drop(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _slopes(at: Floats, values: Floats, _: int) -> Floats:
+def _severity_slopes(at: Floats, values: Floats, _: int) -> Floats:
     centred = at - at.mean()
     slopes: Floats = values @ centred / (centred @ centred)
     return slopes
@@ -175,7 +175,7 @@ def _slopes(at: Floats, values: Floats, _: int) -> Floats:
     higher_is_better=None,
     best=0.0,
     source="least squares within each case, severity 0 (as published) among them",
-    pieces=_by_severity(_slopes),
+    pieces=_by_severity(_severity_slopes),
 )
 def severity_slope(sums: Floats, condition: str) -> Floats:
     """The mean over cases of the least-squares slope of a case's values over severity, a degree.
@@ -241,18 +241,18 @@ def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
     A case breaks at the first severity at which it loses more than `BROKEN` of its value as published. NaN where there
     is nothing to lose (0 as published, and more is better), or where a value before the first break is not known.
     """
-    lost = direction * (values[:, :1] - values[:, 1:])
-    broken = lost > BROKEN * np.abs(values[:, :1]) + 1e-12
-    unsure = np.isnan(lost)
+    losses = direction * (values[:, :1] - values[:, 1:])
+    broken = losses > BROKEN * np.abs(values[:, :1]) + 1e-12
+    unsure = np.isnan(losses)
     first = np.argmax(broken | unsure, axis=1)
     stands = ~(broken | unsure).any(axis=1)
-    held = np.where(stands, float(lost.shape[1]), first)
+    held = np.where(stands, float(losses.shape[1]), first)
     held[~stands & unsure[np.arange(len(held)), first]] = math.nan
     held[np.isnan(values[:, 0]) | ((direction > 0) & (values[:, 0] <= 0))] = math.nan
     return held
 
 
-def _held(_at: Floats, values: Floats, direction: int) -> Floats:
+def _first_breaks(_at: Floats, values: Floats, direction: int) -> Floats:
     return find_breaks(values, direction)
 
 
@@ -262,7 +262,7 @@ def _held(_at: Floats, values: Floats, direction: int) -> Floats:
     higher_is_better=True,
     best=5.0,
     source="ours; a case breaks where it loses more than a tenth of its value as published",
-    pieces=_by_severity(_held),
+    pieces=_by_severity(_first_breaks),
 )
 def severities_held(sums: Floats, condition: str) -> Floats:
     """The mean number of severities that a case stands before it loses a tenth of its value as published.
@@ -274,10 +274,10 @@ def severities_held(sums: Floats, condition: str) -> Floats:
 
 
 def _turned_pieces(rows: ScoreTable, parameter: str, to_wrong: bool) -> Floats:
-    keys = _keys(rows, parameter)
-    values, first = _values(rows, ["", *keys])
-    known = values[~np.isnan(values)]
-    if known.size and not ((known >= 0) & (known <= 1)).all():
+    keys = _sweep_keys(rows, parameter)
+    values, first = _condition_values(rows, ["", *keys])
+    known_values = values[~np.isnan(values)]
+    if known_values.size and not ((known_values >= 0) & (known_values <= 1)).all():
         raise ValueError(f"Expected values from 0 to 1, and {rows.metric[0]} has others; name another behind a colon")
     clean, changed = values[:, :1], values[:, 1:]
     turned = clean * (1 - changed) if to_wrong else (1 - clean) * changed
@@ -315,27 +315,27 @@ def wrong_to_right(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _given(rows: ScoreTable) -> dict[tuple[int, int], tuple[float, ...]]:
+def _given_answers(rows: ScoreTable) -> dict[tuple[int, int], tuple[float, ...]]:
     """Returns what was answered by case and repeat: the classes said to be present, or the number of an answer."""
-    given: dict[tuple[int, int], list[tuple[str, float]]] = {}
+    answers_: dict[tuple[int, int], list[tuple[str, float]]] = {}
     classes = rows.where(rows.metric == "probability")
     for repeat in np.unique(classes.repeat).tolist():
         some = classes.where(classes.repeat == repeat)
         present = decided(some) if some.case.size else np.zeros(0)
-        for case, label, said in zip(some.case.tolist(), some.label.tolist(), present.tolist(), strict=True):
-            given.setdefault((case, repeat), []).append((label, float(said)))
+        for case, label, is_present in zip(some.case.tolist(), some.label.tolist(), present.tolist(), strict=True):
+            answers_.setdefault((case, repeat), []).append((label, float(is_present)))
     answers = rows.where((rows.metric == "predicted_class") & (rows.value >= 0))
     for case, repeat, value in zip(answers.case.tolist(), answers.repeat.tolist(), answers.value.tolist(), strict=True):
-        given[case, repeat] = [("", value)]
-    return {key: tuple(value for _, value in sorted(pairs)) for key, pairs in given.items()}
+        answers_[case, repeat] = [("", value)]
+    return {key: tuple(value for _, value in sorted(pairs)) for key, pairs in answers_.items()}
 
 
 def _flip_pieces(rows: ScoreTable, parameter: str) -> Floats:
     cases, first = np.unique(rows.case, return_index=True)
     shares = np.zeros((len(cases), 2))
-    clean = _given(rows.where(rows.condition == ""))
-    for key in _keys(rows, parameter):
-        for (case, repeat), answer in _given(rows.where(rows.condition == key)).items():
+    clean = _given_answers(rows.where(rows.condition == ""))
+    for key in _sweep_keys(rows, parameter):
+        for (case, repeat), answer in _given_answers(rows.where(rows.condition == key)).items():
             if (case, repeat) in clean:
                 shares[np.searchsorted(cases, case)] += (float(answer != clean[case, repeat]), 1)
     return case_pieces(rows, first, quotient(shares[:, 0], shares[:, 1]))
@@ -371,7 +371,7 @@ def calibration_drift(rows: ScoreTable, condition: str) -> float:
     Above 0 a degraded image leaves a model surer of itself than it ought to be. Repeats are pooled. In [-2, 2].
     """
     shift = get("calibration_shift").function
-    keys = _keys(rows, condition)
+    keys = _sweep_keys(rows, condition)
     held = [set(rows.case[rows.condition == key].tolist()) for key in ["", *keys]]
     common = sorted(set.intersection(*held))
     if not keys or not common:

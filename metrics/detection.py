@@ -90,8 +90,8 @@ class DetectionRule:
             raise UsageError(f"Expected matching to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "luna16"))
-        known = [*(one.name for one in fields(cls)), "preset"]
-        UsageError.refuse_unknown("matching: there is no", known, *stated)
+        names = [*(field.name for field in fields(cls)), "preset"]
+        UsageError.refuse_unknown("matching: there is no", names, *stated)
         rule = replace(start, **stated)
         rule.check()
         return rule
@@ -191,13 +191,13 @@ def judged_points(
         counted: (finding,): False for findings that need not be found; candidates on them are ignored.
         rule: Whose `matching` ("radius" or "nearest"), `radius_um`, `least_score` and `limit` are used.
     """
-    candidates, confidences = _limited(candidates, confidences, rule)
-    known = np.where(np.isnan(diameters) | (diameters < 0), _UNKNOWN_DIAMETER, diameters)
-    radii = known / 2 if rule.radius_um is None else np.full(len(centres), rule.radius_um / 1000)
+    candidates, confidences = _limit_candidates(candidates, confidences, rule)
+    diameters_ = np.where(np.isnan(diameters) | (diameters < 0), _UNKNOWN_DIAMETER, diameters)
+    radii = diameters_ / 2 if rule.radius_um is None else np.full(len(centres), rule.radius_um / 1000)
     apart = np.linalg.norm(candidates[:, None] - centres[None], axis=2)
     if rule.matching == "nearest":
         return _taken_in_turn(apart, radii, confidences, counted)
-    return _dealt(apart < radii, confidences, counted)
+    return _assign_candidates(apart < radii, confidences, counted)
 
 
 def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
@@ -232,21 +232,21 @@ def judged_regions(
     from scipy.ndimage import binary_fill_holes, distance_transform_edt, label
     from skimage.measure import regionprops
 
-    candidates, confidences = _limited(candidates, confidences, rule)
+    candidates, confidences = _limit_candidates(candidates, confidences, rule)
     if not lesions.any():
         return Detections(confidences, ("false",) * len(confidences), 0)
     grown = lesions | (distance_transform_edt(~lesions, sampling=spacing_um) < rule.margin_um)
     parts, count = label(binary_fill_holes(grown), np.ones((3, 3)))
     step = math.sqrt(math.prod(spacing_um))
     counted = np.array([part.axis_major_length * step >= rule.smallest_um for part in regionprops(parts)])
-    places = np.floor(candidates + 0.5).astype(np.int64)
-    within = ((places >= 0) & (places < lesions.shape)).all(axis=1)
-    at = np.zeros(len(places), np.int64)
-    at[within] = parts[tuple(places[within].T)]
-    return _dealt(at[:, None] == np.arange(1, count + 1), confidences, counted)
+    voxels = np.floor(candidates + 0.5).astype(np.int64)
+    within = ((voxels >= 0) & (voxels < lesions.shape)).all(axis=1)
+    at = np.zeros(len(voxels), np.int64)
+    at[within] = parts[tuple(voxels[within].T)]
+    return _assign_candidates(at[:, None] == np.arange(1, count + 1), confidences, counted)
 
 
-def _dealt(hits: npt.NDArray[np.bool_], confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
+def _assign_candidates(hits: npt.NDArray[np.bool_], confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
     """Each finding takes its most confident candidate; other candidates on a finding are ignored, the rest false."""
     values: list[float] = []
     statuses: list[str] = []
@@ -283,7 +283,7 @@ def judged_boxes(
         counted: (finding,): False for findings that need not be found.
         rule: Whose `threshold` and `limit` are used.
     """
-    candidates, confidences = _limited(candidates, confidences, rule)
+    candidates, confidences = _limit_candidates(candidates, confidences, rule)
     ious = box_ious(candidates, boxes)
     free = counted.copy()
     statuses = ["false"] * len(candidates)
@@ -319,14 +319,14 @@ def box_ious(ones: Floats, others: Floats, crowds: npt.NDArray[np.bool_] | None 
     return quotient(shared, union, 0.0)
 
 
-def _limited(candidates: Floats, confidences: Floats, rule: DetectionRule) -> tuple[Floats, Floats]:
+def _limit_candidates(candidates: Floats, confidences: Floats, rule: DetectionRule) -> tuple[Floats, Floats]:
     if rule.least_score is not None:
-        kept = confidences >= rule.least_score
-        candidates, confidences = candidates[kept], confidences[kept]
+        is_kept = confidences >= rule.least_score
+        candidates, confidences = candidates[is_kept], confidences[is_kept]
     if rule.limit is None or len(confidences) <= rule.limit:
         return candidates, confidences
-    kept = confidences > np.sort(confidences)[::-1][rule.limit]
-    return candidates[kept], confidences[kept]
+    is_kept = confidences > np.sort(confidences)[::-1][rule.limit]
+    return candidates[is_kept], confidences[is_kept]
 
 
 def detection_scores(
@@ -388,36 +388,36 @@ def detection_recall(found: Detections) -> float:
 _curve = partial(summary, needs=("detection_score", "n_reference_lesions"), higher_is_better=True, best=1.0)
 
 
-def _weighed(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
+def _weighed_points(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
     """Returns what `summary` takes as `weighed`, from what takes points of many resamples and the parameter."""
 
     def weighed(rows: ScoreTable, *arguments: float) -> Callable[[Floats], Floats] | None:
         # A case that left no row counts as a scan too, and nothing says how often a resample holds it.
         silent = rows.cases - np.unique(rows.case).size
-        return None if silent else _judge(rows, lambda points: area(points, *arguments))
+        return None if silent else _make_judge(rows, lambda points: area(points, *arguments))
 
     return weighed
 
 
 def _mean_sensitivity(points: _Points) -> Floats:
-    return np.asarray(_sensitivities(points, CPM_RATES).mean(axis=1), dtype=np.float64)
+    return np.asarray(_sensitivities_at(points, CPM_RATES).mean(axis=1), dtype=np.float64)
 
 
 def _mean_of_camelyon(points: _Points) -> Floats:
-    return np.asarray(_sensitivities(points, CAMELYON_RATES).mean(axis=1), dtype=np.float64)
+    return np.asarray(_sensitivities_at(points, CAMELYON_RATES).mean(axis=1), dtype=np.float64)
 
 
-def _sensitivity(points: _Points, rate: float) -> Floats:
-    return _sensitivities(points, (rate,))[:, 0]
+def _sensitivity_at(points: _Points, rate: float) -> Floats:
+    return _sensitivities_at(points, (rate,))[:, 0]
 
 
-def _sensitivities(points: _Points, rates: Sequence[float]) -> Floats:
+def _sensitivities_at(points: _Points, rates: Sequence[float]) -> Floats:
     """Returns the sensitivity at each rate of false positives per scan, (resample, rate)."""
     curves = zip(points.false / points.scans[:, None], points.hits / points.lesions[:, None], strict=True)
-    return np.array([np.interp(rates, false, found) for false, found in curves]).reshape(-1, len(rates))
+    return np.array([np.interp(rates, false, sensitivity) for false, sensitivity in curves]).reshape(-1, len(rates))
 
 
-def _area(points: _Points) -> Floats:
+def _precision_recall_area(points: _Points) -> Floats:
     """Returns the area under the precision-recall curve, (resample,)."""
     recall = points.hits / points.lesions[:, None]
     hits, above = points.hits[:, 1:], (points.hits + points.false)[:, 1:]
@@ -426,26 +426,26 @@ def _area(points: _Points) -> Floats:
     return np.asarray((np.diff(recall, axis=1) * best).sum(axis=1), dtype=np.float64)
 
 
-@_curve(title="CPM", source=LUNA16, weighed=_weighed(_mean_sensitivity))
+@_curve(title="CPM", source=LUNA16, weighed=_weighed_points(_mean_sensitivity))
 def cpm(rows: ScoreTable) -> float:
     """The mean sensitivity at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false positives per scan: the competition metric of LUNA16.
 
     In [0, 1]; NaN without a finding. Of several labels the mean.
     """
-    return _value(rows, _mean_sensitivity)
+    return _curve_value(rows, _mean_sensitivity)
 
 
-@_curve(title="FROC score", source=CAMELYON16, weighed=_weighed(_mean_of_camelyon))
+@_curve(title="FROC score", source=CAMELYON16, weighed=_weighed_points(_mean_of_camelyon))
 def froc_score(rows: ScoreTable) -> float:
     """The mean sensitivity at 1/4, 1/2, 1, 2, 4 and 8 false positives per slide: what CAMELYON16 ranks detection by.
 
     The script leaves out the least confident candidates where every lesion was hit and none was too small to count;
     here they stay. In [0, 1]; NaN without a finding. Of several labels the mean.
     """
-    return _value(rows, _mean_of_camelyon)
+    return _curve_value(rows, _mean_of_camelyon)
 
 
-@_curve(title="FROC", source=LUNA16, parameter="false positives per scan", weighed=_weighed(_sensitivity))
+@_curve(title="FROC", source=LUNA16, parameter="false positives per scan", weighed=_weighed_points(_sensitivity_at))
 def froc(rows: ScoreTable, rate: float) -> float:
     """The sensitivity at so many false positives per scan, on the FROC curve.
 
@@ -453,17 +453,17 @@ def froc(rows: ScoreTable, rate: float) -> float:
     at (0, 0); equal confidences are one point. Between points it is linear, and flat after the last. Ignored
     candidates do not count. In [0, 1]; NaN without a finding. Of several labels the mean.
     """
-    return _value(rows, lambda points: _sensitivity(points, rate))
+    return _curve_value(rows, lambda points: _sensitivity_at(points, rate))
 
 
-@_curve(title="AP", source=VOC, weighed=_weighed(_area))
+@_curve(title="AP", source=VOC, weighed=_weighed_points(_precision_recall_area))
 def average_precision(rows: ScoreTable) -> float:
     """The area under the precision-recall curve, where the precision at a recall is the best at that recall or above.
 
     Over all points of the curve, at the task's threshold of IoU or distance; ignored candidates do not count. In
     [0, 1]; NaN without a finding. Of several labels the mean (mAP).
     """
-    return _value(rows, _area)
+    return _curve_value(rows, _precision_recall_area)
 
 
 def _hits_and_misses(rows: ScoreTable) -> npt.NDArray[np.float64]:
@@ -484,9 +484,9 @@ def detection_f1(sums: Floats) -> Floats:
     return quotient(2 * hits, hits + false + findings)
 
 
-def _value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
+def _curve_value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
     """Returns the value of rows that each count once."""
-    return float(_judge(rows, area)(np.ones((1, rows.value.size)))[0])
+    return float(_make_judge(rows, area)(np.ones((1, rows.value.size)))[0])
 
 
 class _Points(NamedTuple):
@@ -498,24 +498,24 @@ class _Points(NamedTuple):
     scans: Floats  # (resample,)
 
 
-def _judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
+def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
     """Returns a function of how often each row counts, (resample, row), that returns the mean over labels, (resample,).
 
     Labels without findings are left out; NaN where none has any.
     """
-    found, first = np.unique(rows.case, return_index=True)
-    silent = rows.cases - found.size
+    cases, first = np.unique(rows.case, return_index=True)
+    silent = rows.cases - cases.size
     points = [_points_of(rows, np.flatnonzero(rows.label == label)) for label in np.unique(rows.label)]
 
     def judge(times: Floats) -> Floats:
         scans = times[:, first].sum(axis=1) + silent
-        values, known = np.zeros(len(times)), np.zeros(len(times))
+        values, count = np.zeros(len(times)), np.zeros(len(times))
         for of_label in points:
-            one = of_label(times, scans)
-            held = one.lesions > 0
-            values[held] += area(one if held.all() else _Points(*(part[held] for part in one)))
-            known += held
-        return quotient(values, known)
+            label_value = of_label(times, scans)
+            held = label_value.lesions > 0
+            values[held] += area(label_value if held.all() else _Points(*(part[held] for part in label_value)))
+            count += held
+        return quotient(values, count)
 
     return judge
 

@@ -32,7 +32,7 @@ def u_score(rows: ScoreTable) -> float:
     In [5, 100]; NaN if there is no IoU, or one of these five facts is missing.
     """
     means, _ = case_means(rows, "iou")
-    parameters, gflops, fps, p10, p90 = (_number(rows.facts.get(name)) for name in _FACTS)
+    parameters, gflops, fps, p10, p90 = (_as_number(rows.facts.get(name)) for name in _FACTS)
     if not means.size or math.isnan(fps) or not (parameters > 0 and gflops > 0 and p90 > p10):
         return math.nan
     return u_score_of(float(means.mean()), parameters, gflops, fps, p10, p90)
@@ -62,21 +62,21 @@ def u_score_of(iou: float, parameters: float, gflops: float, fps: float, p10: fl
         raise ValueError(f"Expected parameters and GFLOPs above 0, got {parameters:g} and {gflops:g}")
     if not p90 > p10:
         raise ValueError(f"Expected the 90th percentile of the IoU above the 10th, got {p90:g} and {p10:g}")
-    accuracy = _placed(iou, p10, p90)
+    accuracy = _floored_position(iou, p10, p90)
     small, large = _LOG_MILLION_PARAMETERS
-    lightness = _placed(-math.log(parameters / 1e6), -large, -small)
+    lightness = _floored_position(-math.log(parameters / 1e6), -large, -small)
     small, large = _LOG_GFLOPS
-    thrift = _placed(-math.log(gflops), -large, -small)
-    speed = _placed(fps, *_FRAMES_PER_SECOND)
+    thrift = _floored_position(-math.log(gflops), -large, -small)
+    speed = _floored_position(fps, *_FRAMES_PER_SECOND)
     efficiency = 3 / (1 / lightness + 1 / thrift + 1 / speed)
     return 100 * 2 / (1 / accuracy + 1 / efficiency)
 
 
-def _placed(value: float, low: float, high: float) -> float:
+def _floored_position(value: float, low: float, high: float) -> float:
     """Returns where `value` lies between `low` (0) and `high` (1), floored."""
     return min(max((value - low) / (high - low), _FLOOR), 1.0)
 
 
-def _number(fact: Any) -> float:
+def _as_number(fact: Any) -> float:
     """Returns a fact as a number; NaN where it is none."""
     return float(fact) if isinstance(fact, int | float) and math.isfinite(fact) else math.nan

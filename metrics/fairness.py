@@ -46,7 +46,7 @@ def es_dice(rows: ScoreTable, attribute: str) -> Weighed:
     A case counts with the mean over its labels. Cases whose group is not known ("" or "-1") count in the overall
     mean and belong to no group. In [0, 1]; NaN with fewer than two groups.
     """
-    return _judge(rows, "dice", attribute, _by_gaps)
+    return _make_judge(rows, "dice", attribute, _by_gaps)
 
 
 @_equity(needs=("iou",), title="ES-IoU")
@@ -55,7 +55,7 @@ def es_iou(rows: ScoreTable, attribute: str) -> Weighed:
 
     As `es_dice`.
     """
-    return _judge(rows, "iou", attribute, _by_gaps)
+    return _make_judge(rows, "iou", attribute, _by_gaps)
 
 
 @_equity(needs=("dice",), title="ES-Dice (SD)")
@@ -65,7 +65,7 @@ def es_dice_sd(rows: ScoreTable, attribute: str) -> Weighed:
     FairSeg's code has this version beside that of `es_dice`, and gives both one name. In [0, 1]; NaN with fewer
     than two groups.
     """
-    return _judge(rows, "dice", attribute, _by_deviation)
+    return _make_judge(rows, "dice", attribute, _by_deviation)
 
 
 @_equity(needs=("iou",), title="ES-IoU (SD)")
@@ -74,7 +74,7 @@ def es_iou_sd(rows: ScoreTable, attribute: str) -> Weighed:
 
     As `es_dice_sd`.
     """
-    return _judge(rows, "iou", attribute, _by_deviation)
+    return _make_judge(rows, "iou", attribute, _by_deviation)
 
 
 def _by_gaps(groups: _Groups) -> Floats:
@@ -86,15 +86,15 @@ def _by_deviation(groups: _Groups) -> Floats:
     return np.asarray(groups.overall / (1 + np.nanstd(groups.means, axis=1, ddof=1)), dtype=np.float64)
 
 
-def _judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
+def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the scores, (resample,).
 
     Of a resample with fewer than two groups it is NaN.
     """
     means, at = case_means(rows, metric)
     names, member = np.unique(rows.attributes.get(attribute, np.zeros(rows.value.size, "U1"))[at], return_inverse=True)
-    known = [place for place, name in enumerate(names) if str(name) not in UNKNOWN_GROUPS]
-    inside = (member[:, None] == known).astype(np.float64)
+    groups = [index for index, name in enumerate(names) if str(name) not in UNKNOWN_GROUPS]
+    inside = (member[:, None] == groups).astype(np.float64)
 
     def judge(times: Floats) -> Floats:
         counted = times[:, at]

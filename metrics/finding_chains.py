@@ -87,7 +87,7 @@ def chain_scores(
 
     for scan, truth in findings.items():
         marked = candidates.get(scan, ScanCandidates(np.zeros((0, 3)), np.zeros(0), np.zeros(0)))
-        chosen, on = _matched(scan, truth, marked, least)
+        chosen, on = _match_candidates(scan, truth, marked, least)
         for number, candidate in enumerate(chosen):
             case, positive = f"{scan}/finding {number + 1}", bool(truth.positive[number])
             value = float(marked.probabilities[candidate]) if candidate >= 0 else 0.0
@@ -99,7 +99,7 @@ def chain_scores(
     return rows
 
 
-def _matched(
+def _match_candidates(
     scan: str, truth: ScanFindings, marked: ScanCandidates, least: float
 ) -> tuple[Sequence[int], npt.NDArray[np.bool_]]:
     """Returns the candidate of each finding, -1 for none, and which candidates lie on any finding."""

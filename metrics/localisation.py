@@ -84,14 +84,14 @@ class LocatedMap:
         return cls(
             heights,
             (last - first).prod(axis=1),
-            _covered(outline, first, last),
+            _covered_area(outline, first, last),
             within & outline[row, column],
             float(outline.sum()),
             float(outline.size),
         )
 
 
-def _covered(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -> Floats:
+def _covered_area(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -> Floats:
     """Area of the outline in rectangles whose corners need not be whole pixels."""
     sums = np.zeros((outline.shape[0] + 1, outline.shape[1] + 1))
     np.cumsum(np.cumsum(outline, axis=0, dtype=np.float64), axis=1, out=sums[1:, 1:])
@@ -102,8 +102,8 @@ def _covered(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -> Flo
         y, x = row - i, column - j
         upper = sums[i, j] * (1 - x) + sums[i, j + 1] * x
         lower = sums[i + 1, j] * (1 - x) + sums[i + 1, j + 1] * x
-        found: Floats = upper * (1 - y) + lower * y
-        return found
+        below_area: Floats = upper * (1 - y) + lower * y
+        return below_area
 
     area = below(*last.T) - below(first[:, 0], last[:, 1]) - below(last[:, 0], first[:, 1]) + below(*first.T)
     return np.maximum(area, 0.0)
@@ -145,9 +145,9 @@ def map_iou(pair: LocatedMap, share: float = 0.5) -> float:
     0 of a map that is 0 everywhere. What of the outline no cell covers counts as missed.
     """
     largest = float(pair.weights.max())
-    kept = pair.weights >= share * largest if largest > 0 else np.zeros(len(pair.weights), bool)
-    shared = float(pair.inside[kept].sum())
-    return min(1.0, shared / (float(pair.areas[kept].sum()) + pair.outlined - shared))
+    is_salient = pair.weights >= share * largest if largest > 0 else np.zeros(len(pair.weights), bool)
+    shared = float(pair.inside[is_salient].sum())
+    return min(1.0, shared / (float(pair.areas[is_salient].sum()) + pair.outlined - shared))
 
 
 @_maps(title="Map AUPRC", source="average precision of pixels, as in scikit-learn")
@@ -157,11 +157,11 @@ def map_auprc(pair: LocatedMap) -> float:
     Pixels of equal weight are one level, whatever their order. A map without information has the outline's share of
     the picture.
     """
-    rest = (max(0.0, pair.whole - pair.areas.sum()), max(0.0, pair.outlined - pair.inside.sum()))
+    uncovered = (max(0.0, pair.whole - pair.areas.sum()), max(0.0, pair.outlined - pair.inside.sum()))
     weights = np.append(pair.weights, 0.0)
-    levels, place = np.unique(-weights, return_inverse=True)
-    areas = np.bincount(place, np.append(pair.areas, rest[0]), len(levels))
-    inside = np.bincount(place, np.append(pair.inside, rest[1]), len(levels))
-    seen = np.cumsum(areas)
-    precision = np.divide(np.cumsum(inside), seen, out=np.zeros_like(seen), where=seen > 0)
+    levels, level = np.unique(-weights, return_inverse=True)
+    areas = np.bincount(level, np.append(pair.areas, uncovered[0]), len(levels))
+    inside = np.bincount(level, np.append(pair.inside, uncovered[1]), len(levels))
+    covered = np.cumsum(areas)
+    precision = np.divide(np.cumsum(inside), covered, out=np.zeros_like(covered), where=covered > 0)
     return min(1.0, float(inside @ precision) / pair.outlined)

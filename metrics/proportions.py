@@ -13,8 +13,8 @@ Floats = npt.NDArray[np.float64]
 
 def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) -> Floats:
     """Returns a ratio, (...), and something else where there is nothing to divide by."""
-    found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
-    return found
+    ratio: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
+    return ratio
 
 
 def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:

@@ -56,18 +56,18 @@ def jacobian_determinants(displacement: npt.ArrayLike) -> Floats:
     if axes not in (2, 3) or len(field) != axes or min(field.shape[1:]) < 2:
         raise ValueError(f"Expected a displacement (axes, *spatial) of two or three axes, got {field.shape}")
     length = field.shape[1]
-    found = np.empty(field.shape[1:])
+    determinants = np.empty(field.shape[1:])
     for start in range(0, length, LAYERS):  # the slopes take nine times the room of what is found
         low, stop = max(0, start - 1), min(length, start + LAYERS)
         part = field[:, low : stop + 1]
         slopes = [[np.gradient(component, axis=axis) for axis in range(axes)] for component in part]
         for row in range(axes):
             slopes[row][row] += 1
-        found[start:stop] = _determinant(slopes)[start - low : stop - low]
-    return found
+        determinants[start:stop] = _jacobian_determinant(slopes)[start - low : stop - low]
+    return determinants
 
 
-def _determinant(rows: Sequence[Sequence[Floats]]) -> Floats:
+def _jacobian_determinant(rows: Sequence[Sequence[Floats]]) -> Floats:
     if len(rows) == 2:
         return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
     (a, b, c), (d, e, f), (g, h, i) = rows
@@ -111,11 +111,11 @@ def inverse_errors(forward: npt.ArrayLike, inverse: npt.ArrayLike) -> Floats:
         inverse: (axes, *spatial) on that of the moving one.
     """
     there, back = np.asarray(forward, np.float64), np.asarray(inverse, np.float64)
-    places = (np.indices(there.shape[1:]) + there).reshape(len(there), -1)
-    found = there.reshape(len(there), -1) + sample_field(back, places)
+    positions = (np.indices(there.shape[1:]) + there).reshape(len(there), -1)
+    errors = there.reshape(len(there), -1) + sample_field(back, positions)
     last = np.array(back.shape[1:])[:, None] - 1
-    found[:, ((places < 0) | (places > last)).any(axis=0)] = np.nan
-    return found.reshape(there.shape)
+    errors[:, ((positions < 0) | (positions > last)).any(axis=0)] = np.nan
+    return errors.reshape(there.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class RegistrationPair:
         if lengths is None:
             return math.nan
         inside = self.within(lengths)
-        return _mean(inside[~np.isnan(inside)])
+        return _known_mean(inside[~np.isnan(inside)])
 
 
 _length = partial(metric, kind="registration", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
@@ -174,7 +174,7 @@ def tre(pair: RegistrationPair) -> float:
 
     In mm of the moving image; the transform maps points of the fixed image to the moving one. NaN without points.
     """
-    return _mean(pair.distances)
+    return _known_mean(pair.distances)
 
 
 @_length(title="Largest TRE", optional=True, source="largest target registration error of a case")
@@ -204,7 +204,7 @@ def inverse_consistency(pair: RegistrationPair) -> float:
 @_bending(title="Folded", unit="%", source="share of voxels whose Jacobian determinant is 0 or below")
 def negative_jacobians(pair: RegistrationPair) -> float:
     """The share of voxels of the region whose Jacobian determinant is 0 or below, in %: there the map folds."""
-    return 100 * _mean(pair.within(pair.determinants) <= 0)
+    return 100 * _known_mean(pair.within(pair.determinants) <= 0)
 
 
 @_bending(title="SDlogJ", source="standard deviation of the logarithm of the Jacobian determinant")
@@ -213,8 +213,8 @@ def sdlogj(pair: RegistrationPair) -> float:
 
     Determinants below 1e-9, as of folded voxels, count as 1e-9, so that folds are dear.
     """
-    found = pair.within(pair.determinants)
-    return float(np.log(found.clip(SMALLEST)).std()) if found.size else math.nan
+    determinants = pair.within(pair.determinants)
+    return float(np.log(determinants.clip(SMALLEST)).std()) if determinants.size else math.nan
 
 
 @_bending(title="SDlogJ (Learn2Reg)", source=LEARN2REG)
@@ -223,8 +223,8 @@ def sdlogj_learn2reg(pair: RegistrationPair) -> float:
 
     By the 3 most folds do not reach the bound of 1e-9: the number is smaller than `sdlogj`, and tells less.
     """
-    found = pair.within(pair.determinants, margin=2)
-    return float(np.log((found + 3).clip(SMALLEST, 1e9)).std()) if found.size else math.nan
+    determinants = pair.within(pair.determinants, margin=2)
+    return float(np.log((determinants + 3).clip(SMALLEST, 1e9)).std()) if determinants.size else math.nan
 
 
 _worst_cases = partial(summary, source=LEARN2REG)
@@ -233,16 +233,18 @@ _worst_cases = partial(summary, source=LEARN2REG)
 @_worst_cases(needs=("tre",), title="TRE30", higher_is_better=False, unit="mm", best=0.0)
 def tre_30(rows: ScoreTable) -> float:
     """The 0.7 quantile of the cases' target registration errors: three of ten cases are as bad or worse."""
-    return _quantile(rows.value, 0.7)
+    return _known_quantile(rows.value, 0.7)
 
 
 @_worst_cases(needs=("dice",), title="Dice30", higher_is_better=True, best=1.0, value_kind="bounded")
 def dice_30(rows: ScoreTable) -> float:
     """The 0.3 quantile of the cases' mean Dice over labels: three of ten cases are as bad or worse."""
-    known = ~np.isnan(rows.value)
-    cases, place = np.unique(np.asarray(rows.case)[known], return_inverse=True)
-    means = np.bincount(place, rows.value[known], len(cases)) / np.maximum(np.bincount(place, minlength=len(cases)), 1)
-    return _quantile(means, 0.3)
+    is_known = ~np.isnan(rows.value)
+    cases, case_index = np.unique(np.asarray(rows.case)[is_known], return_inverse=True)
+    means = np.bincount(case_index, rows.value[is_known], len(cases)) / np.maximum(
+        np.bincount(case_index, minlength=len(cases)), 1
+    )
+    return _known_quantile(means, 0.3)
 
 
 def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[LabelScore]:
@@ -252,8 +254,8 @@ def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[
         UsageError: There is no such metric of transforms.
     """
     return [
-        LabelScore(WHOLE, name, float(found.function(pair)), "present")
-        for name, (found, _) in registration_metrics(metrics).items()
+        LabelScore(WHOLE, name, float(definition.function(pair)), "present")
+        for name, (definition, _) in registration_metrics(metrics).items()
     ]
 
 
@@ -264,15 +266,15 @@ def worst_registration_scores(metrics: Sequence[str], diagonal: float) -> list[L
         UsageError: There is no such metric of transforms.
     """
     return [
-        LabelScore(WHOLE, name, diagonal if found.worst == "diagonal" else float(found.worst), "failed")
-        for name, (found, _) in registration_metrics(metrics).items()
+        LabelScore(WHOLE, name, diagonal if definition.worst == "diagonal" else float(definition.worst), "failed")
+        for name, (definition, _) in registration_metrics(metrics).items()
     ]
 
 
-def _mean(values: Array) -> float:
+def _known_mean(values: Array) -> float:
     return float(values.mean()) if values.size else math.nan
 
 
-def _quantile(values: Floats, share: float) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.quantile(known, share)) if known.size else math.nan
+def _known_quantile(values: Floats, share: float) -> float:
+    defined = values[~np.isnan(values)]
+    return float(np.quantile(defined, share)) if defined.size else math.nan

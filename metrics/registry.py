@@ -280,7 +280,7 @@ def metric(*, name: str = "", **declared: Unpack[_OfOne]) -> Callable[[Scorer], 
     _check_declared(declared, _OfOne)
 
     def register(function: Scorer) -> Scorer:
-        _add(Metric(name or function.__name__, function, definition=_first_sentence(function), **declared))
+        _add_metric(Metric(name or function.__name__, function, definition=_first_sentence(function), **declared))
         return function
 
     return register
@@ -314,7 +314,7 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
             called, declared["weighed"] = _of_equal_weights(function), function
         elif pieces is not None:
             called = _of_sums(function, pieces)
-        _add(
+        _add_metric(
             Metric(
                 name or function.__name__,
                 called,
@@ -356,13 +356,13 @@ def get(name: str) -> Metric:
 
 def available(kind: str | None = None) -> dict[str, Metric]:
     """Returns the metrics there are, by name in alphabetical order; of one kind if `kind` is given."""
-    _discover()
-    return {name: found for name, found in sorted(_METRICS.items()) if kind is None or found.kind == kind}
+    _import_metrics()
+    return {name: metric for name, metric in sorted(_METRICS.items()) if kind is None or metric.kind == kind}
 
 
 def is_declared(name: str) -> bool:
     """Whether there is a metric of a name as scores have it, without a parameter."""
-    _discover()
+    _import_metrics()
     return name in _METRICS
 
 
@@ -374,31 +374,31 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
             at least 0 where it should be, or larger than it may be.
     """
     base, at, text = canonical(name).partition("@")
-    found = _METRICS[base]
-    if found.parameter is None:
+    metric = _METRICS[base]
+    if metric.parameter is None:
         if at:
             raise UsageError(f"Metric {base!r} takes no parameter, got {name!r}")
-        return found, None
-    if not at and found.parameter_optional:
-        return found, None
+        return metric, None
+    if not at and metric.parameter_optional:
+        return metric, None
     if not text:
-        example = "" if found.parameter_is_text else f", for example '{base}@2'"
-        raise UsageError(f"Metric {base!r} needs a parameter ({found.parameter}){example}")
-    if found.parameter_is_text:
-        if found.check is not None:
-            found.check(text)
-        return found, text
+        example = "" if metric.parameter_is_text else f", for example '{base}@2'"
+        raise UsageError(f"Metric {base!r} needs a parameter ({metric.parameter}){example}")
+    if metric.parameter_is_text:
+        if metric.check is not None:
+            metric.check(text)
+        return metric, text
     try:
         parameter = float(text)
     except ValueError:
         parameter = math.nan
     if not 0 <= parameter < math.inf:
         raise UsageError(
-            f"Expected the parameter of metric {base!r} ({found.parameter}) to be a number of at least 0, got {name!r}"
+            f"Expected the parameter of metric {base!r} ({metric.parameter}) to be a number of at least 0, got {name!r}"
         )
-    if parameter > found.parameter_most:
-        raise UsageError(f"Metric {base!r} needs a parameter of at most {found.parameter_most:g}, got {name!r}")
-    return found, parameter
+    if parameter > metric.parameter_most:
+        raise UsageError(f"Metric {base!r} needs a parameter of at most {metric.parameter_most:g}, got {name!r}")
+    return metric, parameter
 
 
 def required(name: str) -> tuple[Requirement, ...]:
@@ -410,12 +410,12 @@ def required(name: str) -> tuple[Requirement, ...]:
     Raises:
         UsageError: As `parse` does.
     """
-    found: dict[Requirement, None] = {}
+    requirements: dict[Requirement, None] = {}
     for part in parse(name)[0].needs or (name,):
         declared, parameter = parse(part)
         needs = declared.requires(parameter) if callable(declared.requires) else declared.requires
-        found |= dict.fromkeys(needs)
-    return tuple(found)
+        requirements |= dict.fromkeys(needs)
+    return tuple(requirements)
 
 
 def asked_metrics(
@@ -433,41 +433,41 @@ def asked_metrics(
         ValueError: If a metric is named twice, and must not be.
         UsageError: If there is no such metric of that kind.
     """
-    asked: dict[str, tuple[Metric, float | None]] = {}
+    wanted: dict[str, tuple[Metric, float | None]] = {}
     for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != kind or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not {what}")
-        asked[name] = found, parameter
-    if once and len(asked) < len(metrics):
+        definition, parameter = parse(name)
+        if definition.kind != kind or isinstance(parameter, str):
+            raise UsageError(f"Metric {name!r} judges {definition.kind}, not {what}")
+        wanted[name] = definition, parameter
+    if once and len(wanted) < len(metrics):
         raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
-    return asked
+    return wanted
 
 
 def title(name: str) -> str:
     """Returns what a table's header calls a metric: "NSD@2" for "nsd@2"."""
-    found, parameter = parse(name)
+    definition, parameter = parse(name)
     if parameter is None:
-        return found.title
-    if found.over:
-        return f"{found.title}@{parameter}"
-    return f"{found.title} ({parameter})" if isinstance(parameter, str) else f"{found.title}@{parameter:g}"
+        return definition.title
+    if definition.over:
+        return f"{definition.title}@{parameter}"
+    return f"{definition.title} ({parameter})" if isinstance(parameter, str) else f"{definition.title}@{parameter:g}"
 
 
-def _add(found: Metric) -> None:
+def _add_metric(found: Metric) -> None:
     kinds = {need.kind for need in found.requires} if isinstance(found.requires, tuple) else set()
     strange = next((kind for kind in kinds if found.kind not in _SHOWN.get(kind, (found.kind,))), None)
-    of_kind = [known for known in _METRICS.values() if known.kind == found.kind]
-    if strange and any(_origin(known.function).startswith(PACKAGE) for known in of_kind):
+    of_kind = [metric for metric in _METRICS.values() if metric.kind == found.kind]
+    if strange and any(_origin(metric.function).startswith(PACKAGE) for metric in of_kind):
         what = "a judge" if strange == "verdict" else "an annotator"
         raise UsageError(
             f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
             "'answer'), or pictures if it is a network (kind 'perception'); take it out of `requires`"
         )
-    known = _METRICS.get(found.name)
-    if known is not None and _origin(known.function) != _origin(found.function):
+    metric = _METRICS.get(found.name)
+    if metric is not None and _origin(metric.function) != _origin(found.function):
         raise ValueError(
-            f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
+            f"Expected one metric named {found.name!r}, got {_origin(metric.function)} and {_origin(found.function)}"
         )
     _METRICS[found.name] = found
 
@@ -512,7 +512,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     Raises:
         UsageError: If there is no such metric, or the alias stands for several or for one that we lack.
     """
-    _discover()
+    _import_metrics()
     alias = ALIASES.get(folded(name)) if "@" in name else None  # of those with "@" in them, such as "AP@[.5:.95]"
     base, at, text = (name if alias is None else alias.metrics[0]).partition("@")
     if base in _METRICS or adopted(base):
@@ -525,25 +525,29 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     if (alias := ALIASES.get(typed)) is not None:
         if alias.refused:
             raise UsageError(f"Metric {name!r}: {alias.refused}")
-        fitting = [one for one in alias.metrics if not kinds or _kinds(one.partition("@")[0]) & set(kinds)]
+        fitting = [metric for metric in alias.metrics if not kinds or _row_kinds(metric.partition("@")[0]) & set(kinds)]
         if len(fitting) > 1:
             raise UsageError(f"Metric {name!r} is one of {', '.join(fitting)}; name the one that is meant")
         if fitting:
             if alias.note and not at:
                 log.warning("metric %s is taken for %s: %s", name, fitting[0], alias.note)
             return fitting[0].partition("@")[0] + at + text if at else fitting[0]
-    for known in _METRICS.values():
-        if typed in (folded(known.name), *map(folded, known.aliases)):
-            return known.name + at + text
+    for metric in _METRICS.values():
+        if typed in (folded(metric.name), *map(folded, metric.aliases)):
+            return metric.name + at + text
     raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, f'{LIST} metrics')}")
 
 
 def adopted(base: str) -> bool:
     """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
-    found = next((one for one in [*_METRICS.values()] if _origin(one.function) == base), None) if "." in base else None
-    if found is not None:
-        _METRICS.setdefault(base, replace(found, name=base))
-    return found is not None
+    metric = (
+        next((metric for metric in [*_METRICS.values()] if _origin(metric.function) == base), None)
+        if "." in base
+        else None
+    )
+    if metric is not None:
+        _METRICS.setdefault(base, replace(metric, name=base))
+    return metric is not None
 
 
 @cache  # of each score that is read back, and there are few names
@@ -565,14 +569,14 @@ def as_known(names: Any) -> Any:
     return [as_known(name) for name in names] if isinstance(names, Iterable) else names
 
 
-def _kinds(name: str) -> set[str]:
+def _row_kinds(name: str) -> set[str]:
     """The kinds of rows that a metric judges: its own, or those of what a summary needs."""
     metric = _METRICS[name]
-    return {metric.kind} | {kind for need in metric.needs for kind in _kinds(need.partition("@")[0])}
+    return {metric.kind} | {kind for need in metric.needs for kind in _row_kinds(need.partition("@")[0])}
 
 
 @cache
-def _discover() -> None:
+def _import_metrics() -> None:
     """Imports every module that may hold metrics; each registers its own as it is imported."""
     for module in pkgutil.walk_packages(importlib.import_module(PACKAGE).__path__, f"{PACKAGE}."):
         importlib.import_module(module.name)

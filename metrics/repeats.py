@@ -37,11 +37,11 @@ def by_repeat(rows: ScoreTable) -> CaseRepeats:
     """Returns the value of each case in each repeat, cases and repeats in ascending order."""
     cases, first, case = np.unique(rows.case, return_index=True, return_inverse=True)
     repeats, repeat = np.unique(rows.repeat, return_inverse=True)
-    known = ~np.isnan(rows.value)
-    place = (case * len(repeats) + repeat)[known]
+    is_known = ~np.isnan(rows.value)
+    cell = (case * len(repeats) + repeat)[is_known]
     size = len(cases) * len(repeats)
-    sums = np.bincount(place, weights=rows.value[known], minlength=size).astype(np.float64)
-    values = quotient(sums, np.bincount(place, minlength=size))
+    sums = np.bincount(cell, weights=rows.value[is_known], minlength=size).astype(np.float64)
+    values = quotient(sums, np.bincount(cell, minlength=size))
     return CaseRepeats(values.reshape(len(cases), len(repeats)), first)
 
 
@@ -49,25 +49,25 @@ def spread(rows: ScoreTable) -> tuple[float, float]:
     """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
-    return float(_sd(means)), math.sqrt(float(_without_gaps(_variances(values)[None])[0]))
+    return float(_row_deviation(means)), math.sqrt(float(_without_gaps(_row_variances(values)[None])[0]))
 
 
 def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
     """Contribution of each row to the sum of the cases' values and to their number, (row, 2); NaN adds nothing."""
     added = np.zeros((rows.value.size, 2))
-    known = ~np.isnan(values)
-    added[first[known]] = np.stack([values[known], np.ones(known.sum())], axis=1)
+    is_known = ~np.isnan(values)
+    added[first[is_known]] = np.stack([values[is_known], np.ones(is_known.sum())], axis=1)
     return added
 
 
-def _counted(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """Returns how many repeats each case has and how many are right, (case,), and a row of each."""
     values, first = by_repeat(rows)
-    known = ~np.isnan(values)
-    if not np.isin(values[known], (0.0, 1.0)).all():
+    is_known = ~np.isnan(values)
+    if not np.isin(values[is_known], (0.0, 1.0)).all():
         name = str(rows.metric[0])
         raise ValueError(f"Expected values of 0 or 1, and {name} has others; name another behind a colon")
-    return known.sum(axis=1).astype(np.float64), np.where(known, values, 0).sum(axis=1), first
+    return is_known.sum(axis=1).astype(np.float64), np.where(is_known, values, 0).sum(axis=1), first
 
 
 def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
@@ -78,7 +78,7 @@ def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
     return quotient(np.asarray(sum(ways, start=np.zeros_like(n)), dtype=np.float64), comb(n, k))
 
 
-def _number(parameter: str) -> int:
+def _repeat_number(parameter: str) -> int:
     text = parameter.partition(":")[0]
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{parameter!r} needs a whole number of 1 or more first, such as '2' or '2:accuracy'")
@@ -93,20 +93,20 @@ def _number_and_share(parameter: str) -> tuple[int, Fraction]:
         threshold = Fraction(-1)
     if not dash or not 0 <= threshold <= 1:
         raise UsageError(f"{parameter!r} needs a number of draws and a share, such as '4-0.5'")
-    return _number(number), threshold
+    return _repeat_number(number), threshold
 
 
 def _check_majority(parameter: str) -> None:
     if parameter.partition(":")[0].isdigit() or ":" in parameter:
-        _number(parameter)
+        _repeat_number(parameter)
 
 
 _Value = Callable[[Floats, Floats, str], Floats]
 
 
-def _pieces(value: _Value) -> Callable[..., Floats]:
+def _value_pieces(value: _Value) -> Callable[..., Floats]:
     def pieces(rows: ScoreTable, parameter: str = "") -> Floats:
-        n, right, first = _counted(rows)
+        n, right, first = _count_right(rows)
         return case_pieces(rows, first, value(n, right, parameter))
 
     return pieces
@@ -125,14 +125,14 @@ _reliability = partial(
     parameter_is_text=True,
 )
 
-_of_draws = partial(_reliability, parameter="number of draws", check=_number)
+_of_draws = partial(_reliability, parameter="number of draws", check=_repeat_number)
 _inconsistency = partial(_reliability, higher_is_better=False, best=0.0, parameter="metric", parameter_optional=True)
 
 
 @_of_draws(
     title="pass",
     source=_HUMANEVAL,
-    pieces=_pieces(lambda n, right, k: 1 - at_least(n, n - right, _number(k), _number(k))),
+    pieces=_value_pieces(lambda n, right, k: 1 - at_least(n, n - right, _repeat_number(k), _repeat_number(k))),
 )
 def pass_at(sums: Floats, k: str) -> Floats:
     """The chance that at least one of k repeats drawn without replacement is right, 1 - C(n - c, k) / C(n, k).
@@ -145,7 +145,7 @@ def pass_at(sums: Floats, k: str) -> Floats:
 @_of_draws(
     title="pass-all",
     source="tau-bench (Yao et al. 2024, arXiv 2406.12045), pass^k",
-    pieces=_pieces(lambda n, right, k: at_least(n, right, _number(k), _number(k))),
+    pieces=_value_pieces(lambda n, right, k: at_least(n, right, _repeat_number(k), _repeat_number(k))),
 )
 def pass_all(sums: Floats, k: str) -> Floats:
     """The chance that all of k repeats drawn without replacement are right, C(c, k) / C(n, k).
@@ -165,7 +165,7 @@ def _g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
     source=_GPASS,
     parameter="number of draws and share, as in 4-0.5",
     check=_number_and_share,
-    pieces=_pieces(_g_pass),
+    pieces=_value_pieces(_g_pass),
 )
 def g_pass(sums: Floats, parameter: str) -> Floats:
     """The chance that at least that share of k repeats drawn without replacement is right.
@@ -176,13 +176,13 @@ def g_pass(sums: Floats, parameter: str) -> Floats:
 
 
 def _mean_g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
-    k = _number(parameter)
+    k = _repeat_number(parameter)
     above = range(math.ceil(k / 2) + 1, k + 1)
     lacking = np.where(n < k, math.nan, 0.0)
     return lacking + 2 / k * sum((at_least(n, right, k, least) for least in above), start=np.zeros_like(n))
 
 
-@_of_draws(title="mG-Pass", source=_GPASS, pieces=_pieces(_mean_g_pass))
+@_of_draws(title="mG-Pass", source=_GPASS, pieces=_value_pieces(_mean_g_pass))
 def mean_g_pass(sums: Floats, k: str) -> Floats:
     """G-Pass averaged over the shares above one half, (2 / k) E[max(X - ceil(k / 2), 0)] of X right among k.
 
@@ -191,12 +191,12 @@ def mean_g_pass(sums: Floats, k: str) -> Floats:
     return _mean_of(sums)
 
 
-def _majority(n: Floats, right: Floats, parameter: str) -> Floats:
+def _majority_right(n: Floats, right: Floats, parameter: str) -> Floats:
     if not parameter.partition(":")[0].isdigit():
         return np.where(n > 0, np.sign(2 * right - n) / 2 + 0.5, math.nan)
-    k = _number(parameter)
-    more, half = at_least(n, right, k, k // 2 + 1), at_least(n, right, k, (k + 1) // 2)
-    return (more + half) / 2
+    k = _repeat_number(parameter)
+    majority_chance, half = at_least(n, right, k, k // 2 + 1), at_least(n, right, k, (k + 1) // 2)
+    return (majority_chance + half) / 2
 
 
 @_reliability(
@@ -205,7 +205,7 @@ def _majority(n: Floats, right: Floats, parameter: str) -> Floats:
     parameter="number of draws",
     parameter_optional=True,
     check=_check_majority,
-    pieces=_pieces(_majority),
+    pieces=_value_pieces(_majority_right),
 )
 def majority(sums: Floats, k: str = "") -> Floats:
     """The share of cases that more than half of the repeats get right; a tie counts one half.
@@ -219,7 +219,7 @@ def majority(sums: Floats, k: str = "") -> Floats:
 @_inconsistency(
     title="Flips",
     source="share of cases with 0 < c < n",
-    pieces=_pieces(lambda n, right, _: np.where(n > 1, (right > 0) & (right < n), math.nan)),
+    pieces=_value_pieces(lambda n, right, _: np.where(n > 1, (right > 0) & (right < n), math.nan)),
 )
 def flips(sums: Floats, metric: str = "") -> Floats:
     """The share of cases that some repeats get right and others wrong.
@@ -248,15 +248,15 @@ def repeat_sd(sums: Floats, metric: str = "") -> Floats:
     NaN of fewer than two repeats.
     """
     count = sums.shape[-1] // 2
-    return _sd(quotient(sums[..., :count], sums[..., count:]))
+    return _row_deviation(quotient(sums[..., :count], sums[..., count:]))
 
 
 def _noise_pieces(rows: ScoreTable, metric: str = "") -> Floats:
     """Contribution of each row: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
     values, first = by_repeat(rows)
-    known = (~np.isnan(values)).sum(axis=1)
-    means, noise = _without_gaps(values), quotient(_variances(values), known)
-    added, able = np.zeros((rows.value.size, 4)), known > 1
+    repeat_counts = (~np.isnan(values)).sum(axis=1)
+    means, noise = _without_gaps(values), quotient(_row_variances(values), repeat_counts)
+    added, able = np.zeros((rows.value.size, 4)), repeat_counts > 1
     added[first[able]] = np.stack([noise, means, means**2, np.ones_like(means)], axis=1)[able]
     return added
 
@@ -280,17 +280,17 @@ def repeat_noise(sums: Floats, metric: str = "") -> Floats:
 
 def _without_gaps(values: Floats) -> Floats:
     """Returns the mean of each row of those that are known, (row,)."""
-    known = ~np.isnan(values)
-    return quotient(np.where(known, values, 0).sum(axis=1), known.sum(axis=1))
+    is_known = ~np.isnan(values)
+    return quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))
 
 
-def _variances(values: Floats) -> Floats:
+def _row_variances(values: Floats) -> Floats:
     """Returns the variance (n - 1) of each row of those that are known, (row,); NaN of fewer than two."""
     apart = np.nan_to_num(values - _without_gaps(values)[:, None])
     return quotient((apart**2).sum(axis=1), (~np.isnan(values)).sum(axis=1) - 1)
 
 
-def _sd(values: Floats) -> Floats:
+def _row_deviation(values: Floats) -> Floats:
     """Returns the standard deviation (n - 1) along the last axis of what is known; NaN of fewer than two."""
     flat = values.reshape(-1, values.shape[-1])
-    return np.sqrt(_variances(flat)).reshape(values.shape[:-1])
+    return np.sqrt(_row_variances(flat)).reshape(values.shape[:-1])

@@ -66,18 +66,18 @@ def retrieval_ranks(queries: npt.ArrayLike, gallery: npt.ArrayLike, groups: npt.
     Raises:
         UsageError: The arrays are not of one shape, or hold a vector without a direction (zeros, NaN).
     """
-    asked, searched = _unit(queries, "queries"), _unit(gallery, "gallery")
-    known = np.arange(len(asked)) if groups is None else np.asarray(groups)
-    if asked.shape != searched.shape or known.shape != asked.shape[:1]:
+    query_vectors, searched = _unit_vectors(queries, "queries"), _unit_vectors(gallery, "gallery")
+    group_numbers = np.arange(len(query_vectors)) if groups is None else np.asarray(groups)
+    if query_vectors.shape != searched.shape or group_numbers.shape != query_vectors.shape[:1]:
         raise UsageError(
-            f"Expected queries and gallery of one shape (item, feature) and groups (item,), got {asked.shape}, "
-            f"{searched.shape} and {known.shape}"
+            f"Expected queries and gallery of one shape (item, feature) and groups (item,), got {query_vectors.shape}, "
+            f"{searched.shape} and {group_numbers.shape}"
         )
-    ranks = np.ones(len(asked), dtype=np.int64)
+    ranks = np.ones(len(query_vectors), dtype=np.int64)
     step = max(1, HELD // max(1, len(searched)))
-    for start in range(0, len(asked), step):
-        similarity = asked[start : start + step] @ searched.T
-        right = known[start : start + step, None] == known[None, :]
+    for start in range(0, len(query_vectors), step):
+        similarity = query_vectors[start : start + step] @ searched.T
+        right = group_numbers[start : start + step, None] == group_numbers[None, :]
         best = np.where(right, similarity, -np.inf).max(axis=1, keepdims=True)
         ranks[start : start + step] += ((similarity >= best - ALIKE) & ~right).sum(axis=1)
     return ranks
@@ -92,19 +92,19 @@ def retrieval_places(images: npt.ArrayLike, reports: npt.ArrayLike, texts: Seque
         UsageError: As `retrieval_ranks` does.
     """
     groups = same_reports(texts)
-    found, shown = retrieval_ranks(images, reports, groups), retrieval_ranks(reports, images, groups)
-    return [Placed(*pair, len(texts)) for pair in zip(found.tolist(), shown.tolist(), strict=True)]
+    report_ranks, image_ranks = retrieval_ranks(images, reports, groups), retrieval_ranks(reports, images, groups)
+    return [Placed(*pair, len(texts)) for pair in zip(report_ranks.tolist(), image_ranks.tolist(), strict=True)]
 
 
-def _unit(vectors: npt.ArrayLike, what: str) -> npt.NDArray[np.float64]:
-    found = np.asarray(vectors, dtype=np.float64)
-    if found.ndim != 2:
-        raise UsageError(f"Expected {what} to be (item, feature), got an array of shape {found.shape}")
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+def _unit_vectors(vectors: npt.ArrayLike, what: str) -> npt.NDArray[np.float64]:
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2:
+        raise UsageError(f"Expected {what} to be (item, feature), got an array of shape {rows.shape}")
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     odd = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
     if odd.size:
         raise UsageError(f"Expected vectors with a direction, got zeros or NaN in row {odd[0]} of {what}")
-    unit: npt.NDArray[np.float64] = found / lengths
+    unit: npt.NDArray[np.float64] = rows / lengths
     return unit
 
 
@@ -123,13 +123,13 @@ _share = partial(_retrieval, higher_is_better=True, best=1.0, worst=0.0, value_k
 @_share(title="Image to report, R", parameter="k")
 def i2t_recall(placed: Placed, k: float) -> float:
     """Whether the report of an image is among the k reports of the set that are most similar to the image."""
-    return float(placed.report <= _whole("i2t_recall", k))
+    return float(placed.report <= _whole_number("i2t_recall", k))
 
 
 @_share(title="Report to image, R", parameter="k")
 def t2i_recall(placed: Placed, k: float) -> float:
     """Whether the image of a report is among the k images of the set that are most similar to the report."""
-    return float(placed.image <= _whole("t2i_recall", k))
+    return float(placed.image <= _whole_number("t2i_recall", k))
 
 
 @_retrieval(title="Image to report, MRR", higher_is_better=True, best=1.0, worst=0.0)
@@ -171,21 +171,21 @@ def t2i_rank(placed: Placed) -> float:
 @summary(needs=("i2t_rank",), title="Image to report, median rank", higher_is_better=False, best=1.0, source=SOURCE)
 def i2t_median_rank(rows: ScoreTable) -> float:
     """The median of the ranks of reports, of all images of the set."""
-    return _median(rows)
+    return _known_median(rows)
 
 
 @summary(needs=("t2i_rank",), title="Report to image, median rank", higher_is_better=False, best=1.0, source=SOURCE)
 def t2i_median_rank(rows: ScoreTable) -> float:
     """The median of the ranks of images, of all reports of the set."""
-    return _median(rows)
+    return _known_median(rows)
 
 
-def _median(rows: ScoreTable) -> float:
-    known = rows.value[~np.isnan(rows.value)]
-    return float(np.median(known)) if known.size else float("nan")
+def _known_median(rows: ScoreTable) -> float:
+    defined = rows.value[~np.isnan(rows.value)]
+    return float(np.median(defined)) if defined.size else float("nan")
 
 
-def _whole(name: str, k: float) -> int:
+def _whole_number(name: str, k: float) -> int:
     if k < 1 or k != int(k):
         raise UsageError(f"Expected k of metric {name!r} to be a whole number from 1, as in '{name}@5', got {k:g}")
     return int(k)

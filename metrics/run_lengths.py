@@ -65,7 +65,7 @@ def coco_runs(segmentation: Any, shape: tuple[int, int]) -> Runs:
         outlines = [np.asarray(outline, np.float64) for outline in segmentation]
         if any(outline.ndim != 1 or outline.size % 2 or not np.isfinite(outline).all() for outline in outlines):
             raise ValueError("expected lists of x, y, x, y, ...")
-        return _joined([_enclosed(outline.reshape(-1, 2), shape) for outline in outlines if outline.size])
+        return _join_runs([_enclosed_pixels(outline.reshape(-1, 2), shape) for outline in outlines if outline.size])
     if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
         raise ValueError("expected outlines, or an object with 'size' and 'counts'")
     counts = segmentation["counts"]
@@ -73,7 +73,7 @@ def coco_runs(segmentation: Any, shape: tuple[int, int]) -> Runs:
     if tuple(segmentation["size"]) != shape or numbers.sum() != shape[0] * shape[1] or (numbers < 0).any():
         raise ValueError(f"runs of {numbers.sum()} pixels, of a mask of {segmentation['size']}, do not fill {shape}")
     ends = np.cumsum(numbers)
-    return _joined([np.stack([ends[:-1:2], ends[1::2]], axis=1)])
+    return _join_runs([np.stack([ends[:-1:2], ends[1::2]], axis=1)])
 
 
 def mask_runs(mask: npt.NDArray[Any]) -> Runs:
@@ -95,9 +95,9 @@ def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(flat)) + 1, [flat.size]])
     of = flat[bounds[:-1]]
     order = np.flatnonzero(of > 0)[np.argsort(of[of > 0], kind="stable")]
-    found, first = np.unique(of[order], return_index=True)
+    numbers_, first = np.unique(of[order], return_index=True)
     runs = np.stack([bounds[:-1], bounds[1:]], axis=1)[order]
-    return found.tolist(), np.split(runs, first[1:]) if found.size else []
+    return numbers_.tolist(), np.split(runs, first[1:]) if numbers_.size else []
 
 
 def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:
@@ -106,8 +106,8 @@ def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     first, last = runs[:, 0], runs[:, 1] - 1
     left, right = int(first[0]) // rows, int(last[-1]) // rows
-    whole = (first // rows != last // rows).any()
-    top, bottom = (0, rows - 1) if whole else (int((first % rows).min()), int((last % rows).max()))
+    wraps = (first // rows != last // rows).any()
+    top, bottom = (0, rows - 1) if wraps else (int((first % rows).min()), int((last % rows).max()))
     return left, top, right - left + 1, bottom - top + 1
 
 
@@ -123,13 +123,13 @@ def shared_pixels(masks: Sequence[Runs], others: Sequence[Runs]) -> Floats:
     if not owner.size:
         return shared
     starts, ends = np.concatenate(masks).astype(np.float64).T
-    for place, runs in enumerate(others):
+    for index, runs in enumerate(others):
         if len(runs):
             # How many pixels of the other mask lie before a pixel rises by one within its runs, and is flat elsewhere.
             before = np.concatenate([[0], np.cumsum(runs[:, 1] - runs[:, 0])])
             heights = np.stack([before[:-1], before[1:]], axis=1).ravel()
             held = np.interp(ends, runs.ravel(), heights) - np.interp(starts, runs.ravel(), heights)
-            shared[:, place] = np.bincount(owner, held, len(masks))
+            shared[:, index] = np.bincount(owner, held, len(masks))
     return np.rint(shared)
 
 
@@ -140,7 +140,7 @@ def mask_overlaps(masks: Sequence[Runs], others: Sequence[Runs], crowds: npt.NDA
     return quotient(shared, union, 0.0)
 
 
-def _joined(parts: Sequence[Runs]) -> Runs:
+def _join_runs(parts: Sequence[Runs]) -> Runs:
     """Returns the union of masks; runs that touch become one."""
     runs = np.concatenate([np.zeros((0, 2), np.int64), *parts])
     runs = runs[runs[:, 1] > runs[:, 0]]
@@ -153,7 +153,7 @@ def _joined(parts: Sequence[Runs]) -> Runs:
     return np.stack([runs[first, 0], reach[last]], axis=1)
 
 
-def _enclosed(corners: Floats, shape: tuple[int, int]) -> Runs:
+def _enclosed_pixels(corners: Floats, shape: tuple[int, int]) -> Runs:
     """Returns the pixels within an outline, (corner, 2) of x and y, to the pixel as pycocotools draws it.
 
     The outline is followed in steps of a fifth of a pixel. Where it passes the middle of a column the inside begins
@@ -182,6 +182,6 @@ def _enclosed(corners: Floats, shape: tuple[int, int]) -> Runs:
     row = np.ceil(np.clip((np.minimum(y[moved], y[moved - 1]) + 0.5) / _FINER - 0.5, 0, rows))
     middle = (np.floor(column) == column) & (column >= 0) & (column <= columns - 1)
     # A pixel at which the outline passes twice is entered and left again.
-    places, times = np.unique((column[middle] * rows + row[middle]).astype(np.int64), return_counts=True)
-    turns = places[(times % 2 == 1) & (places < rows * columns)]
+    positions, times = np.unique((column[middle] * rows + row[middle]).astype(np.int64), return_counts=True)
+    turns = positions[(times % 2 == 1) & (positions < rows * columns)]
     return np.append(turns, [rows * columns] * (len(turns) % 2)).reshape(-1, 2).astype(np.int64)

@@ -60,9 +60,9 @@ class Model:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Notes what the class was called with, so that an object identifies a run as its config would."""
         make: Any = super().__new__
-        made: Self = make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
-        keep_arguments(made, args, kwargs)
-        return made
+        model: Self = make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
+        keep_arguments(model, args, kwargs)
+        return model
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Takes from the task what the config left open. Called by `test` and `fit`, once for each task.

@@ -48,19 +48,19 @@ class Translation:
         # Only what lies between 0 and the classes can be counted in a table.
         strange = labels.size and (int(labels.min()) < 0 or int(labels.max()) > top)
         values = np.unique(labels).tolist() if strange else ()
-        found = np.bincount(() if strange else labels.ravel().astype(np.int64, copy=False), minlength=top + 1)
-        unknown = [value for value in (*values, *np.flatnonzero(found).tolist()) if value not in (0, *self.classes)]
+        counts = np.bincount(() if strange else labels.ravel().astype(np.int64, copy=False), minlength=top + 1)
+        unknown = [value for value in (*values, *np.flatnonzero(counts).tolist()) if value not in (0, *self.classes)]
         if unknown:
             raise ValueError(f"holds {unknown}, which are no classes of the model: {_listed(self.classes.values())}")
-        lost = {
-            self.classes[value]: int(found[value])
-            for value in np.flatnonzero(found).tolist()
+        unmapped = {
+            self.classes[value]: int(counts[value])
+            for value in np.flatnonzero(counts).tolist()
             if value and value not in self.targets
         }
         table = np.zeros(top + 1, dtype=np.int32)
         for value, label in self.targets.items():
             table[value] = label
-        return table[labels], lost
+        return table[labels], unmapped
 
 
 class Translator:
@@ -104,20 +104,20 @@ def known_classes(classes: Classes) -> dict[int, str]:
         UsageError: there is no such list, or a number or name occurs twice.
     """
     if isinstance(classes, str):
-        classes = _stored(classes)
+        classes = _read_mapping(classes)
     if not isinstance(classes, Mapping | Sequence):
         raise UsageError(f"model.translate.from: expected a list's name, integer: name, or names, got {classes!r}")
     pairs = list(classes.items()) if isinstance(classes, Mapping) else list(enumerate(classes, 1))
     wrong = next((number for number, _ in pairs if not str(number).isdecimal()), None)
     if wrong is not None:
         raise UsageError(f"model.translate.from: expected integer: name, got {wrong!r} for an integer")
-    found = {int(number): str(name) for number, name in pairs if int(number) != 0}
-    names = [plain(name) for name in found.values()]
+    classes_ = {int(number): str(name) for number, name in pairs if int(number) != 0}
+    names = [plain(name) for name in classes_.values()]
     twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None or not found:
+    if twice is not None or not classes_:
         what = f"the class {twice!r} twice" if twice else "no class"
         raise UsageError(f"model.translate.from: expected every class of the model once, got {what}")
-    return found
+    return classes_
 
 
 def translation(
@@ -140,12 +140,15 @@ def translation(
     sources = {plain(name): number for number, name in classes.items()}
     targets = {number: numbers[name] for name, number in sources.items() if name in numbers}
     for source, target in (to or {}).items():
-        number = _known(source, sources, classes.values(), "model.translate.to: the model has no class")
+        number = _check_number(source, sources, classes.values(), "model.translate.to: the model has no class")
         targets.pop(number, None)
         if target is not None:
-            targets[number] = _known(target, numbers, labels.values(), "model.translate.to: the task has no label")
+            targets[number] = _check_number(
+                target, numbers, labels.values(), "model.translate.to: the task has no label"
+            )
     excused = {
-        _known(name, numbers, labels.values(), "model.translate.lacks: the task has no label"): name for name in lacks
+        _check_number(name, numbers, labels.values(), "model.translate.lacks: the task has no label"): name
+        for name in lacks
     }
     lacking = [name for label, name in labels.items() if label not in targets.values() and label not in excused]
     if lacking:
@@ -167,7 +170,7 @@ def plain(name: str) -> str:
     return " ".join(name.lower().replace("_", " ").replace("-", " ").split())
 
 
-def _known(given: Any, numbers: Mapping[str, int], shown: Any, complaint: str) -> int:
+def _check_number(given: Any, numbers: Mapping[str, int], shown: Any, complaint: str) -> int:
     name = str(given)
     number = numbers.get(plain(name))
     if number is None:
@@ -175,7 +178,7 @@ def _known(given: Any, numbers: Mapping[str, int], shown: Any, complaint: str) -
     return number
 
 
-def _stored(name: str) -> Mapping[Any, str]:
+def _read_mapping(name: str) -> Mapping[Any, str]:
     import yaml
 
     folder = resources.files("medimg_eval.configs") / "class_lists"

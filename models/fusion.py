@@ -80,7 +80,7 @@ class FusionProbe(Probe):
         if is_features(images[0]):
             rows = np.concatenate([np.asarray(image.array[0], np.float64) for image in images])
         else:
-            rows = np.stack([np.asarray(one, np.float64) for one in self._embedded_of(part, images)])
+            rows = np.stack([np.asarray(vector, np.float64) for vector in self._embedded_of(part, images)])
         numbers = [int(image.attributes.get(VISIT, 0)) for image in images]
         if self.visits == "mean" or not any(numbers):
             mean: Array = rows[0] if len(rows) == 1 else rows.mean(0)
@@ -88,7 +88,7 @@ class FusionProbe(Probe):
         if len(rows) != len(images):
             raise CaseError(f"features of {part} are bags of tiles; set model.visits=mean, or give one vector a visit")
         first, last = (
-            [place for place, number in enumerate(numbers) if number == end] for end in (min(numbers), max(numbers))
+            [index for index, number in enumerate(numbers) if number == end] for end in (min(numbers), max(numbers))
         )
         now: Array = rows[last].mean(0)
         if self.visits == "last":
@@ -98,32 +98,32 @@ class FusionProbe(Probe):
 
     def _embedded_of(self, part: str, images: Sequence[Image]) -> list[Array]:
         """Vectors of pictures, by the encoder of their part."""
-        whole = self.encoder
-        if isinstance(whole, Mapping):
-            if part not in whole:
-                raise UserError(f"model.encoder names no encoder of {part!r}, it has {', '.join(map(str, whole))}")
-            self.encoder = whole[part]
+        encoder = self.encoder
+        if isinstance(encoder, Mapping):
+            if part not in encoder:
+                raise UserError(f"model.encoder names no encoder of {part!r}, it has {', '.join(map(str, encoder))}")
+            self.encoder = encoder[part]
         try:
             if self.encoder is None:
                 raise UserError(f"{part} shows pictures, and the probe has no encoder; set model.encoder")
             return list(self._embedded(images))
         finally:
-            self.encoder = whole
+            self.encoder = encoder
 
     def _vectors(self, bags: Sequence[Any]) -> Array:
         """Parts side by side, (case, feature), NaN where one is missing; raises UserError where lengths differ."""
         blocks: dict[str, int] = getattr(self.head, "blocks", {})
         if not blocks:
-            found: dict[str, int] = {}
+            columns: dict[str, int] = {}
             for bag in bags:
                 for part, vector in bag.items():
-                    if found.setdefault(part, len(vector)) != len(vector):
-                        raise UserError(f"features of {part} have lengths {found[part]} and {len(vector)}")
-            wanted = self.parts or sorted(found)
-            lost = [part for part in wanted if part not in found]
-            if lost:
-                raise UserError(f"no case to fit on has {', '.join(lost)}; they have {', '.join(sorted(found))}")
-            blocks = {part: found[part] for part in wanted}
+                    if columns.setdefault(part, len(vector)) != len(vector):
+                        raise UserError(f"features of {part} have lengths {columns[part]} and {len(vector)}")
+            wanted = self.parts or sorted(columns)
+            missing = [part for part in wanted if part not in columns]
+            if missing:
+                raise UserError(f"no case to fit on has {', '.join(missing)}; they have {', '.join(sorted(columns))}")
+            blocks = {part: columns[part] for part in wanted}
             self.head = self.head.changed({"blocks": blocks})
         rows = np.full((len(bags), sum(blocks.values())), np.nan)
         for row, bag in zip(rows, bags, strict=True):

@@ -51,17 +51,19 @@ class Weights:
         Raises:
             UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
         """
-        looked = "none is named"
+        searched = "none is named"
         if given:
-            looked = f"{given!r} is neither a path nor in the model hub's cache"
+            searched = f"{given!r} is neither a path nor in the model hub's cache"
             path = Path(given).expanduser()
             if path.exists():
-                lost = next((file for file in self.files if not _holds(path, file)), None) if path.is_dir() else None
-                if lost is None:
+                missing = (
+                    next((file for file in self.files if not _holds_any(path, file)), None) if path.is_dir() else None
+                )
+                if missing is None:
                     return path
-                looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
-            elif (found := _in_hub_cache(given, self)) is not None:
-                return found
+                searched = f"the folder {given} holds no {missing.replace('|', ' or ')}"
+            elif (cached_ := _in_hub_cache(given, self)) is not None:
+                return cached_
         key = f"{role}s.{who}.{self.argument}" if who else f"model.{self.argument}"
         fetched = ""
         if self.on_hub and given:
@@ -70,7 +72,7 @@ class Weights:
         cached = ", or HF_HOME to a cache that has them" if self.on_hub else ""
         named = f"{role} {who!r}" if who else "the model"
         raise UserError(
-            f"{named} lacks its weights: {self.what} ({looked}); they are had from {self.source} "
+            f"{named} lacks its weights: {self.what} ({searched}); they are had from {self.source} "
             f"(licence: {self.licence}); {fetched}set {key}=PATH{cached}"
         )
 
@@ -85,8 +87,8 @@ class HubName(NamedTuple):
 
 def hub_name(given: str) -> HubName:
     """Takes `owner/name[@revision][:file]` apart."""
-    rest, _, file = given.partition(":")
-    repository, _, revision = rest.partition("@")
+    remaining, _, file = given.partition(":")
+    repository, _, revision = remaining.partition("@")
     return HubName(repository, revision, file)
 
 
@@ -111,8 +113,8 @@ class WithWeights(Model):
 
     def check_ready(self) -> None:
         """Raises UserError when weights are not there, within a second and without loading any."""
-        for one in self.needs:
-            self.find(one)
+        for need in self.needs:
+            self.find(need)
 
     remote: bool = False
     cached: bool = True
@@ -121,11 +123,11 @@ class WithWeights(Model):
     def missing(self) -> Sequence[Missing]:
         """Weights that are not there, or else what `check_ready` says, by the settings that mend it."""
         lacks = []
-        for one in self.needs:
+        for need in self.needs:
             try:
-                self.find(one)
+                self.find(need)
             except UserError as error:
-                lacks.append(Missing(f"{self.role}s.{self.name}.{one.argument}", str(error)))
+                lacks.append(Missing(f"{self.role}s.{self.name}.{need.argument}", str(error)))
         if not lacks:
             try:
                 self.check_ready()
@@ -159,9 +161,9 @@ class WithWeights(Model):
     def called(self, weights: Weights) -> str:
         """Identity of weights that are there: the repository and commit of the hub, or else the file's name."""
         path = self.find(weights)
-        snapshot = next((one.name for one in (path, *path.parents) if one.parent.name == "snapshots"), "")
-        given = str(getattr(self, weights.argument))
-        return f"{hub_name(given).repository}@{snapshot[:8]}" if snapshot else path.name
+        snapshot = next((folder.name for folder in (path, *path.parents) if folder.parent.name == "snapshots"), "")
+        weights_name = str(getattr(self, weights.argument))
+        return f"{hub_name(weights_name).repository}@{snapshot[:8]}" if snapshot else path.name
 
     @property
     def on(self) -> str:
@@ -169,8 +171,8 @@ class WithWeights(Model):
         return device_of(self.device)
 
 
-def _holds(folder: Path, wanted: str) -> bool:
-    return any((folder / one).exists() for one in wanted.split("|"))
+def _holds_any(folder: Path, wanted: str) -> bool:
+    return any((folder / name).exists() for name in wanted.split("|"))
 
 
 def _in_hub_cache(given: str, weights: Weights) -> Path | None:
@@ -184,12 +186,12 @@ def _in_hub_cache(given: str, weights: Weights) -> Path | None:
     for wanted in (name.file,) if name.file else weights.files:
         for file in wanted.split("|"):
             try:
-                found = try_to_load_from_cache(name.repository, file, revision=name.revision or None)
+                cached = try_to_load_from_cache(name.repository, file, revision=name.revision or None)
             except HFValidationError:  # no name that a repository could have
                 return None
-            if isinstance(found, str):
+            if isinstance(cached, str):
                 break
         else:
             return None
-        path = Path(found) if name.file else Path(found).parents[len(Path(file).parts) - 1]
+        path = Path(cached) if name.file else Path(cached).parents[len(Path(file).parts) - 1]
     return path

@@ -65,22 +65,22 @@ def build_network(
     """
     from monai.networks import nets
 
-    known: dict[str, Any] = {
+    arguments_: dict[str, Any] = {
         "spatial_dims": axes,
         "in_channels": channels,
         "out_channels": classes,
         "num_classes": classes,
     }
-    known["img_size"] = tuple(window)
+    arguments_["img_size"] = tuple(window)
     name = config.get("name", "")
-    made = (own or {}).get(str(name)) or getattr(nets, str(name), None)
-    if not (isinstance(made, type) and issubclass(made, nn.Module)):
-        raise UsageError(f"model.network: MONAI has no network {name!r}{nearest(str(name), _names())}")
-    taken = inspect.signature(made).parameters
-    given = {key: value for key, value in config.items() if key != "name" and value is not None}
-    arguments = {key: value for key, value in known.items() if key in taken} | given
+    network_class = (own or {}).get(str(name)) or getattr(nets, str(name), None)
+    if not (isinstance(network_class, type) and issubclass(network_class, nn.Module)):
+        raise UsageError(f"model.network: MONAI has no network {name!r}{nearest(str(name), _network_names())}")
+    taken = inspect.signature(network_class).parameters
+    settings = {key: value for key, value in config.items() if key != "name" and value is not None}
+    arguments = {key: value for key, value in arguments_.items() if key in taken} | settings
     try:
-        network: nn.Module = made(**arguments)
+        network: nn.Module = network_class(**arguments)
     except TypeError as error:
         raise UsageError(f"model.network: {name}: {error}") from error
     except UserError:
@@ -130,17 +130,17 @@ def fitting_window(name: str, shape: Sequence[int], axes: int) -> tuple[int, ...
     return tuple(max(least, min(WINDOW[axes], -(-size // STEP) * STEP)) for size in shape[:axes])
 
 
-def _names() -> list[str]:
+def _network_names() -> list[str]:
     from monai.networks import nets
 
-    found = ((name, getattr(nets, name)) for name in dir(nets))
+    members = ((name, getattr(nets, name)) for name in dir(nets))
     return [
         name
-        for name, made in found
-        if isinstance(made, type)
-        and made.__name__ == name
-        and issubclass(made, nn.Module)
-        and {"out_channels", "num_classes"} & set(inspect.signature(made).parameters)
+        for name, member in members
+        if isinstance(member, type)
+        and member.__name__ == name
+        and issubclass(member, nn.Module)
+        and {"out_channels", "num_classes"} & set(inspect.signature(member).parameters)
     ]
 
 
@@ -153,10 +153,10 @@ def load_weights(network: nn.Module, path: Path, prefix: str = "") -> None:
     Raises:
         UserError: no such file, not a checkpoint, or weights of another architecture.
     """
-    path = _file(path)
-    if told := _unfinished(path):
-        log.warning("%s; its best checkpoint so far is taken, and may be another one later", told)
-    stored = _innermost(_read(path))
+    path = _checkpoint_file(path)
+    if reason := _unfinished_fit(path):
+        log.warning("%s; its best checkpoint so far is taken, and may be another one later", reason)
+    stored = _innermost_state(_read_checkpoint(path))
     wanted = network.state_dict()
     for start in (prefix,) if prefix else PREFIXES:
         weights = {key.removeprefix(start): value for key, value in stored.items() if key.startswith(start)}
@@ -185,32 +185,32 @@ def kept_beside(path: Path, name: str) -> Tensor | None:
     Raises:
         UserError: there is no such file, or it is no checkpoint.
     """
-    stored = _read(_file(path))
+    stored = _read_checkpoint(_checkpoint_file(path))
     state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}
-    kept = next((value for key, value in state.items() if key in (f"model.{name}", name)), None)
-    return kept if isinstance(kept, Tensor) and kept.dtype == torch.uint8 and len(kept) else None
+    tensor = next((value for key, value in state.items() if key in (f"model.{name}", name)), None)
+    return tensor if isinstance(tensor, Tensor) and tensor.dtype == torch.uint8 and len(tensor) else None
 
 
-def _file(path: Path) -> Path:
+def _checkpoint_file(path: Path) -> Path:
     file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
     if not file.is_file():
         mend = "set model.checkpoint to a fit run's folder, or to a file of weights"
-        raise UserError(f"{file}: no such checkpoint; {_unfinished(file) or mend}")
+        raise UserError(f"{file}: no such checkpoint; {_unfinished_fit(file) or mend}")
     return file
 
 
-def _unfinished(file: Path) -> str:
+def _unfinished_fit(file: Path) -> str:
     """Says that the fit a checkpoint is of is not finished; "" where it is, or the file is of no fit."""
     try:
         manifest = json.loads((file.parent.parent / "manifest.json").read_text(encoding="utf-8"))
         command, status = manifest.get("command"), manifest.get("status")
     except (OSError, ValueError, AttributeError):
         return ""
-    told = "still runs, or was killed" if status == "running" else f"is not finished ({status})"
-    return f"the fit in {file.parent.parent} {told}" if command == "fit" and status != "finished" else ""
+    state = "still runs, or was killed" if status == "running" else f"is not finished ({status})"
+    return f"the fit in {file.parent.parent} {state}" if command == "fit" and status != "finished" else ""
 
 
-def _read(file: Path) -> Any:
+def _read_checkpoint(file: Path) -> Any:
     with UserError.about(file, "cannot be loaded as weights", Exception):
         if file.suffix == ".safetensors":
             return load_file(file)
@@ -218,7 +218,7 @@ def _read(file: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
 
 
-def _innermost(stored: Any) -> Mapping[str, Any]:
+def _innermost_state(stored: Any) -> Mapping[str, Any]:
     while isinstance(stored, dict):
         inner = next((stored[key] for key in HOLDERS if isinstance(stored.get(key), dict)), None)
         if inner is None:

@@ -124,36 +124,40 @@ class Probe(Classifier, RiskModel, Regressor):
         Raises:
             UserError: nothing can be learned from the cases.
         """
-        kept = folder / CHECKPOINTS
-        kept.mkdir(parents=True, exist_ok=True)
-        lessons = self._gathered(fit, asked, kept / "fit.part")
-        others = None
+        checkpoints = folder / CHECKPOINTS
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        lessons = self._gathered(fit, asked, checkpoints / "fit.part")
+        validation_features = None
         try:
             if self.grid and validation is not None:
-                others = self._gathered(validation, asked, kept / "validation.part", lessons.targets.names)
+                validation_features = self._gathered(
+                    validation, asked, checkpoints / "validation.part", lessons.targets.names
+                )
             if self.grid:
                 self.head, trials = search(
-                    self.head, self.grid, lessons, others, criterion=self.criterion, folds=self.folds
+                    self.head, self.grid, lessons, validation_features, criterion=self.criterion, folds=self.folds
                 )
             else:
                 self.head, trials = self.head.fit(lessons.features, lessons.targets, lessons.groups), []
         finally:
-            for part in kept.glob("*.part"):
+            for part in checkpoints.glob("*.part"):
                 part.unlink()
-        self.head.facts |= {"asked": asked, "encoder": _revision(self.encoder)}
-        self.head.save(kept)
+        self.head.facts |= {"asked": asked, "encoder": _encoder_revision(self.encoder)}
+        self.head.save(checkpoints)
         self._loaded = True
         chosen = {name: getattr(self.head, name) for name in self.grid}
-        told = {
+        facts = {
             "criterion": self.criterion,
-            "chosen_on": "nothing" if not self.grid else "cases to validate on" if others else f"{self.folds} folds",
+            "chosen_on": "nothing"
+            if not self.grid
+            else "cases to validate on"
+            if validation_features
+            else f"{self.folds} folds",
             "chosen": chosen,
-            "trials": [{"settings": t.settings, "value": _finite(t.value), **t.facts} for t in trials],
+            "trials": [{"settings": t.settings, "value": _finite_value(t.value), **t.facts} for t in trials],
         }
-        (folder / SEARCH).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        ended = {
-            name: found for name, found in self.head.facts.items() if name in ("n_iter", "converged", "C", "alpha")
-        }
+        (folder / SEARCH).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        ended = {name: fact for name, fact in self.head.facts.items() if name in ("n_iter", "converged", "C", "alpha")}
         return {"head": type(self.head).__name__, "cases": len(lessons.targets), **chosen, **ended}
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
@@ -165,18 +169,18 @@ class Probe(Classifier, RiskModel, Regressor):
         if self.explanation is not None:
             self.encoder.network_and_transform()  # loaded so that it gives gradients, too
         values, weights = self._predicted(prompts, "classify")
-        known = {plain(name): place for place, name in enumerate(self.head.facts["names"])}
+        indices = {plain(name): index for index, name in enumerate(self.head.facts["names"])}
         answers = []
         for prompt, row, attention in zip(prompts, values, weights, strict=True):
             wanted = list(prompt.labels.values()) or list(self.head.facts["names"])
-            lost = next((name for name in wanted if plain(name) not in known), None)
-            if lost is not None:
-                raise CaseError(f"case {prompt.case_id!r}: the head was fitted without class {lost!r}; fit it anew")
-            numbers = np.array([row[known[plain(name)]] for name in wanted])
+            missing = next((name for name in wanted if plain(name) not in indices), None)
+            if missing is not None:
+                raise CaseError(f"case {prompt.case_id!r}: the head was fitted without class {missing!r}; fit it anew")
+            numbers = np.array([row[indices[plain(name)]] for name in wanted])
             if prompt.options:
                 numbers = numbers / max(numbers.sum(), 1e-300)
-            answer = _weighed(zip(wanted, numbers.tolist(), strict=True), attention, prompt)
-            answers.append(self._explained(prompt, [known[plain(name)] for name in wanted], answer))
+            answer = _weigh_tiles(zip(wanted, numbers.tolist(), strict=True), attention, prompt)
+            answers.append(self._explained(prompt, [indices[plain(name)] for name in wanted], answer))
         return answers
 
     def _explained(self, prompt: Prompt, places: Sequence[int], answer: Weighed) -> Weighed:
@@ -191,10 +195,10 @@ class Probe(Classifier, RiskModel, Regressor):
         names = self.explanation.classes_of(list(answer), list(answer.values()))
         place_of = dict(zip(answer, places, strict=True))
         picture = as_picture(images[0])
-        shown = self.encoder.prepared([picture], transform)
+        picture_ = self.encoder.prepared([picture], transform)
         wanted = [place_of[name] for name in names]
-        found = explain_pictures(network, shown, self.explanation, wanted, head.logits)
-        return with_maps(answer, names, found.maps[0], box_of_input(transform, picture.size[::-1]))
+        maps = explain_pictures(network, picture_, self.explanation, wanted, head.logits)
+        return with_maps(answer, names, maps.maps[0], box_of_input(transform, picture.size[::-1]))
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns `risk`, and survival at the horizons that are asked for where the head knows it."""
@@ -207,7 +211,7 @@ class Probe(Classifier, RiskModel, Regressor):
             if survival is not None and named:
                 shares = survival(row[None], [float(name[2:-1]) for name in named])[0]
                 answer += zip(named, shares.tolist(), strict=True)
-            answers.append(_weighed(answer, attention, prompt))
+            answers.append(_weigh_tiles(answer, attention, prompt))
         return answers
 
     def regress(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
@@ -215,7 +219,7 @@ class Probe(Classifier, RiskModel, Regressor):
         values, weights = self._predicted(prompts, "regress")
         names = self.head.facts["names"]
         return [
-            _weighed(zip(names, row.tolist(), strict=True), attention, prompt)
+            _weigh_tiles(zip(names, row.tolist(), strict=True), attention, prompt)
             for prompt, row, attention in zip(prompts, values, weights, strict=True)
         ]
 
@@ -235,15 +239,15 @@ class Probe(Classifier, RiskModel, Regressor):
         if self._loaded or self.checkpoint is None:
             return
         folder = fitted_folder(self.checkpoint)
-        found = load_head(folder)
-        if type(found) is not type(self.head):
+        head = load_head(folder)
+        if type(head) is not type(self.head):
             raise UserError(
-                f"{folder}: holds a head {type(found).__name__}, the config names {type(self.head).__name__}; test it "
+                f"{folder}: holds a head {type(head).__name__}, the config names {type(self.head).__name__}; test it "
                 "by the model that it was fitted as"
             )
-        if (made := found.facts.get("encoder")) != (now := _revision(self.encoder)):
-            raise UserError(f"{folder}: was fitted on features of {made or 'files'}, not of {now or 'files'}")
-        self.head, self._loaded = found, True
+        if (encoder_config := head.facts.get("encoder")) != (now := _encoder_revision(self.encoder)):
+            raise UserError(f"{folder}: was fitted on features of {encoder_config or 'files'}, not of {now or 'files'}")
+        self.head, self._loaded = head, True
 
     def _gathered(self, lessons: Iterable[Lesson], asked: str, spill: Path, names: Sequence[str] = ()) -> Lessons:
         """Features and targets of cases; bags are packed as they come."""
@@ -252,7 +256,7 @@ class Probe(Classifier, RiskModel, Regressor):
         groups: list[str] = []
 
         def bags() -> Iterator[Array]:
-            for some in _batches(lessons, self.preferred_batch):
+            for some in _lesson_batches(lessons, self.preferred_batch):
                 yield from self._bags([lesson.prompt for lesson in some])
                 # Without images, which are read and done with.
                 prompts.extend(replace(lesson.prompt, images=()) for lesson in some)
@@ -278,7 +282,7 @@ class Probe(Classifier, RiskModel, Regressor):
 
     def _vectors(self, bags: Sequence[Any]) -> Array:
         """One vector for each case, (case, feature); raises UserError where their lengths differ."""
-        vectors = [_pooled(bag) for bag in bags]
+        vectors = [_pool_bag(bag) for bag in bags]
         lengths = {len(vector) for vector in vectors}
         if len(lengths) > 1:
             raise UserError(f"features of the cases have several lengths: {sorted(lengths)[:5]}")
@@ -286,20 +290,20 @@ class Probe(Classifier, RiskModel, Regressor):
 
     def _bags(self, prompts: Prompts) -> Sequence[Any]:
         """The features of each prompt's images, one after another: (tile, feature)."""
-        shown = [(prompt, shown_images(prompt)) for prompt in prompts]
-        for prompt, images in shown:
+        pairs = [(prompt, shown_images(prompt)) for prompt in prompts]
+        for prompt, images in pairs:
             if not images:
                 raise CaseError(f"case {prompt.case_id!r} has no image")
-        pictures = [image for _, images in shown for image in images if not is_features(image)]
+        pictures = [image for _, images in pairs for image in images if not is_features(image)]
         if pictures and self.encoder is None:
             raise CaseError(
-                f"case {shown[0][0].case_id!r} shows pictures, and the probe has no encoder; set model.encoder, or a "
+                f"case {pairs[0][0].case_id!r} shows pictures, and the probe has no encoder; set model.encoder, or a "
                 "layout that gives features"
             )
         embedded = iter(self._embedded(pictures))
         return [
             np.concatenate([image.array[0] if is_features(image) else next(embedded)[None] for image in images])
-            for _, images in shown
+            for _, images in pairs
         ]
 
     def _embedded(self, pictures: Sequence[Image]) -> Iterator[Array]:
@@ -308,8 +312,8 @@ class Probe(Classifier, RiskModel, Regressor):
             if hasattr(self.encoder, "embed_images"):
                 yield from np.asarray(self.encoder.embed_images(some), np.float32)
             else:
-                found = self.encoder.embed([Prompt(str(place), (image,)) for place, image in enumerate(some)])
-                yield from (np.asarray(vector, np.float32) for vector in found)
+                embedded = self.encoder.embed([Prompt(str(index), (image,)) for index, image in enumerate(some)])
+                yield from (np.asarray(vector, np.float32) for vector in embedded)
 
 
 def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Targets:
@@ -326,20 +330,20 @@ def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Ta
     if not prompts:
         raise UserError("there are no cases to fit on")
     if asked == "estimate_risk":
-        if not all(isinstance(one, Survival) for one in held):
+        if not all(isinstance(target, Survival) for target in held):
             raise UserError("a head of survival needs a time and an event for each case to fit on")
-        return Targets("survival", ("time", "event"), np.array([[one.time, float(one.event)] for one in held]))
+        return Targets("survival", ("time", "event"), np.array([[target.time, float(target.event)] for target in held]))
     names = tuple(prompts[0].labels.values())
     kinds: dict[str, Kind] = {"classify": "exclusive" if prompts[0].options else "classes", "regress": "numbers"}
     if asked not in kinds:
         raise UserError(f"a probe cannot be fitted to {asked}; it serves classification, survival and regression")
     rows = []
-    for prompt, one in zip(prompts, held, strict=True):
-        told = {plain(name): value for name, value in one.values.items()} if isinstance(one, Findings) else {}
-        lost = next((name for name in names if plain(name) not in told), None)
-        if lost is not None:
-            raise UserError(f"case {prompt.case_id!r}: the reference does not say what is true of {lost!r}")
-        rows.append([float(told[plain(name)]) for name in names])
+    for prompt, target in zip(prompts, held, strict=True):
+        values = {plain(name): value for name, value in target.values.items()} if isinstance(target, Findings) else {}
+        missing = next((name for name in names if plain(name) not in values), None)
+        if missing is not None:
+            raise UserError(f"case {prompt.case_id!r}: the reference does not say what is true of {missing!r}")
+        rows.append([float(values[plain(name)]) for name in names])
     return Targets(kinds[asked], names, np.array(rows))
 
 
@@ -348,34 +352,34 @@ def is_features(image: Image) -> bool:
     return FEATURES.items() <= image.attributes.items()
 
 
-def _pooled(bag: Array) -> Array:
+def _pool_bag(bag: Array) -> Array:
     pooled: Array = bag[0] if len(bag) == 1 else bag.mean(0)
     return pooled
 
 
-def _weighed(pairs: Iterable[tuple[str, float]], attention: Array | None, prompt: Prompt) -> Weighed:
+def _weigh_tiles(pairs: Iterable[tuple[str, float]], attention: Array | None, prompt: Prompt) -> Weighed:
     answer = Weighed(pairs)
     answer.attention = attention
-    if attention is not None and len(shown := shown_images(prompt)) == 1:
-        answer.places = getattr(shown[0], "places", None)
+    if attention is not None and len(images_shown := shown_images(prompt)) == 1:
+        answer.places = getattr(images_shown[0], "places", None)
     return answer
 
 
-def _revision(encoder: Any) -> str:
+def _encoder_revision(encoder: Any) -> str:
     """Identity of one encoder's features; "" without an encoder."""
     if encoder is None:
         return ""
     if isinstance(encoder, Mapping):
-        return "; ".join(f"{part}: {_revision(one)}" for part, one in encoder.items())
+        return "; ".join(f"{part}: {_encoder_revision(part_encoder)}" for part, part_encoder in encoder.items())
     named = getattr(encoder, "revision", "")
     return f"{type(encoder).__name__}: {named}" if named else type(encoder).__name__
 
 
-def _batches(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesson]]:
+def _lesson_batches(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesson]]:
     each = iter(lessons)
     while some := list(islice(each, size)):
         yield some
 
 
-def _finite(value: float) -> float | None:
+def _finite_value(value: float) -> float | None:
     return value if math.isfinite(value) else None

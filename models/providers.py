@@ -88,11 +88,11 @@ class Judge:
         """Has it answer; prompts whose replies may be equally long go together."""
         replies: dict[int, str] = {}
         for most in dict.fromkeys(most for _, most in subjects):
-            alike = [place for place, (_, length) in enumerate(subjects) if length == most]
+            longest = [index for index, (_, length) in enumerate(subjects) if length == most]
             decoding = replace(Decoding(max_new_tokens=most), seed=self.seed)
-            texts = self.model.generate([subjects[place][0] for place in alike], decoding)
-            replies |= dict(zip(alike, one_each(texts, alike, "the judge"), strict=True))
+            texts = self.model.generate([subjects[index][0] for index in longest], decoding)
+            replies |= dict(zip(longest, one_each(texts, longest, "the judge"), strict=True))
         for reply in replies.values():
             if not isinstance(reply, str):  # None written out could pass for a verdict
                 raise CaseError(f"the judge's reply is {type(reply).__name__}, expected a text")
-        return [replies[place] for place in range(len(subjects))]
+        return [replies[index] for index in range(len(subjects))]

@@ -87,14 +87,14 @@ class Diffusers(Synthesizer):
 
     def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Array]]:
         """Returns uint8 pictures, (1 or 3, row, column), as many of each prompt as it has seeds."""
-        wanted = [(place, seed) for place, some in enumerate(seeds) for seed in some]
-        made: list[list[Array]] = [[] for _ in prompts]
+        wanted = [(index, seed) for index, some in enumerate(seeds) for seed in some]
+        pictures_made: list[list[Array]] = [[] for _ in prompts]
         for start in range(0, len(wanted), self.batch):
             some = wanted[start : start + self.batch]
-            pictures = self._draw([prompts[place].text for place, _ in some], [seed for _, seed in some])
-            for (place, _), picture in zip(some, pictures, strict=True):
-                made[place].append(self._array(picture))
-        return made
+            pictures = self._draw([prompts[index].text for index, _ in some], [seed for _, seed in some])
+            for (index, _), picture in zip(some, pictures, strict=True):
+                pictures_made[index].append(self._array(picture))
+        return pictures_made
 
     def _draw(self, texts: Sequence[str], seeds: Sequence[int]) -> Sequence[Any]:
         import torch
@@ -105,8 +105,8 @@ class Diffusers(Synthesizer):
         arguments = dict(self.arguments)
         if isinstance(arguments.get("negative_prompt"), str):
             arguments["negative_prompt"] = [arguments["negative_prompt"]] * len(texts)
-        found = self._pipeline(prompt=list(texts), generator=generators, output_type="np", **arguments).images
-        return list(found)
+        output = self._pipeline(prompt=list(texts), generator=generators, output_type="np", **arguments).images
+        return list(output)
 
     def _array(self, picture: Any) -> Array:
         array = np.asarray(picture, dtype=np.float32)

@@ -68,14 +68,14 @@ def pretrained(kind: str, folder: Path, what: str, **options: Any) -> Any:
 
 def loaded(kind: str, folder: Path, **options: Any) -> Any:
     """A model of transformers from a folder; raises UserError where it holds none, or weights of another network."""
-    made, report = pretrained(kind, folder, "model", output_loading_info=True, **options)
-    lost = sorted(key for key in report["missing_keys"] if "pooler" not in key)
-    if lost:
+    model, report = pretrained(kind, folder, "model", output_loading_info=True, **options)
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    if missing:
         raise UserError(
-            f"{folder}: its weights lack {len(lost)} tensors of {type(made).__name__}, such as {lost[0]!r}; "
+            f"{folder}: its weights lack {len(missing)} tensors of {type(model).__name__}, such as {missing[0]!r}; "
             "they are another model's"
         )
-    return made
+    return model
 
 
 def in_one_line(error: BaseException) -> str:
@@ -92,9 +92,9 @@ def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> 
         longest: tokens that are read, those that the tokenizer adds at the ends among them.
         device: where the tensors go.
     """
-    whole = tokenizer(list(texts), verbose=False)["input_ids"]
+    token_ids = tokenizer(list(texts), verbose=False)["input_ids"]
     inputs = tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
-    return {name: tensor.to(device) for name, tensor in inputs.items()}, [len(one) > longest for one in whole]
+    return {name: tensor.to(device) for name, tensor in inputs.items()}, [len(ids) > longest for ids in token_ids]
 
 
 @contextmanager
@@ -148,7 +148,7 @@ class NameVectors:
         import torch
 
         distinct = sorted(dict.fromkeys(names), key=len)
-        found: dict[str, Array] = {}
+        vectors_: dict[str, Array] = {}
         for start in range(0, len(distinct), TOGETHER):
             some = distinct[start : start + TOGETHER]
             inputs, _ = encoded(self._tokenizer, some, self._longest, self._network.device)
@@ -157,5 +157,5 @@ class NameVectors:
             read = inputs["attention_mask"][..., None].double()
             vectors = hidden[:, 0] if pooling == "first" else (hidden * read).sum(1) / read.sum(1).clamp(min=1)
             unit = torch.nn.functional.normalize(vectors, dim=1).cpu().numpy()
-            found.update(zip(some, unit, strict=True))
-        return np.stack([found[name] for name in names]) if names else np.zeros((0, 0))
+            vectors_.update(zip(some, unit, strict=True))
+        return np.stack([vectors_[name] for name in names]) if names else np.zeros((0, 0))

@@ -43,10 +43,10 @@ def permission(value: Any, where: str) -> MayLeave:
     """
     if value is None:
         return "ask"
-    said = ("yes" if value else "no") if isinstance(value, bool) else value
-    if said not in ("yes", "no", "ask"):
+    word = ("yes" if value else "no") if isinstance(value, bool) else value
+    if word not in ("yes", "no", "ask"):
         raise UsageError(f"{where} is {value!r}; expected yes, no or ask")
-    return cast("MayLeave", said)
+    return cast("MayLeave", word)
 
 
 SCORES = {"decides": "scores"}
@@ -111,8 +111,8 @@ def has_truth(layout: Any) -> bool:
 
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
-    said = getattr(layout, what, {})
-    return said() if callable(said) else said
+    stated = getattr(layout, what, {})
+    return stated() if callable(stated) else stated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,16 +182,16 @@ class Task(ABC):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Notes what the class was called with, so that an object identifies a run as its config would."""
-        made = super().__new__(cls)
-        keep_arguments(made, args, kwargs)
-        return made
+        task = super().__new__(cls)
+        keep_arguments(task, args, kwargs)
+        return task
 
     @classmethod
     def scoring_fields(cls) -> frozenset[str]:
         """The fields that can change without asking the model again: kept out of the run id."""
         # A class that gives a field another default need not say again what it decides.
         held = (vars(kind).get("__dataclass_fields__", {}) for kind in cls.__mro__)
-        return frozenset(name for own in held for name, one in own.items() if one.metadata.get("decides") == "scores")
+        return frozenset(name for own in held for name, spec in own.items() if spec.metadata.get("decides") == "scores")
 
     def complete(self, **values: Any) -> None:
         """Settles fields from `__post_init__`; once made, a task never changes: `dataclasses.replace` makes another."""
@@ -353,9 +353,9 @@ class Task(ABC):
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         wanted: dict[str, None] = {}
         for name in self.metrics:
-            found = parse(name)[0]
-            needed = found.needs or (() if found.over else (name,))
-            judged = [one for one in needed if parse(one)[0].kind in self.judges]
+            definition = parse(name)[0]
+            needed = definition.needs or (() if definition.over else (name,))
+            judged = [metric for metric in needed if parse(metric)[0].kind in self.judges]
             wanted |= dict.fromkeys(judged or needed)
         return list(wanted)
 
@@ -408,8 +408,8 @@ class Task(ABC):
         """
         if self.subsets and NUMBER not in self.subsets:
             return {number: self._with_drawn({**self.subsets, NUMBER: number}) for number in numbers(self.subsets)}
-        found = getattr(self.layout, "each_fold", None)
-        layouts: Mapping[int, Layout] = found() if callable(found) else {}
+        each_fold = getattr(self.layout, "each_fold", None)
+        layouts: Mapping[int, Layout] = each_fold() if callable(each_fold) else {}
         return {number: self._with_fold(number, layout) for number, layout in layouts.items()}
 
     def in_subsets(self, drawn: Mapping[str, Any]) -> Self:
@@ -528,8 +528,8 @@ class Task(ABC):
 
     def definitions(self, provenance: Mapping[str, str] = NOBODY) -> dict[str, str]:
         """The choices behind each metric by itself, whatever others are asked for beside it."""
-        told = f", protocol: {self.protocol}" if self.protocol != "fixed" else ""
-        return {name: self.definition(name, provenance) + told for name in self.metrics}
+        protocol_text = f", protocol: {self.protocol}" if self.protocol != "fixed" else ""
+        return {name: self.definition(name, provenance) + protocol_text for name in self.metrics}
 
     @property
     def differences(self) -> list[str]:
@@ -578,7 +578,7 @@ class TrainsOnPrompts:
 
     def training_images(self: Any, case: Case) -> Mapping[str, Any]:
         """The images that a model is shown."""
-        return {f"image{place}": image for place, image in enumerate(self.read_images(case))}
+        return {f"image{index}": image for index, image in enumerate(self.read_images(case))}
 
     def training_pair(self: Any, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
         """The prompt, and the target."""

@@ -39,7 +39,7 @@ def check_metrics(task: Task, what: str = "") -> None:
         return
     single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
     for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
-        if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
+        if needed[0] and not any(parse(metric)[0].kind in task.judges for metric in needed):
             raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
@@ -78,8 +78,8 @@ def check_grids(task: Task, case: Case) -> Checked:
     notes = frozenset(note for image in images for note in image.notes)
     if geometry is None:
         return Checked(doubts, notes=notes)
-    place = "" if geometry.units == "pixel" else f" at {' x '.join(f'{step:g}' for step in geometry.spacing)} mm"
-    return Checked(doubts, f"{geometry.shape}{place}", notes)
+    spacing_text = "" if geometry.units == "pixel" else f" at {' x '.join(f'{step:g}' for step in geometry.spacing)} mm"
+    return Checked(doubts, f"{geometry.shape}{spacing_text}", notes)
 
 
 def count_grids(cases: Sequence[Case], grids: Mapping[str, int]) -> str:
@@ -91,18 +91,18 @@ def count_grids(cases: Sequence[Case], grids: Mapping[str, int]) -> str:
 
 def count_questions(cases: Sequence[Case]) -> str:
     """Questions, their kinds, options and images, in words."""
-    asked = [case.question for case in cases if case.question is not None]
-    kinds = Counter(question.kind for question in asked)
-    options = Counter(len(question.options) for question in asked if question.options)
+    questions = [case.question for case in cases if case.question is not None]
+    kinds = Counter(question.kind for question in questions)
+    options = Counter(len(question.options) for question in questions if question.options)
     images = Counter(len(case.images) for case in cases if case.question is not None)
     parts = [f"{len(cases)} question{'s' * (len(cases) != 1)}"]
     parts += [", ".join(f"{count} {kind}" for kind, count in kinds.most_common())] if kinds else []
-    parts += [_counts(options, "option")] if options else []
-    parts += [_counts(images, "image")] if images else []
+    parts += [_count_text(options, "option")] if options else []
+    parts += [_count_text(images, "image")] if images else []
     return "; ".join(parts)
 
 
-def _counts(counter: Counter[int], noun: str) -> str:
+def _count_text(counter: Counter[int], noun: str) -> str:
     some = [f"{count} with {number} {noun}{'s' * (number != 1)}" for number, count in sorted(counter.items())]
     return ", ".join(some)
 
@@ -111,9 +111,11 @@ def described(value: Any) -> dict[str, Any]:
     """A set's value as JSON holds it; NaN becomes null."""
     if isinstance(value, str):
         return {"flags": [value]}
-    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
-    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
+    facts = {
+        key: _finite_value(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")
+    }
+    return facts | {"details": {key: _finite_value(held) for key, held in value.details.items()}}
 
 
-def _finite(held: Any) -> Any:
+def _finite_value(held: Any) -> Any:
     return None if isinstance(held, float) and not math.isfinite(held) else held

@@ -83,7 +83,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         if self.half and not self.all_classes:
             self._take_half()
         self._check_classes()
-        self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
+        self.complete(sets={str(name): [str(name) for name in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
             UsageError.refuse_unknown(f"task.sets.{name} names", self.classes, *held)
         self.complete(
@@ -118,8 +118,8 @@ class ClassificationTask(TrainsOnPrompts, Task):
         if not self.exclusive or len(self.classes) < 4:
             raise UsageError(f"task {self.name!r}: half needs four classes or more that exclude each other")
         middle = math.ceil(len(self.classes) / 2)
-        kept = self.classes[:middle] if self.half == "base" else self.classes[middle:]
-        self.complete(all_classes=list(self.classes), classes=list(kept), name=f"{self.name}_{self.half}")
+        classes = self.classes[:middle] if self.half == "base" else self.classes[middle:]
+        self.complete(all_classes=list(self.classes), classes=list(classes), name=f"{self.name}_{self.half}")
 
     def cases(self, part: str) -> list[Case]:
         """The cases that serve a part; of a half of the classes, those of them."""
@@ -157,15 +157,15 @@ class ClassificationTask(TrainsOnPrompts, Task):
         if what == "reference":
             return self._truth(case)
         where = f"case {case.id!r}: the {what}"
-        given = answer.values if isinstance(answer, Findings) else answer
-        if not isinstance(given, Mapping):
+        probabilities = answer.values if isinstance(answer, Findings) else answer
+        if not isinstance(probabilities, Mapping):
             raise CaseError(f"{where} is {type(answer).__name__}, expected a probability for each class")
-        CaseError.refuse_unknown(f"{where} names a class", self.classes, *given)
-        lost = next((name for name in self.classes if name not in given), None)
-        if lost is not None:
-            raise CaseError(f"{where} has no probability of {lost!r}; expected one for each of {len(self.classes)}")
+        CaseError.refuse_unknown(f"{where} names a class", self.classes, *probabilities)
+        missing = next((name for name in self.classes if name not in probabilities), None)
+        if missing is not None:
+            raise CaseError(f"{where} has no probability of {missing!r}; expected one for each of {len(self.classes)}")
         try:
-            numbers = {name: float(given[name]) for name in self.classes}
+            numbers = {name: float(probabilities[name]) for name in self.classes}
         except (TypeError, ValueError) as error:
             raise CaseError(f"{where} holds something that is no number ({error})") from error
         for name, value in numbers.items():
@@ -191,11 +191,11 @@ class ClassificationTask(TrainsOnPrompts, Task):
             context: nothing of it matters here.
         """
         record = prediction if isinstance(prediction, Mapping) and "probabilities" in prediction else None
-        said = self.accept(case, prediction if record is None else ClassProbabilities.from_record(record))
-        pair = Classified(self._truth(case), said, self.exclusive, case.target.read().readers)
+        probabilities = self.accept(case, prediction if record is None else ClassProbabilities.from_record(record))
+        pair = Classified(self._truth(case), probabilities, self.exclusive, case.target.read().readers)
         wanted = self.case_metrics if metrics is None else metrics
         return self._scores(pair, [name for name in wanted if not _of_maps(name)]) + _map_scores(
-            case, said, [name for name in wanted if _of_maps(name)]
+            case, probabilities, [name for name in wanted if _of_maps(name)]
         )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
@@ -225,18 +225,22 @@ class ClassificationTask(TrainsOnPrompts, Task):
         held = prediction if isinstance(prediction, Mapping) and "places" in prediction else None
         if held is None or "probabilities" not in held:
             return super().answer_panels(case, prediction)
-        said, truth = ClassProbabilities.from_record(held), case.target.read()
+        probabilities, truth = ClassProbabilities.from_record(held), case.target.read()
         names = list(truth.outlines) if isinstance(truth, LocatedFindings) and truth.outlines else []
-        names = [name for name in names or [max(said, key=lambda one: said[one])] if said.map_of(name) is not None]
-        places: Any = said.places
-        maps: dict[str, Any] = {name: said.map_of(name) for name in names}
+        names = [
+            name
+            for name in names or [max(probabilities, key=lambda one: probabilities[one])]
+            if probabilities.map_of(name) is not None
+        ]
+        tile_places: Any = probabilities.places
+        maps: dict[str, Any] = {name: probabilities.map_of(name) for name in names}
         return [
             Panel(
                 "alone",
-                f"Where it looked: {name}" if name in said.maps else "Where it looked",
-                partial(heat_image, case.images, maps[name], places.corners, places.edge),
+                f"Where it looked: {name}" if name in probabilities.maps else "Where it looked",
+                partial(heat_image, case.images, maps[name], tile_places.corners, tile_places.edge),
             )
-            for name in (names if said.maps else names[:1])
+            for name in (names if probabilities.maps else names[:1])
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
@@ -247,15 +251,19 @@ class ClassificationTask(TrainsOnPrompts, Task):
         return "; ".join(parts)
 
     def _scores(self, pair: Classified, metrics: Sequence[str]) -> list[LabelScore]:
-        known, said, rows = pair.known, pair.said, []
+        is_known, probabilities, rows = pair.known, pair.said, []
         for name in metrics:
-            found, parameter = parse(name)
-            values: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
+            definition, parameter = parse(name)
+            values: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
             for label, value in values.items():
-                if found.intermediate:
-                    status = PRESENT if known[label] else ABSENT
+                if definition.intermediate:
+                    status = PRESENT if is_known[label] else ABSENT
                 else:  # of a case as a whole the value itself says it
-                    status = "right" if (said[label] == known[label] if label in known else value == 1) else "wrong"
+                    status = (
+                        "right"
+                        if (probabilities[label] == is_known[label] if label in is_known else value == 1)
+                        else "wrong"
+                    )
                 rows.append(LabelScore(label, name, float(value), status))
         return rows
 
@@ -276,13 +284,13 @@ class ClassificationTask(TrainsOnPrompts, Task):
 
     def _check_parameter(self, metric: str) -> None:
         """Refuses a summary over a class or set that there is none of."""
-        found, parameter = parse(metric)
-        if found.name == "aggregated":
+        definition, parameter = parse(metric)
+        if definition.name == "aggregated":
             self._check_parameter(str(parameter).partition(":")[2])
             return
-        if isinstance(parameter, str) and found.name in ("ppv_at_prevalence", "npv_at_prevalence"):
+        if isinstance(parameter, str) and definition.name in ("ppv_at_prevalence", "npv_at_prevalence"):
             parameter = parameter.partition(":")[2] or "macro"
-        if not isinstance(parameter, str) or "probability" not in found.needs or parameter in self.classes:
+        if not isinstance(parameter, str) or "probability" not in definition.needs or parameter in self.classes:
             return
         average, dash, name = parameter.partition("-")
         if average not in AVERAGES:
@@ -306,17 +314,17 @@ def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -
     rows: list[LabelScore] = []
     for label, outline in held.outlines.items() if isinstance(held, LocatedFindings) else ():
         weights = said.map_of(label) if isinstance(said, Weighed) else None
-        places = getattr(said, "places", None)
-        if weights is None or places is None:
+        tile_places = getattr(said, "places", None)
+        if weights is None or tile_places is None:
             rows += [LabelScore(label, name, math.nan, "no map") for name in metrics]
             continue
         mask = outline.mask.read().labels == outline.label
         try:
-            pair = localisation.LocatedMap.of(weights, places.corners, places.edge, mask, outline.downsample)
+            pair = localisation.LocatedMap.of(weights, tile_places.corners, tile_places.edge, mask, outline.downsample)
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: the map of {label!r} cannot be judged: {error}") from error
         for name in metrics:
-            found, parameter = parse(name)
-            value = found.function(pair) if parameter is None else found.function(pair, parameter)
+            definition, parameter = parse(name)
+            value = definition.function(pair) if parameter is None else definition.function(pair, parameter)
             rows.append(LabelScore(label, name, float(value), "present"))
     return rows

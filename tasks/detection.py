@@ -108,19 +108,19 @@ class DetectionTask(Task):
         numbers = axes if isinstance(answer, Points) else 2 * axes
         if not answer.names:
             return type(answer)(np.zeros((0, numbers)), (), scores=np.zeros(0))
-        places, scores = _parts(answer)
-        if places.shape != (len(answer.names), numbers):
+        positions, scores = _split_marks(answer)
+        if positions.shape != (len(answer.names), numbers):
             raise CaseError(
-                f"{where} has shape {places.shape} for {len(answer.names)} names; expected {numbers} numbers each"
+                f"{where} has shape {positions.shape} for {len(answer.names)} names; expected {numbers} numbers each"
             )
         if scores is None or scores.shape != (len(answer.names),):
             held = "no confidences" if scores is None else f"{scores.shape} confidences for {len(answer.names)} names"
             raise CaseError(f"{where} holds {held}; give each candidate one in `scores`")
-        if not (np.isfinite(places).all() and np.isfinite(scores).all()):
+        if not (np.isfinite(positions).all() and np.isfinite(scores).all()):
             raise CaseError(f"{where} holds numbers that are not finite")
         # COCO's results hold boxes without any width, which hit nothing.
         least = -1e-9 if self._rule.matching == "coco" else 1
-        if isinstance(answer, Boxes) and (places[:, axes:] - places[:, :axes] + 1 < least).any():
+        if isinstance(answer, Boxes) and (positions[:, axes:] - positions[:, :axes] + 1 < least).any():
             raise CaseError(f"{where} holds a box whose opposite corner lies before its first one")
         CaseError.refuse_unknown(f"{where} names", self.labels, *sorted(set(answer.names)))
         self._check_masks(case, answer, where)
@@ -136,17 +136,17 @@ class DetectionTask(Task):
         """Judges the candidates of every label of one case."""
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         answer = self.accept(case, answer)
-        asked = tuple(self.case_metrics if metrics is None else metrics)
+        wanted = tuple(self.case_metrics if metrics is None else metrics)
         reference = self._reference(case)
-        return self._scores(answer, reference, case, asked)
+        return self._scores(answer, reference, case, wanted)
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No candidate, so that every finding is missed; NaN when the reference itself cannot be read."""
         try:
             reference = self._reference(case)
         except CaseError:
-            known = [name for name in self.case_metrics if name not in ("detection_score", "coco_candidate")]
-            return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
+            metrics = [name for name in self.case_metrics if name not in ("detection_score", "coco_candidate")]
+            return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in metrics]
         axes, none = len(case.images[0].geometry().shape), np.zeros(0)
         silence: Points | Boxes = Points(np.zeros((0, axes)), (), scores=none)
         if isinstance(reference, Boxes):
@@ -169,7 +169,7 @@ class DetectionTask(Task):
         reference = case.target.read()
         where = f"case {case.id!r}: the reference ({', '.join(str(path) for path in case.target.files)})"
         if isinstance(reference, Boxes) and not self._rule.of_boxes and self._rule.radius_um is not None:
-            reference = Points(_centres(_parts(reference)[0]), reference.names)
+            reference = Points(_box_centres(_split_marks(reference)[0]), reference.names)
         if isinstance(reference, Mask) and self._rule.masks and reference.instances is not None:
             reference = self._objects(reference, reference.instances)
         wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "coco": Boxes, "region": Mask}.get(
@@ -238,8 +238,11 @@ class DetectionTask(Task):
 
     def _judged_coco(self, label: str, answer: Boxes, reference: Boxes) -> CocoDetections:
         chosen = np.array([at for at, name in enumerate(answer.names) if name == label], np.intp)
-        found = [at for at, name in enumerate(reference.names) if name == label or name in self.excluded]
-        held, others_label = np.array(found, np.intp), np.array([reference.names[at] != label for at in found], bool)
+        indices = [at for at, name in enumerate(reference.names) if name == label or name in self.excluded]
+        held, others_label = (
+            np.array(indices, np.intp),
+            np.array([reference.names[at] != label for at in indices], bool),
+        )
         crowds, ignored = (
             np.zeros(len(held), bool) if flags is None else np.asarray(flags, bool)[held]
             for flags in (reference.crowds, reference.ignored)
@@ -251,10 +254,15 @@ class DetectionTask(Task):
             overlaps = mask_overlaps(masks, objects, crowds)
             areas, object_areas = areas_of_runs(masks), areas_of_runs(objects)
         else:
-            edges, others = _edges(_parts(answer)[0][chosen]), _edges(_parts(reference)[0][held])
-            some = len(edges) and len(others)
-            overlaps = box_ious(edges, others, crowds) if some else np.zeros((len(edges), len(others)))
-            areas, object_areas = _sizes(edges), _sizes(others)
+            edges, reference_edges = (
+                _box_edges(_split_marks(answer)[0][chosen]),
+                _box_edges(_split_marks(reference)[0][held]),
+            )
+            some = len(edges) and len(reference_edges)
+            overlaps = (
+                box_ious(edges, reference_edges, crowds) if some else np.zeros((len(edges), len(reference_edges)))
+            )
+            areas, object_areas = _box_areas(edges), _box_areas(reference_edges)
             areas = areas if answer.areas is None else np.asarray(answer.areas, float)[chosen]
         if reference.areas is not None:
             object_areas = np.asarray(reference.areas, float)[held]
@@ -292,53 +300,53 @@ class DetectionTask(Task):
         counted = names == label
         held = counted | np.isin(names, list(self.excluded))
         chosen = np.array(answer.names, dtype=str) == label
-        places, scores = _parts(answer)
+        positions, scores = _split_marks(answer)
         confidences = np.asarray(scores, float)[chosen]
         if isinstance(reference, Boxes):
-            edges, found = _edges(places[chosen]), _edges(_parts(reference)[0][held])
-            return judged_boxes(edges, confidences, found, counted[held], self._rule)
-        places = _centres(places) if isinstance(answer, Boxes) else places
+            edges, reference_edges = _box_edges(positions[chosen]), _box_edges(_split_marks(reference)[0][held])
+            return judged_boxes(edges, confidences, reference_edges, counted[held], self._rule)
+        positions = _box_centres(positions) if isinstance(answer, Boxes) else positions
         diameters = np.full(len(names), np.nan) if reference.values is None else np.asarray(reference.values, float)
         return judged_points(
-            self._in_mm(case.images[0].geometry(), places[chosen]),
+            self._in_mm(case.images[0].geometry(), positions[chosen]),
             confidences,
-            self._in_mm(case.target.geometry(), _parts(reference)[0][held]),
+            self._in_mm(case.target.geometry(), _split_marks(reference)[0][held]),
             diameters[held],
             counted[held],
             self._rule,
         )
 
     def _on_lesions(self, label: str, answer: Points | Boxes, reference: Mask, case: Case) -> Detections:
-        places, scores = _parts(answer)
+        positions, scores = _split_marks(answer)
         chosen = np.array(answer.names, dtype=str) == label
-        places = _centres(places) if isinstance(answer, Boxes) else places
+        positions = _box_centres(positions) if isinstance(answer, Boxes) else positions
         lesions, grid = reference.labels == 1 + list(self.labels).index(label), case.images[0].geometry()
         if lesions.shape != grid.shape or lesions.ndim != 2:
             raise CaseError(f"case {case.id!r}: the lesions' mask is {lesions.shape}, the image {grid.shape}")
         confidences = np.asarray(scores, float)[chosen]
-        return judged_regions(places[chosen], confidences, lesions, self._um_per_px(case), self._rule)
+        return judged_regions(positions[chosen], confidences, lesions, self._um_per_px(case), self._rule)
 
 
-def _parts(marks: Points | Boxes) -> tuple[Array, Array | None]:
+def _split_marks(marks: Points | Boxes) -> tuple[Array, Array | None]:
     """Returns where marks lie, (mark, numbers), and their confidences, (mark,)."""
-    places = np.asarray(marks.positions if isinstance(marks, Points) else marks.corners, float)
-    return places, None if marks.scores is None else np.asarray(marks.scores, float)
+    positions = np.asarray(marks.positions if isinstance(marks, Points) else marks.corners, float)
+    return positions, None if marks.scores is None else np.asarray(marks.scores, float)
 
 
-def _centres(corners: Array) -> Array:
+def _box_centres(corners: Array) -> Array:
     """Returns the middle of each box, (box, axes)."""
     axes = corners.shape[1] // 2
     return (corners[:, :axes] + corners[:, axes:]) / 2
 
 
-def _sizes(edges: Array) -> Array:
+def _box_areas(edges: Array) -> Array:
     """Returns the area of each box, (box,), from its edges."""
     axes = edges.shape[1] // 2
     sizes: Array = (edges[:, axes:] - edges[:, :axes]).prod(axis=1)
     return sizes
 
 
-def _edges(corners: Array) -> Array:
+def _box_edges(corners: Array) -> Array:
     """Turns first and last voxels into edges: a box of one voxel is one voxel wide."""
     axes = corners.shape[1] // 2
     return np.concatenate([corners[:, :axes] - 0.5, corners[:, axes:] + 0.5], axis=1)

@@ -78,12 +78,12 @@ class LandmarkTask(Task):
         names = [self.labels.get(name, name) for name in points.names]
         if self.labels and what == "prediction":
             CaseError.refuse_unknown(f"case {case.id!r}: {what} holds a point", self.labels.values(), *names)
-        kept = [place for place, name in enumerate(names) if not self.labels or name in self.labels.values()]
-        found = Points(points.positions[kept], tuple(names[place] for place in kept))
-        twice = next((name for name in found.names if found.names.count(name) > 1), None)
+        indices = [index for index, name in enumerate(names) if not self.labels or name in self.labels.values()]
+        selected = Points(points.positions[indices], tuple(names[index] for index in indices))
+        twice = next((name for name in selected.names if selected.names.count(name) > 1), None)
         if twice is not None:
             raise CaseError(f"case {case.id!r}: {what} holds the point {twice!r} more than once")
-        return found
+        return selected
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """Where the answer lies."""
@@ -93,17 +93,17 @@ class LandmarkTask(Task):
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges every point of one case."""
-        asked = self.case_metrics if metrics is None else metrics
+        wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         grid = measured_grid(case, self.units)
         scores = landmark_scores(
             self._reference(case, grid),
             placed(self.accept(case, answer), grid, self.units),
-            metrics=asked,
+            metrics=wanted,
             missed=self.missed,
             diagonal=self._diagonal(grid),
         )
-        return scores or [LabelScore(NOTHING, name, math.nan, "absent") for name in asked]
+        return scores or [LabelScore(NOTHING, name, math.nan, "absent") for name in wanted]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value for every point of the reference; NaN when that cannot be read."""

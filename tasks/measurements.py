@@ -177,13 +177,13 @@ class MeasurementTask(Task):
             raise CaseError(f"case {case.id!r}: {what} holds points, but the task says not what to measure of them")
         if len(set(points.names)) < len(points.names):
             raise CaseError(f"case {case.id!r}: {what} holds a point more than once, got {points.names}")
-        known = {
+        positions = {
             name: position
             for name, position in placed(points, grid, self.units).items()
             if not np.isnan(position).any()
         }
         return {
-            name: measured_between([known[one] for one in wanted]) if set(wanted) <= set(known) else math.nan
+            name: measured_between([positions[name] for name in wanted]) if set(wanted) <= set(positions) else math.nan
             for name, wanted in self.measures.items()
         }
 

@@ -58,15 +58,24 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["case", "picture", "training_case", "distance", "holdout_share"])
         writer.writerows(
-            map(guarded, (one.case, _below(folder, one.picture), one.train, f"{one.distance:.6g}", f"{one.beyond:.4f}"))
-            for one in found
+            map(
+                guarded,
+                (
+                    pair.case,
+                    _relative_path(folder, pair.picture),
+                    pair.train,
+                    f"{pair.distance:.6g}",
+                    f"{pair.beyond:.4f}",
+                ),
+            )
+            for pair in found
         )
     title = f"Pictures nearest to training images, by {html.escape(extractor)}"
     note = (
         "Left what was made, right the nearest training image. Below, how many of the hold-out images, which nobody "
         "trained on, are as near to a training image: where none is, look for a copy."
     )
-    pairs = "\n".join(_shown(one) for one in found)
+    pairs = "\n".join(_pair_html(pair) for pair in found)
     text = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
         f"</head>\n<body><h1>{title}</h1>\n<p>{note}</p>\n{pairs}\n</body></html>\n"
@@ -75,16 +84,16 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
         partial.write_text(text, encoding="utf-8")
 
 
-def _shown(one: Neighbours) -> str:
-    pictures = "".join(_image(read) for read in one.read)
-    said = (
+def _pair_html(one: Neighbours) -> str:
+    pictures = "".join(_image_html(read) for read in one.read)
+    caption = (
         f"{html.escape(one.case)} &middot; {html.escape(one.train)} &middot; distance {one.distance:.4g} &middot; "
         f"{100 * one.beyond:.1f} % of hold-out images"
     )
-    return f"<div>{pictures}<p>{said}</p></div>"
+    return f"<div>{pictures}<p>{caption}</p></div>"
 
 
-def _image(read: Callable[[], Image]) -> str:
+def _image_html(read: Callable[[], Image]) -> str:
     try:
         picture = as_picture(read())
     except CaseError as error:
@@ -95,5 +104,5 @@ def _image(read: Callable[[], Image]) -> str:
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}">'
 
 
-def _below(folder: Path, file: Path) -> str:
+def _relative_path(folder: Path, file: Path) -> str:
     return file.relative_to(folder).as_posix()

@@ -49,7 +49,9 @@ def output_of(wrapper: type, wanted: str | None, *, asked: bool) -> str:
     """
     if wanted is not None:
         UsageError.refuse_unknown("there is no output", OUTPUTS, wanted)
-    able = [name for name, one in OUTPUTS.items() if any(callable(getattr(wrapper, m, None)) for m in one.methods)]
+    able = [
+        name for name, output in OUTPUTS.items() if any(callable(getattr(wrapper, m, None)) for m in output.methods)
+    ]
     chosen = wanted or ("answers" if asked and "answers" in able else next(iter(able), None))
     if chosen is None or chosen not in able:
         has = f"it can give {', '.join(able)}" if able else "predict asks for " + ", ".join(OUTPUTS)
@@ -80,22 +82,22 @@ def prediction_config(
     if task is not None:
         config = {key: value for key, value in task.items() if key not in OF_A_TRUTH}
         base: Any = pkgutil.resolve_name(f"medimg_eval.tasks.{asks.family}")
-        made: Any = pkgutil.resolve_name(str(task["_target_"]))
-        if not issubclass(made, base):
+        task_class: Any = pkgutil.resolve_name(str(task["_target_"]))
+        if not issubclass(task_class, base):
             raise UsageError(f"task {task.get('name')!r} asks for no {output}; leave task= out, or set output=")
     config |= {**asks.settings, **settings, "name": NAME, "layout": dict(layout)}
     if asks.labels and labels:
-        config[asks.labels] = _labels(labels, numbered=asks.labels == "labels" and output != "boxes")
+        config[asks.labels] = _name_labels(labels, numbered=asks.labels == "labels" and output != "boxes")
     if asks.labels and not config.get(asks.labels):
         raise UsageError(
             f"nothing says which {'classes' if output == 'classes' else 'structures'} there are; add "
             f"'labels={{1: liver, 2: tumour}}', or task=NAME of a benchmark with the same ones"
         )
-    known = {field.name for field in fields(pkgutil.resolve_name(str(config["_target_"])))} | {"_target_"}
-    return {key: value for key, value in config.items() if key in known}
+    names = {field.name for field in fields(pkgutil.resolve_name(str(config["_target_"])))} | {"_target_"}
+    return {key: value for key, value in config.items() if key in names}
 
 
-def _labels(labels: Any, *, numbered: bool) -> dict[int, str] | list[str]:
+def _name_labels(labels: Any, *, numbered: bool) -> dict[int, str] | list[str]:
     """Names of labels, by their numbers where the family has those."""
     if isinstance(labels, Mapping):
         return {int(label): str(name) for label, name in labels.items()} if numbered else [*map(str, labels.values())]

@@ -96,8 +96,8 @@ class Sampling:
         if self.lines == "random":
             chosen[rng.choice(outside, missing, replace=False)] = True
         elif missing:
-            places = (np.arange(missing) + rng.random()) * (len(outside) / missing)
-            chosen[outside[places.astype(int)]] = True
+            positions = (np.arange(missing) + rng.random()) * (len(outside) / missing)
+            chosen[outside[positions.astype(int)]] = True
         return chosen
 
     def describe(self) -> str:
@@ -114,8 +114,8 @@ class Sampling:
             chosen |= rng.uniform(size=count) < (count / self.acceleration - middle) / (count - middle)
         elif middle * self.acceleration < count:
             step = self.acceleration * (middle - count) / (middle * self.acceleration - count)
-            places = np.arange(rng.randint(0, high=round(step)), count - 1, step)
-            chosen[np.around(places).astype(int)] = True
+            positions = np.arange(rng.randint(0, high=round(step)), count - 1, step)
+            chosen[np.around(positions).astype(int)] = True
         start = (count - middle + 1) // 2
         chosen[start : start + middle] = True
         return chosen
@@ -154,16 +154,16 @@ class DessT2:
         for name, held in labels.items():
             if not held or not all(isinstance(label, int) and label > 0 for label in held):
                 raise UsageError(f"t2: expected `regions.{name}` to list labels above 0, got {held}")
-        if lost := [name for name in t1 if name not in regions]:
-            raise UsageError(f"t2: `t1` names {lost[0]!r}, which is none of the regions {', '.join(regions)}")
+        if unknown_ := [name for name in t1 if name not in regions]:
+            raise UsageError(f"t2: `t1` names {unknown_[0]!r}, which is none of the regions {', '.join(regions)}")
         if wrong := [name for name, value in t1.items() if not value > 0]:
             raise UsageError(f"t2: expected `t1.{wrong[0]}` to be above 0, got {t1[wrong[0]]}")
         return cls(regions=labels, t1={name: float(value) for name, value in t1.items()})
 
     def describe(self) -> str:
         """In words."""
-        others = "".join(f", {name} {value:g}" for name, value in self.t1.items())
-        return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{others}, mean of voxels from 0 to 100 ms"
+        t1_text = "".join(f", {name} {value:g}" for name, value in self.t1.items())
+        return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{t1_text}, mean of voxels from 0 to 100 ms"
 
     def measure(self, case: Case, reference: Array, image: Array) -> tuple[dict[str, float], dict[str, float]]:
         """Returns the mean T2 of each tissue in the reference and in the image, in ms.
@@ -183,25 +183,27 @@ class DessT2:
         if labels.shape != reference.shape[1:]:
             raise CaseError(f"{where}: the map of tissues has shape {labels.shape}, the image {reference.shape[1:]}")
         merged, t1 = self._merged(labels)
-        scan = _scan(case)
-        right, other = (dess_t2(*_magnitudes(one), scan, t1=t1, where=merged > 0) for one in (reference, image))
-        found = t2_error_ms(right, other, merged, dict(enumerate(self.regions, start=1)))
+        scan = _case_scan(case)
+        right, predicted_t2 = (
+            dess_t2(*_image_magnitudes(image), scan, t1=t1, where=merged > 0) for image in (reference, image)
+        )
+        errors = t2_error_ms(right, predicted_t2, merged, dict(enumerate(self.regions, start=1)))
         return (
-            {name: one.reference for name, one in found.items()},
-            {name: one.prediction for name, one in found.items()},
+            {name: error.reference for name, error in errors.items()},
+            {name: error.prediction for name, error in errors.items()},
         )
 
     def _merged(self, labels: Array) -> tuple[Array, Array]:
         """Which region each voxel belongs to, from 1 on, and its T1."""
         merged, t1 = np.zeros(labels.shape, np.uint8), np.full(labels.shape, np.float32(T1_KNEE))
-        for place, (name, held) in enumerate(self.regions.items(), start=1):
+        for number, (name, held) in enumerate(self.regions.items(), start=1):
             inside = np.isin(labels, held)
-            merged[inside] = place
+            merged[inside] = number
             t1[inside] = self.t1.get(name, T1_KNEE)
         return merged, t1
 
 
-def _scan(case: Case) -> DessScan:
+def _case_scan(case: Case) -> DessScan:
     values = []
     for name in DessScan._fields:
         text = case.attributes.get(name, "")
@@ -215,8 +217,8 @@ def _scan(case: Case) -> DessScan:
     return DessScan(*values)
 
 
-def _magnitudes(image: Array) -> tuple[Array, Array]:
-    first, second = (np.abs(one) if one.dtype.kind == "c" else one for one in image)
+def _image_magnitudes(image: Array) -> tuple[Array, Array]:
+    first, second = (np.abs(magnitude) if magnitude.dtype.kind == "c" else magnitude for magnitude in image)
     return first, second
 
 
@@ -278,7 +280,7 @@ class ReconstructionTask(Task):
         """Takes out of all samples of a case the lines that a model is not to see."""
         if self._sampling is None:
             return images
-        return tuple(_thinned(image, self._sampling, case.id) for image in images)
+        return tuple(_mask_samples(image, self._sampling, case.id) for image in images)
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
         """All samples of the file, and the image that they should give: what is shown is settled in `training_pair`."""
@@ -286,11 +288,11 @@ class ReconstructionTask(Task):
 
     def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
         """The samples that are shown, and the image, which may be cut to its middle."""
-        (shown,), target = self.thinned(case, (images["image"],)), images["target"]
-        sampled, wanted = shown.geometry.shape, target.geometry.shape
+        (shown_image,), target = self.thinned(case, (images["image"],)), images["target"]
+        sampled, wanted = shown_image.geometry.shape, target.geometry.shape
         if sampled[:-2] != wanted[:-2] or any(own < cut for own, cut in zip(sampled, wanted, strict=True)):
             raise CaseError(f"case {case.id!r}: its samples {sampled} do not make the image that is right, {wanted}")
-        return shown, target
+        return shown_image, target
 
     def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
         """Files alone: the cache keeps all samples."""
@@ -306,7 +308,7 @@ class ReconstructionTask(Task):
         Returns:
             Float32, or complex64, shaped like the reference.
         """
-        return _accepted(case, answer, case.target.geometry().shape, what)
+        return _check_shape(case, answer, case.target.geometry().shape, what)
 
     def panels(self, case: Case) -> list[Panel]:
         """The image that is right."""
@@ -322,18 +324,18 @@ class ReconstructionTask(Task):
     ) -> list[LabelScore]:
         """Judges one scan; by metrics that networks see pictures for, where these have been asked."""
         wanted = self.case_metrics if metrics is None else metrics
-        asked, quantities = self._asked(wanted)
+        metrics_, quantities = self._asked(wanted)
         perceived = self._perceived(case, wanted, context)
-        if wanted and not asked and not quantities:
+        if wanted and not metrics_ and not quantities:
             return perceived
-        reference = _reference(case)
+        reference = _single_reference(case)
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
-        image = _accepted(case, answer, reference.shape, "prediction")
+        image = _check_shape(case, answer, reference.shape, "prediction")
         try:
             scores = [
                 score._replace(label=label or score.label)
-                for label, one, other in _echoes(reference, image)
-                for score in image_scores(one, other, metrics=asked, data_range=self.data_range)
+                for label, reference_echo, echo in _iterate_echoes(reference, image)
+                for score in image_scores(reference_echo, echo, metrics=metrics_, data_range=self.data_range)
             ]
             if quantities and self._t2 is not None:
                 scores += measurement_scores(*self._t2.measure(case, reference, image), metrics=quantities)
@@ -357,15 +359,15 @@ class ReconstructionTask(Task):
         if need.kind != "distance":
             raise UsageError(f"task {self.name!r}: its images cannot be shown to {need.provider!r}")
         metrics = [name for name in self.perceptual_metrics if need in required(name)]
-        presets = dict.fromkeys(_preset(name) for name in metrics)
+        presets = dict.fromkeys(_metric_preset(name) for name in metrics)
         for case in cases:
             prediction = predictions.get(case.id)
             if not isinstance(prediction, Path):
                 continue
             for preset in presets:
-                for number, label in enumerate(_labels(case)):
+                for number, label in enumerate(_echo_labels(case)):
                     read = partial(self._pair, case, prediction, preset, number)
-                    yield Subject(_owner(case, label, preset), lambda read=read: array_key(read()), read)  # type: ignore[misc]
+                    yield Subject(_distance_owner(case, label, preset), lambda read=read: array_key(read()), read)  # type: ignore[misc]
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """Context of networks' statements, of which the manifest takes note."""
@@ -379,11 +381,11 @@ class ReconstructionTask(Task):
         for provider in dict.fromkeys(need.provider for name in self.perceptual_metrics for need in required(name)):
             metrics = [name for name in self.perceptual_metrics if required(name)[0].provider == provider]
             owners = context.evidence.owners(provider)
-            shown = dict.fromkeys(owner.rpartition("/")[0] for owner in owners)
-            known = (owner for owner in owners if context.evidence.find(provider, owner).status == "failed")  # type: ignore[union-attr]
-            if failed := list(dict.fromkeys(owner.rpartition("/")[0] for owner in known)):
+            cases_shown = dict.fromkeys(owner.rpartition("/")[0] for owner in owners)
+            unmeasured = (owner for owner in owners if context.evidence.find(provider, owner).status == "failed")  # type: ignore[union-attr]
+            if failed := list(dict.fromkeys(owner.rpartition("/")[0] for owner in unmeasured)):
                 some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
-                notes.append(f"{', '.join(metrics)}: {len(failed)} of {len(shown)} cases not judged ({some})")
+                notes.append(f"{', '.join(metrics)}: {len(failed)} of {len(cases_shown)} cases not judged ({some})")
         return notes
 
     def _perceived(self, case: Case, metrics: Sequence[str], context: Context) -> list[LabelScore]:
@@ -396,8 +398,8 @@ class ReconstructionTask(Task):
             try:
                 scores += [
                     LabelScore(label, name, metric.function(context.evidence.of(provider, owner), preset), "present")
-                    for label in _labels(case)
-                    if (owner := _owner(case, label, _preset(name)))
+                    for label in _echo_labels(case)
+                    if (owner := _distance_owner(case, label, _metric_preset(name)))
                 ]
             except MissingEvidenceError:
                 scores.append(LabelScore(WHOLE, name, math.nan, "present"))
@@ -415,29 +417,30 @@ class ReconstructionTask(Task):
         Raises:
             CaseError: one of them cannot be read or judged.
         """
-        reference = _reference(case)
-        image = _accepted(case, self.codec.read(prediction), reference.shape, "prediction")
-        given = self.data_range if preset is None else None
+        reference = _single_reference(case)
+        image = _check_shape(case, self.codec.read(prediction), reference.shape, "prediction")
+        data_range = self.data_range if preset is None else None
         try:
             return [
-                (label or WHOLE, pictures(one, other, preset, given)) for label, one, other in _echoes(reference, image)
+                (label or WHOLE, pictures(reference_echo, echo, preset, data_range))
+                for label, reference_echo, echo in _iterate_echoes(reference, image)
             ]
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {error}") from error
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
-        asked, quantities = self._asked(self.case_metrics)
-        every = [*asked, *self.perceptual_metrics]
+        metrics, quantities = self._asked(self.case_metrics)
+        every = [*metrics, *self.perceptual_metrics]
         try:
-            reference = _reference(case)
+            reference = _single_reference(case)
             measured = self._t2.measure(case, reference, reference)[0] if quantities and self._t2 is not None else {}
-            for _, one, same in _echoes(reference, reference):
-                image_scores(one, same, metrics=asked, data_range=self.data_range)
+            for _, echo, same_echo in _iterate_echoes(reference, reference):
+                image_scores(echo, same_echo, metrics=metrics, data_range=self.data_range)
         except (CaseError, ValueError):
             return worst_image_scores(every, known=False)
         worst = worst_image_scores(every)
-        labels = [label for label, *_ in _echoes(reference, reference)]
+        labels = [label for label, *_ in _iterate_echoes(reference, reference)]
         return [
             *(score._replace(label=label or score.label) for label in labels for score in worst),
             *worst_measurement_scores(measured, quantities),
@@ -453,8 +456,8 @@ class ReconstructionTask(Task):
             parts.append("PSNR of equal images, which is infinite, left out as undefined")
         if self.perceptual_metrics:
             networks = dict.fromkeys(need.provider for metric in self.perceptual_metrics for need in required(metric))
-            seen = "; ".join(f"{name}: {provenance[name]}" for name in networks if name in provenance)
-            parts.append(f"{seen}; of grey pictures cut at 0 and at the data range, mean over slices")
+            networks_text = "; ".join(f"{name}: {provenance[name]}" for name in networks if name in provenance)
+            parts.append(f"{networks_text}; of grey pictures cut at 0 and at the data range, mean over slices")
         if self._sampling is not None:
             parts.append(self._sampling.describe())
         if self._t2 is not None and self._asked(self.case_metrics)[1]:
@@ -468,7 +471,7 @@ class ReconstructionTask(Task):
         return [name for name, kind in kinds.items() if kind not in ("measurement", PERCEPTION)], quantities
 
 
-def _reference(case: Case) -> Array:
+def _single_reference(case: Case) -> Array:
     """The only channel of the reference; raises CaseError where there are several, as of colours."""
     array = case.target.read().array
     if len(array) != 1:
@@ -479,7 +482,7 @@ def _reference(case: Case) -> Array:
     return only
 
 
-def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:
+def _iterate_echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:
     """Both images echo by echo with a label; one without echoes as it is, and without."""
     if reference.ndim < 4:
         yield "", reference, image
@@ -488,25 +491,25 @@ def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]
         yield f"echo {number}", *pair
 
 
-def _labels(case: Case) -> list[str]:
+def _echo_labels(case: Case) -> list[str]:
     """Names of the scores of each echo, or of the only ones of a scan without."""
     shape = case.target.geometry().shape
     return [WHOLE] if len(shape) < 4 else [f"echo {number}" for number in range(1, shape[0] + 1)]
 
 
-def _preset(metric: str) -> str:
+def _metric_preset(metric: str) -> str:
     """Preset that a metric's pictures are scaled by; "" for the task's data range."""
     return str(parse(metric)[1] or "")
 
 
-def _owner(case: Case, label: str, preset: str) -> str:
+def _distance_owner(case: Case, label: str, preset: str) -> str:
     """Whose a distance is: of a case's echo, by pictures of a preset."""
     return f"{case.id}/{label} {preset}".rstrip()
 
 
-def _accepted(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Array:
+def _check_shape(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Array:
     where = f"case {case.id!r}: {what}"
-    image = _plain(answer, where)
+    image = _plain_numbers(answer, where)
     if image.ndim == len(shape) + 1 and image.shape[0] == 1:
         image = image[0]
     if (
@@ -519,14 +522,14 @@ def _accepted(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Arr
     image = image[tuple(slice(start, start + wanted) for start, wanted in zip(starts, shape, strict=True))]
     # What is judged in memory is what a file would hold.
     with np.errstate(over="ignore"):
-        kept = np.ascontiguousarray(image, dtype=np.complex64 if image.dtype.kind == "c" else np.float32)
-    wrong = kept.size - int(np.isfinite(kept).sum())
+        stored = np.ascontiguousarray(image, dtype=np.complex64 if image.dtype.kind == "c" else np.float32)
+    wrong = stored.size - int(np.isfinite(stored).sum())
     if wrong:
-        raise CaseError(f"{where} holds {wrong} of {kept.size} values that are not finite")
-    return kept
+        raise CaseError(f"{where} holds {wrong} of {stored.size} values that are not finite")
+    return stored
 
 
-def _plain(answer: Any, where: str) -> Array:
+def _plain_numbers(answer: Any, where: str) -> Array:
     """The numbers of an answer, which may be a tensor of torch, on a GPU or with gradients."""
     try:
         image = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
@@ -537,7 +540,7 @@ def _plain(answer: Any, where: str) -> Array:
     return image
 
 
-def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
+def _mask_samples(image: Image, sampling: Sampling, case: str) -> Image:
     """Returns the samples with 0 where nothing is measured."""
     names = image.attributes.get("axes", "").split()
     frequencies = [axis for axis, name in enumerate(names, start=1) if name.startswith("k")]
@@ -549,5 +552,5 @@ def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
         mask = np.fft.ifftshift(mask)
     shape = [1] * image.array.ndim
     shape[along] = len(mask)
-    said = {**image.attributes, "acceleration": f"{sampling.acceleration:g}"}
-    return replace(image, array=image.array * mask.reshape(shape).astype(np.float32), attributes=said)
+    attributes = {**image.attributes, "acceleration": f"{sampling.acceleration:g}"}
+    return replace(image, array=image.array * mask.reshape(shape).astype(np.float32), attributes=attributes)

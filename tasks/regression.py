@@ -68,8 +68,8 @@ class RegressionTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses invalid outputs and metrics, before anything is loaded."""
         if not isinstance(self.outputs, str):
-            self.complete(outputs=_checked([str(name) for name in self.outputs], f"task {self.name!r}"))
-        self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
+            self.complete(outputs=_check_names([str(name) for name in self.outputs], f"task {self.name!r}"))
+        self.complete(sets={str(name): [str(name) for name in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
             if not isinstance(self.outputs, str):
                 UsageError.refuse_unknown(f"task.sets.{name} names", self.outputs, *held)
@@ -84,7 +84,9 @@ class RegressionTask(TrainsOnPrompts, Task):
         """The outputs; raises MissingDataError where they stand in a file that is not there, UserError in any other."""
         if not isinstance(self.outputs, str):
             return list(self.outputs)
-        return _checked(read_names(Path(getattr(self.layout, "root", ".")).expanduser() / self.outputs), self.outputs)
+        return _check_names(
+            read_names(Path(getattr(self.layout, "root", ".")).expanduser() / self.outputs), self.outputs
+        )
 
     @property
     def case_metrics(self) -> list[str]:
@@ -102,16 +104,16 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     def check_data(self, cases: Sequence[Case]) -> None:
         """Raises UserError where all is unknown of an output, for then it is probably misspelt in the data."""
-        known: set[str] = set()
+        names: set[str] = set()
         for case in cases:
             held = case.target.read()
             if not isinstance(held, Findings):
                 return  # said of each case, when it is judged
-            known |= {name for name in self.names if not math.isnan(held.values.get(name, math.nan))}
-            if len(known) == len(self.names):
+            names |= {name for name in self.names if not math.isnan(held.values.get(name, math.nan))}
+            if len(names) == len(self.names):
                 return
-        lost = next(name for name in self.names if name not in known)
-        raise UserError(f"task {self.name!r}: none of {len(cases)} cases has a number for {lost!r}; leave it out")
+        missing = next(name for name in self.names if name not in names)
+        raise UserError(f"task {self.name!r}: none of {len(cases)} cases has a number for {missing!r}; leave it out")
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the outputs."""
@@ -130,12 +132,12 @@ class RegressionTask(TrainsOnPrompts, Task):
         where = f"case {case.id!r}: the {what}"
         if not isinstance(answer, Mapping | Findings):
             return Values(zip(self.names, self._vector(answer, where), strict=True))
-        given = answer.values if isinstance(answer, Findings) else answer
-        CaseError.refuse_unknown(f"{where} names an output", self.names, *given)
-        lost = next((name for name in self.names if name not in given), None)
-        if lost is not None:
-            raise CaseError(f"{where} has no number for {lost!r}; expected one for each of {len(self.names)}")
-        return Values(zip(self.names, self._vector([given[name] for name in self.names], where), strict=True))
+        values = answer.values if isinstance(answer, Findings) else answer
+        CaseError.refuse_unknown(f"{where} names an output", self.names, *values)
+        missing = next((name for name in self.names if name not in values), None)
+        if missing is not None:
+            raise CaseError(f"{where} has no number for {missing!r}; expected one for each of {len(self.names)}")
+        return Values(zip(self.names, self._vector([values[name] for name in self.names], where), strict=True))
 
     def _vector(self, answer: Any, where: str) -> list[float]:
         with CaseError.about(where, "holds something that is no number", TypeError, ValueError):
@@ -144,8 +146,8 @@ class RegressionTask(TrainsOnPrompts, Task):
             raise CaseError(f"{where} has shape {numbers.shape}, expected {len(self.names)} numbers, one each output")
         if len(odd := np.flatnonzero(~np.isfinite(numbers))):
             raise CaseError(f"{where} holds {numbers[odd[0]]} for {self.names[odd[0]]!r}, expected a finite number")
-        found: list[float] = numbers.tolist()
-        return found
+        vector: list[float] = numbers.tolist()
+        return vector
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
@@ -158,23 +160,23 @@ class RegressionTask(TrainsOnPrompts, Task):
             metrics: by default those of the task.
             context: nothing of it matters here.
         """
-        kept = prediction.get("values") if isinstance(prediction, Mapping) else None
-        said = self.accept(case, kept if isinstance(kept, Mapping) else prediction)
-        truth, asked = self._truth(case), self.case_metrics if metrics is None else metrics
+        stored_values = prediction.get("values") if isinstance(prediction, Mapping) else None
+        values = self.accept(case, stored_values if isinstance(stored_values, Mapping) else prediction)
+        truth, wanted = self._truth(case), self.case_metrics if metrics is None else metrics
         status = ["absent" if math.isnan(value) else "present" for value in truth.values()]
         plain = {
             "measured_reference": truth.values(),
-            "measured": said.values(),
-            "absolute_error": (abs(said[name] - value) for name, value in truth.items()),
+            "measured": values.values(),
+            "absolute_error": (abs(values[name] - value) for name, value in truth.items()),
         }  # of thousands of cases with fifty outputs, without an object for each
         rows = [
             LabelScore(label, metric, value, what)
-            for metric in asked
+            for metric in wanted
             if metric in plain
             for label, value, what in zip(self.names, plain[metric], status, strict=True)
         ]
-        others = [metric for metric in asked if metric not in plain]
-        return rows + (measurement_scores(truth, said, metrics=others) if others else [])
+        other_metrics = [metric for metric in wanted if metric not in plain]
+        return rows + (measurement_scores(truth, values, metrics=other_metrics) if other_metrics else [])
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Truth beside no prediction: no number is the worst of all; all NaN where the truth is unknown."""
@@ -203,9 +205,9 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     def _check_parameter(self, metric: str) -> None:
         """Refuses a summary over an output or set that there is none of."""
-        found, parameter = parse(metric)
+        definition, parameter = parse(metric)
         average, dash, name = str(parameter).partition("-")
-        if not isinstance(parameter, str) or found.name == "pearson_within":
+        if not isinstance(parameter, str) or definition.name == "pearson_within":
             return
         if average not in AVERAGES and isinstance(self.outputs, str):  # a file, which may not be here yet
             return
@@ -217,7 +219,7 @@ class RegressionTask(TrainsOnPrompts, Task):
             raise UsageError(f"task {self.name!r}: {metric!r}: there is no set {name!r}{nearest(name, self.sets)}")
 
 
-def _checked(names: list[str], where: str) -> list[str]:
+def _check_names(names: list[str], where: str) -> list[str]:
     if not names or len(set(names)) < len(names):
         raise UsageError(f"{where}: expected at least one output, and all of different names")
     for name in names:

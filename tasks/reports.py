@@ -82,9 +82,12 @@ class ReportTask(QuestionTask):
                     pair = self._pair(case, packed if isinstance(packed, Mapping) else {"texts": [""]}, context)
                     written[case.id] = Written(pair.references, pair.text, pair.readings)
             for name in written:
-                peers[name] = tuple(other for member, other in written.items() if member != name)
-        shown = [[case.id, self._references(case)] for case in cases], [[name, list(peers[name])] for name in peers]
-        return replace(context, shared=replace(context.shared, peers=peers), digest=digest(shown, 16))
+                peers[name] = tuple(text for member, text in written.items() if member != name)
+        written_texts = (
+            [[case.id, self._references(case)] for case in cases],
+            [[name, list(peers[name])] for name in peers],
+        )
+        return replace(context, shared=replace(context.shared, peers=peers), digest=digest(written_texts, 16))
 
     def score(
         self, case: Case, prediction: Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
@@ -110,13 +113,13 @@ class ReportTask(QuestionTask):
         return ", ".join(parts) or "whole texts"
 
     def _references(self, case: Case) -> tuple[str, ...]:
-        return tuple(chosen(one, self.sections) for one in super()._references(case))
+        return tuple(chosen(text, self.sections) for text in super()._references(case))
 
     def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
         pair = super()._pair(case, packed, context)
         return replace(
             pair,
-            value=[chosen(one, self.sections) for one in pair.references] if self.sections else pair.value,
+            value=[chosen(reference, self.sections) for reference in pair.references] if self.sections else pair.value,
             more={
                 **pair.more,
                 "sections": tuple(self.sections),

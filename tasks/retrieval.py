@@ -43,13 +43,13 @@ class Embedded:
 
     def as_record(self) -> dict[str, Any]:
         """The vectors in base64, as little-endian float32."""
-        record = {"image": _packed(self.image), "report": _packed(self.report)}
+        record = {"image": _pack_vector(self.image), "report": _pack_vector(self.report)}
         return {**record, "cut": True} if self.cut else record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave; raises ValueError for what is no base64."""
-        return cls(_unpacked(record["image"]), _unpacked(record["report"]), bool(record.get("cut")))
+        return cls(_unpack_vector(record["image"]), _unpack_vector(record["report"]), bool(record.get("cut")))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         """
         if not images:
             raise CaseError(f"case {case.id!r} shows no image, so there is nothing to find its report by")
-        return Prompt(case.id, images, messages=(Message("user", (*range(len(images)), _report(case))),))
+        return Prompt(case.id, images, messages=(Message("user", (*range(len(images)), _single_report(case))),))
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Returns for each pair the vector of its images, that of its report, and whether the report was cut."""
@@ -108,8 +108,8 @@ class RetrievalTask(TrainsOnPrompts, Task):
             replace(prompt, messages=(Message("user", tuple(range(len(prompt.images)))),)) for prompt in prompts
         ]
         worded = [Prompt(prompt.case_id, (), messages=(Message("user", (prompt.text,)),)) for prompt in prompts]
-        asked = [*pictured, *worded]
-        vectors = one_each(model.embed(asked), asked)
+        prompts_ = [*pictured, *worded]
+        vectors = one_each(model.embed(prompts_), prompts_)
         cuts = getattr(model, "cuts", lambda texts: [False] * len(texts))(texts)
         return list(zip(vectors[: len(texts)], vectors[len(texts) :], cuts, strict=True))
 
@@ -123,7 +123,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
             answer = (answer.image, answer.report, answer.cut)
         if not isinstance(answer, Sequence) or len(answer) not in (2, 3):
             raise CaseError(f"case {case.id!r}: {what} is {type(answer).__name__}, expected two vectors")
-        image, report = (_vector(one, f"case {case.id!r}: {what}") for one in answer[:2])
+        image, report = (_check_vector(vector, f"case {case.id!r}: {what}") for vector in answer[:2])
         if image.shape != report.shape:
             raise CaseError(
                 f"case {case.id!r}: {what} has vectors of {image.size} and {report.size} features, which cannot be "
@@ -140,22 +140,26 @@ class RetrievalTask(TrainsOnPrompts, Task):
         reports: dict[str, str] = {}
         for case in cases:
             with suppress(CaseError):  # the case says so itself, when it is asked
-                reports[case.id] = _report(case)
-        stored = {case: one for case, one in predictions.items() if case in reports and isinstance(one, Mapping)}
-        embedded = [self._read(case, one) for case, one in stored.items()]
-        lengths = {one.image.size for one in embedded}
+                reports[case.id] = _single_report(case)
+        stored = {
+            case: prediction
+            for case, prediction in predictions.items()
+            if case in reports and isinstance(prediction, Mapping)
+        }
+        embedded = [self._read(case, prediction) for case, prediction in stored.items()]
+        lengths = {embedding.image.size for embedding in embedded}
         if len(lengths) > 1:
             raise UserError(
                 f"task {self.name!r}: the run holds vectors of {' and '.join(map(str, sorted(lengths)))} features; "
                 "name a new folder with run=DIR"
             )
         texts = [reports[case] for case in stored]
-        images, worded = ([getattr(one, side) for one in embedded] for side in ("image", "report"))
+        images, worded = ([getattr(embedding, side) for embedding in embedded] for side in ("image", "report"))
         placed = retrieval_places(np.stack(images), np.stack(worded), texts) if stored else []
         notes = []
-        if lost := len(reports) - len(stored):
-            notes.append(f"{lost} of {len(reports)} pairs could not be embedded: the gallery lacks them")
-        if cut := sum(one.cut for one in embedded):
+        if missing := len(reports) - len(stored):
+            notes.append(f"{missing} of {len(reports)} pairs could not be embedded: the gallery lacks them")
+        if cut := sum(embedding.cut for embedding in embedded):
             notes.append(f"the model read only the beginning of {cut} of {len(stored)} reports")
         ranks = Ranks(dict(zip(stored, placed, strict=True)), len(reports))
         return Context(evidence, ranks, digest([list(stored.items()), reports], 16), tuple(notes))
@@ -177,15 +181,15 @@ class RetrievalTask(TrainsOnPrompts, Task):
         if placed is None:
             raise CaseError(f"case {case.id!r} has no rank: it is not among the stored predictions that were ranked")
         wanted = self.case_metrics if metrics is None else metrics
-        return [LabelScore(PAIR, name, _value(name, placed), "present") for name in wanted]
+        return [LabelScore(PAIR, name, _retrieval_value(name, placed), "present") for name in wanted]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Neither is found; of a rank, that of the last, which is the number of pairs that there are."""
         last = (context.shared.reports if isinstance(context.shared, Ranks) else 0) or 1
-        known = {name: float(parse(name)[0].worst) for name in self.case_metrics}
+        worst_values = {name: float(parse(name)[0].worst) for name in self.case_metrics}
         return [
             LabelScore(PAIR, name, float(last) if math.isnan(worst) else worst, "failed")
-            for name, worst in known.items()
+            for name, worst in worst_values.items()
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
@@ -193,12 +197,12 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return "the gallery is the whole split, the images of a study together"
 
 
-def _value(name: str, placed: Placed) -> float:
-    found, parameter = parse(name)
-    return float(found.function(placed) if parameter is None else found.function(placed, parameter))
+def _retrieval_value(name: str, placed: Placed) -> float:
+    definition, parameter = parse(name)
+    return float(definition.function(placed) if parameter is None else definition.function(placed, parameter))
 
 
-def _report(case: Case) -> str:
+def _single_report(case: Case) -> str:
     """The case's report; raises CaseError where there is none, or several."""
     target = case.target.read()
     value = target.text if isinstance(target, Text) else target.value if isinstance(target, Key) else None
@@ -209,7 +213,7 @@ def _report(case: Case) -> str:
     return held[0]
 
 
-def _vector(given: Any, where: str) -> Array:
+def _check_vector(given: Any, where: str) -> Array:
     try:
         vector = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -221,9 +225,9 @@ def _vector(given: Any, where: str) -> Array:
     return vector
 
 
-def _packed(vector: Array) -> str:
+def _pack_vector(vector: Array) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
 
 
-def _unpacked(stored: str) -> Array:
+def _unpack_vector(stored: str) -> Array:
     return np.frombuffer(base64.b64decode(stored, validate=True), dtype="<f4")

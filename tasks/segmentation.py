@@ -114,10 +114,10 @@ class Guides:
 
         slices = range(member.shape[-1]) if self.per == "slice" and member.ndim == 3 else [None]
         for index in slices:
-            shown = member if index is None else member[..., index : index + 1]
-            if not shown.any():
+            piece_mask = member if index is None else member[..., index : index + 1]
+            if not piece_mask.any():
                 continue
-            numbered = label(shown, np.ones((3,) * member.ndim))[0] if self.parts else shown.astype(np.uint8)
+            numbered = label(piece_mask, np.ones((3,) * member.ndim))[0] if self.parts else piece_mask.astype(np.uint8)
             for number, box in enumerate(find_objects(numbered), 1):
                 corner = np.array([part.start for part in box])
                 corner[-1] += index or 0
@@ -158,9 +158,9 @@ class Guides:
         """Voxels of the grown box, within the image, that are not of the structure."""
         reach = (self.jitter + 1) * ~still
         grown = np.pad(~piece, [(n, n) for n in reach], constant_values=True)
-        found = np.argwhere(grown) + corner - reach
-        seen: Array = found[np.all((found >= 0) & (found < shape), axis=1)]
-        return seen
+        voxels = np.argwhere(grown) + corner - reach
+        inside: Array = voxels[np.all((voxels >= 0) & (voxels < shape), axis=1)]
+        return inside
 
 
 def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
@@ -173,8 +173,8 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
         return None
     if not isinstance(settings, Mapping):
         raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
-    known = [entry.name for entry in fields(Guides)]
-    UsageError.refuse_unknown("task.guides: there is no setting", known, *sorted(settings))
+    names = [entry.name for entry in fields(Guides)]
+    UsageError.refuse_unknown("task.guides: there is no setting", names, *sorted(settings))
     return Guides(**settings)
 
 
@@ -288,18 +288,18 @@ class SegmentationTask(Task):
             mask = answer
         else:
             array = np.asarray(answer)
-            shown = case.images[0].geometry()
-            if array.shape != shown.shape:
-                raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {shown.shape}")
+            geometry = case.images[0].geometry()
+            if array.shape != geometry.shape:
+                raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {geometry.shape}")
             # An array lies on the image's grid, which need not be the reference's.
-            mask = Mask(array, shown.affine, units=shown.units)
+            mask = Mask(array, geometry.affine, units=geometry.units)
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
         if unknown := unknown_values(mask.labels, {0, *self.labels}):
-            known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
+            labels_text = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
-                f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
+                f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {labels_text}"
             )
         _ = self._numbers(case, mask, what)
         return mask
@@ -351,7 +351,9 @@ class SegmentationTask(Task):
 
     def panels(self, case: Case) -> list[Panel]:
         """The images and the label map."""
-        return [replace(one, labels=self.labels) if one.kind == "overlay" else one for one in super().panels(case)]
+        return [
+            replace(panel, labels=self.labels) if panel.kind == "overlay" else panel for panel in super().panels(case)
+        ]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """The label map that is stored, or the most probable labels of stored probabilities."""
@@ -371,7 +373,7 @@ class SegmentationTask(Task):
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
         if soft and not isinstance(answer, Probabilities):
-            raise CaseError(f"case {case.id!r}: {_without(soft)}")
+            raise CaseError(f"case {case.id!r}: {_missing_probabilities(soft)}")
         reference = case.target.read()
         same_grid(answer.geometry, reference.geometry, what=f"case {case.id!r}: prediction", than=_reference(case))
         hard, spacing = _of_kind("mask", wanted), self._spacing(case, reference)
@@ -381,14 +383,14 @@ class SegmentationTask(Task):
                 f"set task.units=pixel to judge {', '.join(lengths)} in pixels"
             )
         mask = answer.most_probable() if isinstance(answer, Probabilities) else answer
-        due, said = self._numbers(case, reference, _reference(case)), self._numbers(case, mask, "prediction")
+        due, predicted = self._numbers(case, reference, _reference(case)), self._numbers(case, mask, "prediction")
         scores = segmentation_scores(
             reference.labels,
             mask.labels,
             spacing,
             labels=self._judged(),
             metrics=hard,
-            numbers=None if due is None or said is None else (due, said),
+            numbers=None if due is None or predicted is None else (due, predicted),
             **self._rules(),
         )
         if soft and isinstance(answer, Probabilities):
@@ -447,11 +449,13 @@ class SegmentationTask(Task):
         except CaseError:
             worst = worst_scores(judged, hard, shape=None, spacing=None, empty=self.empty)
             return self._kept(worst + worst_probability_scores(judged, self._soft, known=False))
-        lost = self._lengths(hard) if math.isnan(spacing[0]) else []  # nobody is judged by what needs a physical size
-        known = [name for name in hard if name not in lost]
-        worst = worst_scores(judged, known, shape=reference.labels.shape, spacing=spacing, empty=self.empty)
-        worst += worst_scores(judged, lost, shape=None, spacing=None, empty=self.empty)
-        if evidence := [name for name in _of_kind("mask", known) if parse(name)[0].intermediate]:
+        unmeasured = (
+            self._lengths(hard) if math.isnan(spacing[0]) else []
+        )  # nobody is judged by what needs a physical size
+        measured = [name for name in hard if name not in unmeasured]
+        worst = worst_scores(judged, measured, shape=reference.labels.shape, spacing=spacing, empty=self.empty)
+        worst += worst_scores(judged, unmeasured, shape=None, spacing=None, empty=self.empty)
+        if evidence := [name for name in _of_kind("mask", measured) if parse(name)[0].intermediate]:
             worst = self._counted(worst, reference, spacing, evidence)
         worst += worst_rater_scores(self._members(), _of_kind("raters", self.case_metrics))
         return self._kept(worst + worst_probability_scores(judged, self._soft))
@@ -535,7 +539,7 @@ class SegmentationTask(Task):
     def _lengths(self, metrics: Sequence[str]) -> list[str]:
         """Those metrics of masks that need a physical size."""
         rule = InstanceRule.of(self.instances)
-        return [name for name, (found, _) in mask_metrics(metrics).items() if needs_spacing(found, rule)]
+        return [name for name, (definition, _) in mask_metrics(metrics).items() if needs_spacing(definition, rule)]
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric; what its policy for empty masks is called decides nothing."""
@@ -543,16 +547,16 @@ class SegmentationTask(Task):
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Surface convention, percentile rule, empty-mask policy, and what probabilities are sorted into."""
-        asked = mask_metrics(_of_kind("mask", self.case_metrics))
+        metrics = mask_metrics(_of_kind("mask", self.case_metrics))
         rule = InstanceRule.of(self.instances)
-        measured = any(needs_spacing(found, rule) for found, _ in asked.values())
+        measured = any(needs_spacing(definition, rule) for definition, _ in metrics.values())
         parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"] if measured else []
-        if "nsd" in asked and self.tolerances:
+        if "nsd" in metrics and self.tolerances:
             limits = ", ".join(f"{name} {tolerance:g}" for name, tolerance in self.tolerances.items())
             parts.append(f"NSD tolerances {limits} {self.units}")
-        if any("instances" in found.rules for found, _ in asked.values()):
+        if any("instances" in definition.rules for definition, _ in metrics.values()):
             parts.append(rule.describe())
-        if any("lesions" in found.rules for found, _ in asked.values()):
+        if any("lesions" in definition.rules for definition, _ in metrics.values()):
             parts.append(LesionRule.of(self.lesions).describe())
         if self._guides is not None:
             parts.append(self._guides.describe())
@@ -561,19 +565,21 @@ class SegmentationTask(Task):
         if self._soft:
             parts.append("label maps of the most probable class")
         counted = probability_metrics(self._soft).items()
-        bins = {name: count for name, (found, count) in counted if found.parameter == "number of bins"}
+        bins = {name: count for name, (definition, count) in counted if definition.parameter == "number of bins"}
         if bins:
             parts.append("bins of equal width " + ", ".join(f"{name} {count:g}" for name, count in bins.items()))
-        if asked:
-            parts.append(EmptyPolicy.of(self.empty).describe([found for found, _ in asked.values()], self.units))
-        return ", ".join(parts) + (", distances in pixels" if asked and self.units == "pixel" else "")
+        if metrics:
+            parts.append(
+                EmptyPolicy.of(self.empty).describe([definition for definition, _ in metrics.values()], self.units)
+            )
+        return ", ".join(parts) + (", distances in pixels" if metrics and self.units == "pixel" else "")
 
 
 def _of_kind(kind: str, metrics: Sequence[str]) -> list[str]:
     return [name for name in metrics if parse(name)[0].kind == kind]
 
 
-def _without(metrics: Sequence[str]) -> str:
+def _missing_probabilities(metrics: Sequence[str]) -> str:
     return (
         f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
         "run test again with task.metrics that hold them"

@@ -33,17 +33,17 @@ def checked(drawn: Mapping[str, Any]) -> dict[str, Any]:
     if len(kinds) != 1:
         raise UsageError("expected sizes of what is fitted on as one of fraction=[0.1, 1] and shots=[1, 4]")
     (kind,) = kinds
-    given, draws = drawn[kind], drawn.get(DRAWS, 1)
-    sizes = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    sizes_, draws = drawn[kind], drawn.get(DRAWS, 1)
+    sizes = list(sizes_) if isinstance(sizes_, Sequence) and not isinstance(sizes_, str) else [sizes_]
     for size in sizes:
         number = isinstance(size, int | float) and not isinstance(size, bool)
         if not number or (not 0 < size <= 1 if kind == FRACTION else size < 1 or size != int(size)):
             meant = "shares above 0, at most 1" if kind == FRACTION else "whole numbers from 1"
-            raise UsageError(f"{kind}={given}: expected {meant}")
+            raise UsageError(f"{kind}={sizes_}: expected {meant}")
     if not sizes or not isinstance(draws, int) or isinstance(draws, bool) or draws < 1:
-        raise UsageError(f"expected a list of sizes and draws from 1, got {kind}={given}, draws={draws}")
-    made = {kind: sorted({float(one) if kind == FRACTION else int(one) for one in sizes}), DRAWS: draws}
-    return made | ({NUMBER: drawn[NUMBER]} if NUMBER in drawn else {})
+        raise UsageError(f"expected a list of sizes and draws from 1, got {kind}={sizes_}, draws={draws}")
+    settings = {kind: sorted({float(size) if kind == FRACTION else int(size) for size in sizes}), DRAWS: draws}
+    return settings | ({NUMBER: drawn[NUMBER]} if NUMBER in drawn else {})
 
 
 def kind_of(drawn: Mapping[str, Any]) -> str:
@@ -58,8 +58,8 @@ def numbers(drawn: Mapping[str, Any]) -> range:
 
 def size_and_draw(drawn: Mapping[str, Any]) -> tuple[float, int]:
     """The size of the draw that `number` names, and which one of that size it is, from 0."""
-    place, draw = divmod(drawn[NUMBER], drawn[DRAWS])
-    return drawn[kind_of(drawn)][place], draw
+    size_index, draw = divmod(drawn[NUMBER], drawn[DRAWS])
+    return drawn[kind_of(drawn)][size_index], draw
 
 
 def subset(task: Task, cases: Sequence[Case], shows: Sequence[frozenset[str]] | None = None) -> list[Case]:
@@ -95,18 +95,18 @@ def subset(task: Task, cases: Sequence[Case], shows: Sequence[frozenset[str]] | 
     rarest = sorted(of_class, key=lambda name: (len(of_class[name]), name))
     if few:
         return _of_each(task, cases, shows, {name: of_class[name] for name in rarest}, int(size))
-    kept: set[str] = set()
+    selected: set[str] = set()
     for name in rarest:
-        if not kept.intersection(of_class[name]):
-            kept.add(of_class[name][0])
-    place = {name: at for at, name in enumerate(rarest)}
-    stratum = {who: min(held[who], key=place.__getitem__) for who in ranked}
+        if not selected.intersection(of_class[name]):
+            selected.add(of_class[name][0])
+    ranks = {name: at for at, name in enumerate(rarest)}
+    stratum = {who: min(held[who], key=ranks.__getitem__) for who in ranked}
     sizes, taken = Counter(stratum.values()), Counter[str]()
     for who in ranked:
         if taken[stratum[who]] < max(1, math.floor(size * sizes[stratum[who]] + 0.5)):
             taken[stratum[who]] += 1
-            kept.add(who)
-    return [case for case in cases if (case.patient or case.id) in kept]
+            selected.add(who)
+    return [case for case in cases if (case.patient or case.id) in selected]
 
 
 def _of_each(
@@ -120,15 +120,15 @@ def _of_each(
     for at, (case, classes) in enumerate(zip(cases, shows, strict=True)):
         for name in classes:
             first.setdefault((name, case.patient or case.id), at)
-    kept: set[int] = set()
+    selected: set[int] = set()
     for name, members in of_class.items():
         if len(members) < count:
-            told = f"class {name!r}" if name else "what shows no class"
+            subject = f"class {name!r}" if name else "what shows no class"
             raise UserError(
-                f"task {task.name!r}: shots={count} of {told}, and there are {len(members)} patients of it to fit on"
+                f"task {task.name!r}: shots={count} of {subject}, and there are {len(members)} patients of it to fit on"
             )
-        kept.update(first[name, who] for who in members[:count])
-    return [cases[at] for at in sorted(kept)]
+        selected.update(first[name, who] for who in members[:count])
+    return [cases[at] for at in sorted(selected)]
 
 
 def classes_shown(task: Task, cases: Sequence[Case]) -> list[frozenset[str]]:
@@ -143,8 +143,8 @@ def _shown_by(task: Task, case: Case) -> frozenset[str]:
         if isinstance(held, Survival):
             return frozenset(["event" if held.event else ""])
         if isinstance(held, Findings):
-            asked = set(task.numbered_labels().values())
-            return frozenset(name for name, value in held.values.items() if name in asked and value > 0.5) or _NONE
+            names = set(task.numbered_labels().values())
+            return frozenset(name for name, value in held.values.items() if name in names and value > 0.5) or _NONE
     return _NONE
 
 
@@ -153,20 +153,20 @@ _NONE = frozenset([""])
 
 def described(task: Task) -> list[dict[str, Any]]:
     """Of each draw its `repeat`, `kind`, `size` and `draw`, and how many `patients` and `cases` were fitted on."""
-    pool, found = task.cases("fit"), []
+    pool, subsets = task.cases("fit"), []
     shows = classes_shown(task, pool)  # the same of each draw
-    for number, one in task.folds().items():
-        size, draw = size_and_draw(one.subsets)
-        kept = subset(one, pool, shows)
-        who = {case.patient or case.id for case in kept}
-        found.append(
+    for number, fold_task in task.folds().items():
+        size, draw = size_and_draw(fold_task.subsets)
+        chosen = subset(fold_task, pool, shows)
+        who = {case.patient or case.id for case in chosen}
+        subsets.append(
             {
                 "repeat": number,
                 "kind": kind_of(task.subsets),
                 "size": size,
                 "draw": draw,
                 "patients": len(who),
-                "cases": len(kept),
+                "cases": len(chosen),
             }
         )
-    return found
+    return subsets

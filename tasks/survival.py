@@ -66,8 +66,8 @@ class SurvivalTask(TrainsOnPrompts, Task):
         self.complete(horizons=times, facts={**self.facts, HORIZONS: times})
         check_metrics(self, "survival")
         for name in self.metrics:
-            found, parameter = parse(name)
-            if "predicted_survival" in found.needs and parameter not in (None, *times):
+            definition, parameter = parse(name)
+            if "predicted_survival" in definition.needs and parameter not in (None, *times):
                 raise UsageError(f"task {self.name!r}: {name!r} needs its time among `horizons`, got {times}")
             if (name == "integrated_brier" and len(times) < 2) or (name == "mean_dynamic_auc" and not times):
                 least = "two `horizons`" if name == "integrated_brier" else "`horizons`"
@@ -111,15 +111,15 @@ class SurvivalTask(TrainsOnPrompts, Task):
         if what == "reference":
             return self._truth(case)
         where = f"case {case.id!r}: the {what}"
-        given = answer if isinstance(answer, Mapping) else {RISK: answer}
+        numbers_ = answer if isinstance(answer, Mapping) else {RISK: answer}
         names = list(self.labels.values())
-        CaseError.refuse_unknown(f"{where} holds", names, *given)
+        CaseError.refuse_unknown(f"{where} holds", names, *numbers_)
         with CaseError.about(where, "holds something that is no number", TypeError, ValueError):
-            numbers = {str(name): float(value) for name, value in given.items()}
+            numbers = {str(name): float(value) for name, value in numbers_.items()}
         survival = [numbers[name] for name in names[1:] if name in numbers]
         if survival and len(survival) < len(names) - 1:
-            lost = next(name for name in names[1:] if name not in numbers)
-            raise CaseError(f"{where} has no {lost}; expected survival at all {len(names) - 1} horizons, or at none")
+            missing = next(name for name in names[1:] if name not in numbers)
+            raise CaseError(f"{where} has no {missing}; expected survival at all {len(names) - 1} horizons, or at none")
         if RISK not in numbers and not survival:
             raise CaseError(f"{where} holds neither `risk` nor survival at the horizons")
         odd = next((name for name, value in numbers.items() if not math.isfinite(value)), None)
@@ -144,11 +144,11 @@ class SurvivalTask(TrainsOnPrompts, Task):
             metrics: by default those of the task.
             context: nothing of it matters here.
         """
-        kept = prediction.get("risk") if isinstance(prediction, Mapping) else None
-        given = self.accept(case, kept if isinstance(kept, Mapping) else prediction)
-        survival = {time: given[at_horizon(time)] for time in self.horizons if at_horizon(time) in given}
+        stored_risk = prediction.get("risk") if isinstance(prediction, Mapping) else None
+        risks = self.accept(case, stored_risk if isinstance(stored_risk, Mapping) else prediction)
+        survival = {time: risks[at_horizon(time)] for time in self.horizons if at_horizon(time) in risks}
         truth = self._truth(case)
-        followed = Followed(truth.time, truth.event, given[RISK], survival)
+        followed = Followed(truth.time, truth.event, risks[RISK], survival)
         status = EVENT if truth.event else CENSORED
         rows = []
         for name in self.case_metrics if metrics is None else metrics:
@@ -169,8 +169,8 @@ class SurvivalTask(TrainsOnPrompts, Task):
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the risks."""
-        asked = f"; horizons {', '.join(f'{time:g}' for time in self.horizons)}" if self.horizons else ""
-        return f"time in {self.unit}; ties of risk exact{asked}"
+        horizons_text = f"; horizons {', '.join(f'{time:g}' for time in self.horizons)}" if self.horizons else ""
+        return f"time in {self.unit}; ties of risk exact{horizons_text}"
 
     def _truth(self, case: Case) -> Survival:
         """Follow-up of a case; raises CaseError where the target does not say."""

@@ -96,14 +96,14 @@ class SynthesisTask(Task):
         check_metrics(self, "pictures that were made")
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
-        for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
-            UsageError.refuse_unknown(f"task.{key} is", known, getattr(self, key))
-        lost = [part for part in self.parts if part not in self.splits]
-        if lost:
-            names = [name for name in self.set_metrics if lost[0] in requirement_of(name).sets]
+        for key, allowed in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
+            UsageError.refuse_unknown(f"task.{key} is", allowed, getattr(self, key))
+        missing = [part for part in self.parts if part not in self.splits]
+        if missing:
+            names = [name for name in self.set_metrics if missing[0] in requirement_of(name).sets]
             raise UsageError(
                 f"task {self.name!r}: {', '.join(names)} compare with a set of real images that no split is named for; "
-                f"set task.splits.{lost[0]}, or leave such metrics out"
+                f"set task.splits.{missing[0]}, or leave such metrics out"
             )
 
     @property
@@ -164,10 +164,10 @@ class SynthesisTask(Task):
             raise UsageError(f"task {self.name!r}: its pictures cannot be shown to {need.provider!r}")
         for part in need.sets:
             yield from subjects_of(self.real_set(part), need.provider, evidence)
-        made = self.made_set(cases, predictions)
-        yield from subjects_of(made, need.provider, evidence)
+        generated = self.made_set(cases, predictions)
+        yield from subjects_of(generated, need.provider, evidence)
         if need.ability == "texts":
-            for case in {picture.case.id: picture.case for picture in made}.values():
+            for case in {picture.case.id: picture.case for picture in generated}.values():
                 text = self.text(case)
                 yield Subject(f"{PROMPT}/{case.id}", sentence_key(text), lambda text=text: text)  # type: ignore[misc]
 
@@ -177,9 +177,9 @@ class SynthesisTask(Task):
             return super().context(cases, predictions, evidence)
         real = {part: self.real_set(part) for part in self.parts}
         sets = SynthesisSets(self, real, self.made_set(cases, predictions), evidence)
-        told = sets.provenance()
-        facts = {"extractors": dict(evidence.provenance), "sets": told}
-        return Context(replace(evidence, provenance={**evidence.provenance, **told}), sets, facts=facts)
+        provenance = sets.provenance()
+        facts = {"extractors": dict(evidence.provenance), "sets": provenance}
+        return Context(replace(evidence, provenance={**evidence.provenance, **provenance}), sets, facts=facts)
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
         """Scores of the pictures as a set, by each metric, finding and group."""
@@ -246,10 +246,10 @@ class SynthesisTask(Task):
         """
         if attribute:
             value = case.attributes.get(attribute, "").strip().lower()
-            known = [name.lower() for name in names]
-            return [float(value == name) for name in known] if value in known else [math.nan] * len(known)
-        said = [case.attributes.get(name, "").strip().lower() for name in names]
-        return [math.nan if value in OPEN else float(value in PRESENT) for value in said]
+            lowered = [name.lower() for name in names]
+            return [float(value == name) for name in lowered] if value in lowered else [math.nan] * len(lowered)
+        stated = [case.attributes.get(name, "").strip().lower() for name in names]
+        return [math.nan if value in OPEN else float(value in PRESENT) for value in stated]
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads what the model is shown: nothing, unless the task shows images."""
@@ -268,7 +268,9 @@ class SynthesisTask(Task):
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} pictures, expected {self.pictures}")
-        pictures = [picture_of(one, f"case {case.id!r}, picture {place}") for place, one in enumerate(answer, start=1)]
+        pictures = [
+            picture_of(picture, f"case {case.id!r}, picture {number}") for number, picture in enumerate(answer, start=1)
+        ]
         return GeneratedImages(pictures, self.seeds(case.id))
 
     def check_case(self, case: Case) -> Checked:
@@ -282,7 +284,11 @@ class SynthesisTask(Task):
 
     def panels(self, case: Case) -> list[Panel]:
         """The prompt, and the real images that it belongs to."""
-        real = [replace(one, title=f"Real {one.title.lower()}") for one in super().panels(case) if one.kind == "image"]
+        real = [
+            replace(panel, title=f"Real {panel.title.lower()}")
+            for panel in super().panels(case)
+            if panel.kind == "image"
+        ]
         return [Panel("prompt", "Prompt", lambda: self.prompt(case, ()).messages), *real]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
@@ -296,13 +302,13 @@ class SynthesisTask(Task):
         """Judges the pictures of one prompt by those metrics that need no others."""
         files = (self.codec.read(prediction) if isinstance(prediction, Path) else prediction).pictures
         wanted = self.case_metrics if metrics is None else metrics
-        one = OnePrompt(
+        prompt_pictures = OnePrompt(
             len(files),
             self.pictures,
             lambda: [rgb(read(file).array if isinstance(file, Path) else _channels_first(file)) for file in files],
             lambda: rgb(case.images[0].read().array) if case.images and not self.shown else None,
         )
-        return [LabelScore(WHOLE, name, float(parse(name)[0].function(one)), "present") for name in wanted]
+        return [LabelScore(WHOLE, name, float(parse(name)[0].function(prompt_pictures)), "present") for name in wanted]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """None of the pictures was made."""
@@ -331,8 +337,8 @@ def picture_of(given: Any, what: str) -> Array:
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
             raise CaseError(f"{what}: expected floats from 0 to 1, got values from {array.min():g} to {array.max():g}")
-        kept: Any = np.uint16 if array.shape[0] == 1 else np.uint8
-        array = np.rint(array.astype(np.float64) * np.iinfo(kept).max).astype(kept)
+        kinds: Any = np.uint16 if array.shape[0] == 1 else np.uint8
+        array = np.rint(array.astype(np.float64) * np.iinfo(kinds).max).astype(kinds)
     if array.dtype not in (np.uint8, np.uint16):
         raise CaseError(f"{what}: is {array.dtype}, expected uint8, uint16, or floats from 0 to 1")
     return array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)

@@ -117,7 +117,7 @@ def real_pictures(part: str, cases: Sequence[Case], *, optional: bool) -> list[S
 
 def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
     """The pictures that were made, in the order of cases; of those that failed none."""
-    shown: list[Shown] = []
+    shown_pictures: list[Shown] = []
     for case in cases:
         stored = predictions.get(case.id)
         if not isinstance(stored, Path):
@@ -127,16 +127,16 @@ def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mappi
         except CaseError as error:
             log.warning("case %s: %s", case.id, error)
             continue
-        shown += [
+        shown_pictures += [
             Shown(f"{case.id}/{number}", case, Picture(f"case {case.id!r}, picture {number}", file))
             for number, file in enumerate(files, start=1)
         ]
-    return shown
+    return shown_pictures
 
 
 def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> Iterator[Subject]:
     """Pictures that an extractor has not been shown yet; keys known of another extractor are not computed again."""
-    keys = {place[2]: observation.key for place, observation in evidence.observations.items() if observation.key}
+    keys = {key[2]: observation.key for key, observation in evidence.observations.items() if observation.key}
     for owner, _, picture in shown:
         if evidence.find(provider, owner) is None:
             yield Subject(owner, keys.get(owner) or picture.key, lambda picture=picture: picture)  # type: ignore[misc]
@@ -174,27 +174,27 @@ class SynthesisSets:
 
     def provenance(self) -> dict[str, str]:
         """Set of real images -> how many there are, and a hash of them."""
-        keys = {place[2]: one.key for place, one in self.evidence.observations.items() if one.key}
+        keys = {key[2]: observation.key for key, observation in self.evidence.observations.items() if observation.key}
         return {
-            part: f"{len(shown)} images ({digest([keys.get(owner, '') for owner, _, _ in shown])})"
-            for part, shown in self.real.items()
+            part: f"{len(pictures)} images ({digest([keys.get(owner, '') for owner, _, _ in pictures])})"
+            for part, pictures in self.real.items()
         }
 
     @cached_property
     def judged(self) -> JudgedSets:
         """Scores by all extractors together, in the order of the task's metrics."""
         names = self.task.set_metrics
-        found: dict[str, list[SetScore]] = {}
+        scores: dict[str, list[SetScore]] = {}
         notes: list[str] = []
         nearest: dict[str, list[Neighbours]] = {}
         for name in self.task.extractors:  # one after the other: the features of a set may fill the memory
             sets = ExtractedSets(self, name)
-            found |= {metric: sets.scores(metric) for metric in names if requirement_of(metric).provider == name}
+            scores |= {metric: sets.scores(metric) for metric in names if requirement_of(metric).provider == name}
             notes += sets.notes
             if sets.screens:
                 nearest[name] = sets.nearest()
                 notes.append(f"{name}: the pictures nearest to training images are shown in nearest-{name}.html")
-        return JudgedSets([score for metric in names for score in found[metric]], notes, nearest)
+        return JudgedSets([score for metric in names for score in scores[metric]], notes, nearest)
 
 
 class ExtractedSets:
@@ -203,17 +203,17 @@ class ExtractedSets:
     def __init__(self, sets: SynthesisSets, name: str) -> None:
         self.task, self.name, self.made = sets.task, name, sets.made
         self.evidence = sets.evidence
-        self.real = {part: shown for part, shown in sets.real.items() if part in self._parts_of(name)}
+        self.real = {part: pictures for part, pictures in sets.real.items() if part in self._parts_of(name)}
         self.notes: list[str] = []
         self.raised = ""
         self._parts: dict[Any, ImageSets] = {}
         self.rows: dict[str, Array] = {}
         self.kept: dict[str, list[Shown]] = {}
         self.extractor: Any = self.evidence.of(name, "", FACTS)
-        shapes = {part: self._take(part, shown) for part, shown in {**self.real, GENERATED: self.made}.items()}
+        shapes = {part: self._take(part, pictures) for part, pictures in {**self.real, GENERATED: self.made}.items()}
         if not self.raised:
             self._compare_shapes(shapes)
-            named = {key for shown in self.kept.values() for _, case, _ in shown for key in case.attributes}
+            named = {key for pictures in self.kept.values() for _, case, _ in pictures for key in case.attributes}
             self.unknown = sorted(set(self.extractor.findings) - named)
             """Findings of a classifier that are an attribute of no case."""
             if self.unknown:
@@ -229,8 +229,8 @@ class ExtractedSets:
         scores = [self._score(metric, WHOLE, {}, None)]
         if requirement_of(metric).ability == "findings":
             return scores + [
-                self._score(metric, finding, {}, None, place)
-                for place, finding in enumerate(self.extractor.findings)
+                self._score(metric, finding, {}, None, index)
+                for index, finding in enumerate(self.extractor.findings)
                 if finding not in self.unknown
             ]
         if parse(metric)[0].name not in BY_PARTS:
@@ -254,12 +254,14 @@ class ExtractedSets:
     def nearest(self) -> list[Neighbours]:
         """The pictures that come nearest to a training image, the nearest first."""
         sets = self._sets(None)
-        found = []
+        neighbours = []
         for pair in closest_pairs(*sets.trio, **sets.screened):
-            made, real = self.kept[GENERATED][pair.generated], self.kept["train"][pair.train]
-            file, read = made.picture.files[0], (made.picture.read, real.picture.read)
-            found.append(Neighbours(made.case.id, file, real.case.id, pair.distance, pair.nearer_than, read))
-        return found
+            generated_picture, real = self.kept[GENERATED][pair.generated], self.kept["train"][pair.train]
+            file, read = generated_picture.picture.files[0], (generated_picture.picture.read, real.picture.read)
+            neighbours.append(
+                Neighbours(generated_picture.case.id, file, real.case.id, pair.distance, pair.nearer_than, read)
+            )
+        return neighbours
 
     def _parts_of(self, name: str) -> set[str]:
         needs = (requirement_of(metric) for metric in self.task.set_metrics)
@@ -270,31 +272,35 @@ class ExtractedSets:
 
     def _take(self, part: str, shown: Sequence[Shown]) -> Counter[str]:
         """Keeps the features of a set as one block; returns how many of its pictures have which size and type."""
-        seen = [(one, self.evidence.find(self.name, one.owner)) for one in shown]
-        known: list[tuple[Shown, Observation]] = []
-        lost: list[tuple[Shown, str]] = []
-        for one, observation in seen:
+        observed = [(picture, self.evidence.find(self.name, picture.owner)) for picture in shown]
+        extracted: list[tuple[Shown, Observation]] = []
+        missing: list[tuple[Shown, str]] = []
+        for picture, observation in observed:
             if observation is not None and observation.status == "known":
-                known.append((one, observation))
+                extracted.append((picture, observation))
             else:
-                lost.append((one, observation.message if observation else f"{self.name} was never shown it"))
-        if lost and (not known or not lost[0][0].picture.optional):
-            self.raised = self.raised or lost[0][1]
-        rows = [observation.value for _, observation in known]
+                missing.append((picture, observation.message if observation else f"{self.name} was never shown it"))
+        if missing and (not extracted or not missing[0][0].picture.optional):
+            self.raised = self.raised or missing[0][1]
+        rows = [observation.value for _, observation in extracted]
         self.rows[part] = np.stack(rows) if rows else np.zeros((0, 1), np.float32)
-        self.kept[part] = [one for one, _ in known]
-        if lost:
-            some = ", ".join(one.picture.name for one, _ in lost[:NAMED]) + (", ..." if len(lost) > NAMED else "")
-            self.notes.append(f"{len(lost)} images of {part} cannot be read and are left out: {some}")
-        if constant := sum(bool(observation.meta.get("constant")) for _, observation in known):
-            self.notes.append(f"{constant} of {len(known)} images of {part} are constant")
-        return Counter(str(one.meta["shape"]) for _, one in known if "shape" in one.meta)
+        self.kept[part] = [picture for picture, _ in extracted]
+        if missing:
+            some = ", ".join(picture.picture.name for picture, _ in missing[:NAMED]) + (
+                ", ..." if len(missing) > NAMED else ""
+            )
+            self.notes.append(f"{len(missing)} images of {part} cannot be read and are left out: {some}")
+        if constant := sum(bool(observation.meta.get("constant")) for _, observation in extracted):
+            self.notes.append(f"{constant} of {len(extracted)} images of {part} are constant")
+        return Counter(str(picture.meta["shape"]) for _, picture in extracted if "shape" in picture.meta)
 
     def _compare_shapes(self, shapes: Mapping[str, Counter[str]]) -> None:
-        for what, place in (("sizes", 0), ("types", 2)):  # "256 x 256 uint8"
-            kinds = {part: {shape.rpartition(" ")[place] for shape in one} for part, one in shapes.items() if one}
+        for what, position in (("sizes", 0), ("types", 2)):  # "256 x 256 uint8"
+            kinds = {
+                part: {shape.rpartition(" ")[position] for shape in shape} for part, shape in shapes.items() if shape
+            }
             if len(set().union(*kinds.values())) > 1:
-                parts = "; ".join(f"{part} {_listed(found)}" for part, found in kinds.items())
+                parts = "; ".join(f"{part} {_shorten_names(values)}" for part, values in kinds.items())
                 self.notes.append(f"images differ in {what}, which features may see: {parts}")
 
     def _score(
@@ -335,14 +341,12 @@ class ExtractedSets:
 
     def _set(self, part: str, chosen: Callable[[Case], bool] | None) -> ImageSet:
         cases = [case for _, case, _ in self.kept[part]]
-        rows = _chosen(cases, chosen)
+        rows = _chosen_indices(cases, chosen)
         if chosen is not None and 0 < self.task.drawn < len(rows):
-            owners = np.unique(
-                [cases[place].patient or cases[place].id for place in rows.tolist()], return_inverse=True
-            )
+            owners = np.unique([cases[row].patient or cases[row].id for row in rows.tolist()], return_inverse=True)
             rng = np.random.default_rng(self.task.seed)
             rows = np.sort(rows[shuffled(rng, len(rows), owners[1])[: self.task.drawn]])
-        drawn = [cases[place] for place in rows.tolist()]
+        drawn = [cases[row] for row in rows.tolist()]
         return ImageSet(
             self.rows[part][rows],
             np.array([case.patient or case.id for case in drawn], dtype=str),
@@ -360,23 +364,25 @@ class ExtractedSets:
 
     def _says(self, cases: Sequence[Case]) -> Array | None:
         """Values of the findings, or of the choices, that the extractor gives probabilities of."""
-        made = self.extractor
-        if not (made.findings or made.choices):
+        extractor = self.extractor
+        if not (extractor.findings or extractor.choices):
             return None
-        said = [self.task.says(case, made.findings or made.choices, made.chooses) for case in cases]
-        found: Array = np.array(said, np.float64).reshape(len(cases), len(made.names))
-        found[:, [place for place, name in enumerate(made.names) if name in self.unknown]] = np.nan
-        return found
+        statements = [
+            self.task.says(case, extractor.findings or extractor.choices, extractor.chooses) for case in cases
+        ]
+        stated: Array = np.array(statements, np.float64).reshape(len(cases), len(extractor.names))
+        stated[:, [index for index, name in enumerate(extractor.names) if name in self.unknown]] = np.nan
+        return stated
 
 
 PROMPT = "prompt"
 """How the owner of a prompt's features begins; the case follows."""
 
 
-def _chosen(cases: Sequence[Case], chosen: Callable[[Case], bool] | None) -> Array:
-    return np.array([place for place, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
+def _chosen_indices(cases: Sequence[Case], chosen: Callable[[Case], bool] | None) -> Array:
+    return np.array([index for index, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
 
 
-def _listed(found: set[str]) -> str:
+def _shorten_names(found: set[str]) -> str:
     some = sorted(found)
     return ", ".join(some[:NAMED]) + (f" and {len(some) - NAMED} more" if len(some) > NAMED else "")

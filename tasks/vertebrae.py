@@ -73,15 +73,15 @@ class VertebraTask(TrainsOnPrompts, Task):
 
     def cases(self, part: str) -> list[Case]:
         """The vertebrae; those that `grades` names, where it is set."""
-        found = super().cases(part)
+        cases = super().cases(part)
         if not self.grades:
-            return found
+            return cases
         graded = self._read_grades(Path(self.grades).expanduser())
-        return [replace(case, attributes={**case.attributes, **graded[case.id]}) for case in found if case.id in graded]
+        return [replace(case, attributes={**case.attributes, **graded[case.id]}) for case in cases if case.id in graded]
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the vertebra of the case's number."""
-        return Prompt(case.id, images, {_number(case): "vertebra"})
+        return Prompt(case.id, images, {_vertebra_number(case): "vertebra"})
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> HeightLoss:
         """Measures a label map on the target's grid; what is kept of it is the loss of height.
@@ -89,17 +89,19 @@ class VertebraTask(TrainsOnPrompts, Task):
         Raises:
             CaseError: it lies on another grid, or holds other labels but not the case's; or the target lacks it.
         """
-        number, grid = _number(case), case.target.geometry()
+        number, grid = _vertebra_number(case), case.target.geometry()
         mask = answer if isinstance(answer, Mask) else Mask(np.asarray(answer), grid.affine, units=grid.units)
         same_grid(mask.geometry, grid, what=f"case {case.id!r}: {what}", than="the target")
-        made, real = mask.labels == number, case.target.read().labels == number
-        if not made.any() and mask.labels.any():
+        predicted_mask, real = mask.labels == number, case.target.read().labels == number
+        if not predicted_mask.any() and mask.labels.any():
             held = np.unique(mask.labels[mask.labels != 0])[:5].tolist()
             raise CaseError(f"case {case.id!r}: {what} holds the labels {held}, and not {number}, the vertebra's")
         if not real.any():
             raise CaseError(f"case {case.id!r}: the target ({case.target.files[0]}) holds no label {number}")
-        found, of_all = (relative_height_loss(made, real, lowest=lowest) for lowest in (self.lowest, 0.0))
-        return HeightLoss(*(other if math.isnan(one) else one for one, other in zip(found, of_all, strict=True)))
+        losses, of_all = (relative_height_loss(predicted_mask, real, lowest=lowest) for lowest in (self.lowest, 0.0))
+        return HeightLoss(
+            *(full_loss if math.isnan(loss) else loss for loss, full_loss in zip(losses, of_all, strict=True))
+        )
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """Grades all stored predictions.
@@ -107,13 +109,17 @@ class VertebraTask(TrainsOnPrompts, Task):
         Raises:
             UserError: the support vector machine has nothing to be fitted on.
         """
-        known = {case.id: case for case in cases}
-        losses = {name: _loss(one) for name, one in predictions.items() if name in known and _is_stored(one)}
+        cases_by_id = {case.id: case for case in cases}
+        losses = {
+            name: _height_loss(prediction)
+            for name, prediction in predictions.items()
+            if name in cases_by_id and _is_stored(prediction)
+        }
         grades: dict[str, float] = {}
         if self.grader == "thresholds":
             grades = {name: genant_by_loss(loss, self.least) for name, loss in losses.items()}
         elif "genant_grade" in self.case_metrics:
-            grades = self._by_machine(known, {name: loss[1:] for name, loss in losses.items()})
+            grades = self._by_machine(cases_by_id, {name: loss[1:] for name, loss in losses.items()})
         return Context(evidence, grades, digest([list(grades.items()), self.signature()], 16))
 
     def score(
@@ -124,14 +130,14 @@ class VertebraTask(TrainsOnPrompts, Task):
             return []
         wanted = self.case_metrics if metrics is None else metrics
         grade = (context.shared or {}).get(case.id, math.nan)
-        return vertebra_scores(_loss(prediction), grade, _truth(case), wanted)
+        return vertebra_scores(_height_loss(prediction), grade, _true_grade(case), wanted)
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No loss, and no grade, which counts as a wrong one."""
         if not self._judged(case):
             return []
         nothing = HeightLoss(math.nan, math.nan, math.nan, math.nan)
-        return vertebra_scores(nothing, math.nan, _truth(case), self.case_metrics, status="failed")
+        return vertebra_scores(nothing, math.nan, _true_grade(case), self.case_metrics, status="failed")
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """How heights are measured, and how they are graded."""
@@ -151,19 +157,19 @@ class VertebraTask(TrainsOnPrompts, Task):
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVC
 
-        whole = {name: one for name, one in losses.items() if not any(map(math.isnan, one))}
-        fitted = [name for name in whole if not self._judged(known[name])]
-        grades = [_truth(known[name]) for name in fitted]
+        complete = {name: loss for name, loss in losses.items() if not any(map(math.isnan, loss))}
+        fitted = [name for name in complete if not self._judged(known[name])]
+        grades = [_true_grade(known[name]) for name in fitted]
         if len(set(grades)) < 2:
             raise UserError(
                 f"task {self.name!r}: the SVM needs vertebrae of at least two grades in {' and '.join(self.fitted_on)} "
                 f"to be fitted on, {len(fitted)} are there; make those as well, or set task.grader=thresholds"
             )
         machine = make_pipeline(StandardScaler(), SVC(kernel="linear", class_weight="balanced"))
-        machine.fit([whole[name] for name in fitted], grades)
-        asked = [name for name in whole if self._judged(known[name])]
-        given = machine.predict([whole[name] for name in asked]) if asked else []
-        return dict(zip(asked, map(float, given), strict=True))
+        machine.fit([complete[name] for name in fitted], grades)
+        judged = [name for name in complete if self._judged(known[name])]
+        grades_ = machine.predict([complete[name] for name in judged]) if judged else []
+        return dict(zip(judged, map(float, grades_), strict=True))
 
     def _read_grades(self, path: Path) -> dict[str, dict[str, str]]:
         try:
@@ -177,14 +183,14 @@ class VertebraTask(TrainsOnPrompts, Task):
             raise UserError(f"{path}: expected JSON of part -> {{case: grade from 0 to 3}} ({error})") from error
 
 
-def _number(case: Case) -> int:
-    found = re.search(r"_(\d+)$", case.id)
-    if found is None:
+def _vertebra_number(case: Case) -> int:
+    match = re.search(r"_(\d+)$", case.id)
+    if match is None:
         raise CaseError(f"case {case.id!r}: expected an id that ends in the vertebra's number, as sub-verse012_20")
-    return int(found[1])
+    return int(match[1])
 
 
-def _truth(case: Case) -> int | None:
+def _true_grade(case: Case) -> int | None:
     grade = case.attributes.get("grade", "")
     return int(grade) if grade else None
 
@@ -193,7 +199,7 @@ def _is_stored(prediction: Any) -> bool:
     return isinstance(prediction, HeightLoss) or (isinstance(prediction, Mapping) and "loss" in prediction)
 
 
-def _loss(prediction: Any) -> HeightLoss:
+def _height_loss(prediction: Any) -> HeightLoss:
     if isinstance(prediction, HeightLoss):
         return prediction
     return HeightLoss.from_record(prediction)

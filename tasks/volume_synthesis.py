@@ -66,7 +66,9 @@ class VolumeSynthesisTask(SynthesisTask):
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} volumes, expected {self.pictures}")
-        volumes = [checked_volume(one, f"case {case.id!r}, volume {place}") for place, one in enumerate(answer, 1)]
+        volumes = [
+            checked_volume(volume, f"case {case.id!r}, volume {number}") for number, volume in enumerate(answer, 1)
+        ]
         return GeneratedImages(volumes, self.seeds(case.id))
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
@@ -84,19 +86,21 @@ class VolumeSynthesisTask(SynthesisTask):
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the volumes themselves."""
-        shown = "each volume's own range" if self.window is None else f"{self.window[0]:g} to {self.window[1]:g}"
-        return f"{self.slices} slices of each of {', '.join(self.planes)}, {shown}, {super().signature(provenance)}"
+        window_text = "each volume's own range" if self.window is None else f"{self.window[0]:g} to {self.window[1]:g}"
+        return (
+            f"{self.slices} slices of each of {', '.join(self.planes)}, {window_text}, {super().signature(provenance)}"
+        )
 
     def _cut(self, shown: Sequence[Shown]) -> Iterator[Shown]:
         window = None if self.window is None else (float(self.window[0]), float(self.window[1]))
         for owner, case, picture in shown:
             for plane in self.planes:
                 sliced = replace(case, attributes={**case.attributes, "plane": plane})
-                for place in range(self.slices):
-                    share = (place + 0.5) / self.slices
-                    name = f"{picture.name}, {plane} slice {place + 1} of {self.slices}"
+                for index in range(self.slices):
+                    share = (index + 0.5) / self.slices
+                    name = f"{picture.name}, {plane} slice {index + 1} of {self.slices}"
                     cut = VolumeSlice(name, picture.reference, picture.optional, plane, share, window)
-                    yield Shown(f"{owner}/{plane}-{place}", sliced, cut)
+                    yield Shown(f"{owner}/{plane}-{index}", sliced, cut)
 
 
 @dataclass(frozen=True)
@@ -177,10 +181,10 @@ def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, floa
     width, height = (step for axis, step in enumerate(volume.spacing) if axis != across)
     step = float(min(width, height))
     low, high = window
-    shown = np.nan_to_num(cut.astype(np.float32), nan=low, posinf=high, neginf=low)
-    shown = np.clip((shown - low) / (high - low), 0, 1) if high > low else np.zeros_like(shown)
+    grey = np.nan_to_num(cut.astype(np.float32), nan=low, posinf=high, neginf=low)
+    grey = np.clip((grey - low) / (high - low), 0, 1) if high > low else np.zeros_like(grey)
     square = (max(1, round(cut.shape[1] * width / step)), max(1, round(cut.shape[0] * height / step)))
     if square != cut.shape[::-1]:
-        shown = np.asarray(Pictures.fromarray(np.ascontiguousarray(shown)).resize(square, Pictures.Resampling.BILINEAR))
-    pixels: Array = np.rint(shown * 255).astype(np.uint8)
+        grey = np.asarray(Pictures.fromarray(np.ascontiguousarray(grey)).resize(square, Pictures.Resampling.BILINEAR))
+    pixels: Array = np.rint(grey * 255).astype(np.uint8)
     return pixels, step

@@ -47,7 +47,7 @@ def test_a_salt_is_made_at_first_use_for_its_owner_alone(tmp_path, monkeypatch):
     assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
     assert [path.name for path in place.parent.iterdir()] == ["salt"]
     assert len(place.read_text().strip()) == 64
-    patients._salt.cache_clear()  # as in another process
+    patients._read_salt.cache_clear()  # as in another process
     assert patient_key("1234567") == key
 
 
@@ -55,7 +55,7 @@ def test_processes_that_begin_together_share_the_first_ones_salt(salt):
     place = salt()
 
     def begin(_):
-        patients._make(place)
+        patients._write_salt(place)
         return place.read_text()
 
     with ThreadPoolExecutor(8) as pool:

@@ -15,7 +15,7 @@ from tiny_bert import save_vocabulary
 
 from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts import Generated
-from medimg_eval.data.layouts.reconstructed import _stored
+from medimg_eval.data.layouts.reconstructed import _stored_files
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
@@ -212,7 +212,7 @@ def test_what_a_run_names_outside_of_its_folder_is_not_read(name, tmp_path):
     shown = write_synthesis(tmp_path / "picture", prompts, picture=name)
     for read in (
         lambda: Run(folder, "r").predictions(),
-        lambda: _stored(folder),
+        lambda: _stored_files(folder),
         lambda: Generated(run=str(folder)).cases("test"),
         lambda: Generated(run=str(shown)).cases("test"),
         lambda: SynthesisTask(name="s", layout=None).codec.read(shown / "predictions" / "a.json"),

@@ -55,31 +55,33 @@ def resolving(asked: Asked, settings: Mapping[str, Any]) -> Iterator[Given]:
 
     folders = [] if asked.config_dir is None else [str(asked.config_dir)]
     parts = {"task": asked.task, "model": asked.model, "judge": asked.judge}
-    named = {"model@judge" if key == "judge" else key: one for key, one in parts.items() if isinstance(one, str)}
-    named |= {key: one for key, one in settings.items() if key in ("trainer", "logger") and isinstance(one, str)}
+    named = {"model@judge" if key == "judge" else key: part for key, part in parts.items() if isinstance(part, str)}
+    named |= {
+        key: setting for key, setting in settings.items() if key in ("trainer", "logger") and isinstance(setting, str)
+    }
     written = isinstance(asked.overrides, Mapping)
-    words = [f"{key}={one}" for key, one in named.items()] + ([] if written else list(asked.overrides))
+    words = [f"{key}={setting}" for key, setting in named.items()] + ([] if written else list(asked.overrides))
     changes = {**asked.overrides} if isinstance(asked.overrides, Mapping) else {}
-    changes |= {key: one for key, one in settings.items() if key not in named}
+    changes |= {key: setting for key, setting in settings.items() if key not in named}
     changes = present_settings(asked.command, changes)
-    objects = {key: one for key, one in parts.items() if one is not None and not isinstance(one, str | Mapping)}
+    objects = {key: part for key, part in parts.items() if part is not None and not isinstance(part, str | Mapping)}
     _refuse_changed(objects, [*words, *changes])
     config = composed(asked.command, words, folders)
     OmegaConf.set_struct(config, False)
-    for key, one in parts.items():
-        if key in objects or isinstance(one, Mapping):
-            config[key] = one if isinstance(one, Mapping) else None  # and nothing of what stands there by default
-    found = plain(with_changes(config, changes))
+    for key, part in parts.items():
+        if key in objects or isinstance(part, Mapping):
+            config[key] = part if isinstance(part, Mapping) else None  # and nothing of what stands there by default
+    resolved = plain(with_changes(config, changes))
     if asked.name is not None and "model" not in objects:
-        found["model"]["name"] = asked.name
+        resolved["model"]["name"] = asked.name
     task = with_config(objects["task"]) if "task" in objects else None
     model = specified(objects["model"], asked.name, asked.identity) if "model" in objects else None
     judge = specified(objects["judge"]) if "judge" in objects else None
     if task is not None:
-        found["task"] = dict(task.config)
-    found |= {key: {"name": one.name, **one.config} for key, one in (("model", model), ("judge", judge)) if one}
+        resolved["task"] = dict(task.config)
+    resolved |= {key: {"name": part.name, **part.config} for key, part in (("model", model), ("judge", judge)) if part}
     with searching(usual_places(folders)), trusting() if asked.trust else nullcontext():
-        yield Given(found, words, task, model, judge)
+        yield Given(resolved, words, task, model, judge)
 
 
 def _refuse_changed(objects: Mapping[str, Any], words: Sequence[str]) -> None:

@@ -56,17 +56,18 @@ def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.Dat
     from medimg_eval.catalogue import families
 
     with searching(usual_places([] if config_dir is None else [config_dir])):
-        of_family, found = families("task"), configs_of("task")
+        of_family, configs = families("task"), configs_of("task")
     rows = []
-    for name, config in sorted(found.items()):
+    for name, config in sorted(configs.items()):
         card = config.get("card") or {}
-        told = str(card.get("description") or config["description"])
-        words = f"{name} {config.get('title', '')} {told}".lower()
+        description = str(card.get("description") or config["description"])
+        words = f"{name} {config.get('title', '')} {description}".lower()
         if tag != of_family[name] if tag in of_family.values() else tag.lower() not in words:
             continue
-        said = {key: str(card.get(key, "")) for key in ("access", "may_leave")}
+        card_facts = {key: str(card.get(key, "")) for key in ("access", "may_leave")}
         rows.append(
-            {"task": name, "title": config.get("title", ""), "family": of_family[name], "description": told} | said
+            {"task": name, "title": config.get("title", ""), "family": of_family[name], "description": description}
+            | card_facts
         )
     if not rows:
         raise UsageError(f"there are no tasks of {tag!r}{nearest(tag, of_family.values())}")
@@ -103,11 +104,11 @@ def list_catalogue(
     UsageError.refuse_unknown("there is no list of", KINDS, what)
     filters = {"family": family, "modality": modality, "access": access, "search": search}
     entries = entries_of(what)
-    found = chosen_entries(entries, filters)
-    if not found:
+    entries_ = chosen_entries(entries, filters)
+    if not entries_:
         raise nothing_passes(what, entries, filters)
     rows = {}
-    for name, entry in found.items():
+    for name, entry in entries_.items():
         of_tasks = {"access": entry.access} if what == "tasks" else {}
         rows[name] = {"text": entry.text, "family": entry.family, **of_tasks, **(entry.system or {})}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(what.removesuffix("s"))

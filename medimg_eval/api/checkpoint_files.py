@@ -58,15 +58,15 @@ class Checkpoint:
     @property
     def title(self) -> str:
         """When it was written, in words; without that its name."""
-        found = [f"{unit} {self.when[unit]:g}" for unit in ("step", "epoch") if unit in self.when]
-        return found[0] if found else self.path.name
+        times = [f"{unit} {self.when[unit]:g}" for unit in ("step", "epoch") if unit in self.when]
+        return times[0] if times else self.path.name
 
     @property
     def state(self) -> list[float]:
         """Size and time of what it is made of, by which a file that was written anew is known."""
         files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
-        found = [file.stat() for file in files if file.is_file()]
-        return [float(sum(one.st_size for one in found)), max(one.st_mtime for one in found)]
+        states = [file.stat() for file in files if file.is_file()]
+        return [float(sum(state.st_size for state in states)), max(state.st_mtime for state in states)]
 
 
 def find_checkpoints(folder: Path) -> tuple[list[Checkpoint], list[Path]]:
@@ -82,18 +82,18 @@ def find_checkpoints(folder: Path) -> tuple[list[Checkpoint], list[Path]]:
         raise UserError(
             f"{folder}: is itself a checkpoint; give checkpoints={folder.parent}, or model.checkpoint={folder}"
         )
-    found = {path.resolve(): path for path in _candidates(folder)}  # of a link to another one, that
-    done = [Checkpoint(path, _when(path)) for path in found.values() if _is_whole(path)]
-    partial = [path for path in found.values() if not _is_whole(path)]
+    paths = {path.resolve(): path for path in _list_candidates(folder)}  # of a link to another one, that
+    done = [Checkpoint(path, _checkpoint_times(path)) for path in paths.values() if _is_whole(path)]
+    partial = [path for path in paths.values() if not _is_whole(path)]
     if not done and not partial:
-        told = f"{', '.join(FILES)}, or folders with {DESCRIBED[0]}"
-        raise UserError(f"{folder}: holds no checkpoint yet; expected files {told}")
+        expected = f"{', '.join(FILES)}, or folders with {DESCRIBED[0]}"
+        raise UserError(f"{folder}: holds no checkpoint yet; expected files {expected}")
     last = float("inf")
     done.sort(key=lambda one: (one.when.get("step", last), one.when.get("epoch", last), natural_order(one.path.name)))
     return done, partial
 
 
-def _candidates(folder: Path) -> list[Path]:
+def _list_candidates(folder: Path) -> list[Path]:
     below = folder / "checkpoints"
     entries = sorted([*folder.iterdir(), *(below.iterdir() if below.is_dir() else ())], reverse=True)
     return [
@@ -130,22 +130,22 @@ def _is_whole_file(file: Path) -> bool:
             if file.suffix == ".safetensors":
                 length = int.from_bytes(head, "little")
                 tensors = json.loads(stream.read(length)) if 0 < length <= size - 8 else None
-                ends = [one["data_offsets"][1] for name, one in (tensors or {}).items() if name != "__metadata__"]
+                ends = [tensor["data_offsets"][1] for name, tensor in (tensors or {}).items() if name != "__metadata__"]
                 return tensors is not None and size == 8 + length + max(ends, default=0)
         return zipfile.is_zipfile(file) if head.startswith(b"PK") else size > 0
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _when(path: Path) -> dict[str, float]:
+def _checkpoint_times(path: Path) -> dict[str, float]:
     name = path.name.removesuffix(".tar").rpartition(".")[0] if path.is_file() else path.name
-    said = {unit: float(found[-1]) for unit, pattern in NAMED.items() if (found := pattern.findall(name))}
+    times = {unit: float(numbers[-1]) for unit, pattern in NAMED.items() if (numbers := pattern.findall(name))}
     if name.isdecimal():
-        said = {"step": float(name)}
-    return said or _stored(path)
+        times = {"step": float(name)}
+    return times or _read_stored_times(path)
 
 
-def _stored(path: Path) -> dict[str, float]:
+def _read_stored_times(path: Path) -> dict[str, float]:
     """When a checkpoint was written, as its content says; nothing where it cannot be read as weights."""
     try:
         if path.is_dir():
@@ -159,8 +159,8 @@ def _stored(path: Path) -> dict[str, float]:
         log.debug("%s: %s", path, error)
         held = {}
     held = held if isinstance(held, Mapping) else {}
-    found = {unit: next((held[key] for key in keys if key in held), None) for unit, keys in STORED.items()}
-    return {unit: float(value) for unit, value in found.items() if isinstance(value, int | float)}
+    values = {unit: next((held[key] for key in keys if key in held), None) for unit, keys in STORED.items()}
+    return {unit: float(value) for unit, value in values.items() if isinstance(value, int | float)}
 
 
 @dataclass
@@ -189,22 +189,22 @@ def evaluate_new(
         record: file that says which were evaluated.
         evaluate: brings the run of a checkpoint to its end, and returns its folder.
     """
-    known = _read_record(record)
+    recorded = _read_record(record)
     done = Evaluated()
-    for one in found:
-        name, now = str(one.path.resolve()), {"asked": asked, "state": one.state}
-        before = known.get(name, {})
+    for checkpoint in found:
+        name, now = str(checkpoint.path.resolve()), {"asked": asked, "state": checkpoint.state}
+        before = recorded.get(name, {})
         folder = Path(before.get("run", ""))
         if {key: before.get(key) for key in now} != now or not _is_done(folder):
             try:
-                folder = evaluate(one)
+                folder = evaluate(checkpoint)
             except Exception as error:  # noqa: BLE001 - whatever a checkpoint does while it is loaded
-                log.warning("%s failed, the others go on: %s", one.path, error)
-                done.failures[one.path] = error
+                log.warning("%s failed, the others go on: %s", checkpoint.path, error)
+                done.failures[checkpoint.path] = error
                 continue
             done.new += 1
-            known[name] = {**now, "run": str(folder.resolve())}
-            _write_record(record, known)
+            recorded[name] = {**now, "run": str(folder.resolve())}
+            _write_record(record, recorded)
         if folder not in done.runs:  # the last and the best checkpoint are often the same
             done.runs.append(folder)
     return done

@@ -119,11 +119,11 @@ def test_checkpoints(  # noqa: PLR0913 - one argument for each choice
         raise UsageError(
             "test_checkpoints makes the model anew for each checkpoint: give its config or the name of one"
         )
-    asked = Asked("test", task, model, judge, name, "", overrides, config_dir, trust)
+    request = Asked("test", task, model, judge, name, "", overrides, config_dir, trust)
     folder = {"checkpoints": str(checkpoints), "model.checkpoint": str(checkpoints)}
-    with resolving(asked, {**settings, **folder}) as given:
-        (found,) = run_checkpoints(given.config | {"runs": str(runs)}, given.words, given.task)
-    return found
+    with resolving(request, {**settings, **folder}) as resolved:
+        (scores,) = run_checkpoints(resolved.config | {"runs": str(runs)}, resolved.words, resolved.task)
+    return scores
 
 
 def run_checkpoints(
@@ -136,17 +136,17 @@ def run_checkpoints(
 
     _refuse_settings(wanted)
     folder = Path(str(wanted["checkpoints"]))
-    found, waiting = find_checkpoints(folder)
+    checkpoints, waiting = find_checkpoints(folder)
     spec = build_candidate(wanted["model"])
     if "checkpoint" not in signature(spec.wrapper).parameters:
         raise UsageError(f"model {spec.name!r} is made of no checkpoint; name one that has the key model.checkpoint")
-    series = _series(str(spec.name), folder)
-    made = build_tasks(wanted) if task is None else [with_config(task)]
+    series = _series_name(str(spec.name), folder)
+    tasks = build_tasks(wanted) if task is None else [with_config(task)]
     done = []
-    for one in made:
-        refuse_incapable(one, spec)
-        one.cases("test")  # what is wrong with the data is no checkpoint's fault
-        done.append(_of_task(one, wanted, overrides, series, found, waiting))
+    for task_ in tasks:
+        refuse_incapable(task_, spec)
+        task_.cases("test")  # what is wrong with the data is no checkpoint's fault
+        done.append(_of_task(task_, wanted, overrides, series, checkpoints, waiting))
     return done
 
 
@@ -162,12 +162,12 @@ def _of_task(
     from medimg_eval.evaluation import pipeline
     from medimg_eval.settings import build_loggers, build_settings, undisturbed
 
-    titles = Counter(one.title for one in found)
+    titles = Counter(checkpoint.title for checkpoint in found)
 
     def evaluate(checkpoint: Checkpoint) -> Path:
         # Such as the best and the last one of the same step.
-        more = f" ({checkpoint.path.name})" if titles[checkpoint.title] > 1 else ""
-        model = {**wanted["model"], "name": f"{series} {checkpoint.title}{more}"}
+        suffix = f" ({checkpoint.path.name})" if titles[checkpoint.title] > 1 else ""
+        model = {**wanted["model"], "name": f"{series} {checkpoint.title}{suffix}"}
         if checkpoint.argument == "adapter":
             model["checkpoint"] = _base_of(checkpoint)
         model[checkpoint.argument] = str(checkpoint.path)
@@ -177,19 +177,19 @@ def _of_task(
             settings.loggers = build_loggers(wanted.get("logger") or {})
             return pipeline.test(task, replace(build_candidate(model), training=training), settings).folder
 
-    place = Path(wanted["runs"]) / task.name / FOLDER / slug(series)
+    record = Path(wanted["runs"]) / task.name / FOLDER / slug(series)
     decisive = {key: value for key, value in wanted.items() if key not in (*PACE, "task", "tasks", "model")}
     model = {key: value for key, value in wanted["model"].items() if key not in ("checkpoint", "adapter", "name")}
-    asked = digest([dict(task.config), model, decisive])
-    result = evaluate_new(found, asked, place / "evaluated.json", evaluate)
+    decisive_digest = digest([dict(task.config), model, decisive])
+    result = evaluate_new(found, decisive_digest, record / "evaluated.json", evaluate)
     if found and not result.runs:
         path, error = next(iter(result.failures.items()))
         raise UserError(f"none of {len(found)} checkpoints could be evaluated, such as {path}: {error}") from error
-    runs = RunSet([RunResults(one, task=task) for one in result.runs])
-    return CheckpointScores(runs, result.failures, waiting, result.new, place)
+    runs = RunSet([RunResults(run, task=task) for run in result.runs])
+    return CheckpointScores(runs, result.failures, waiting, result.new, record)
 
 
-def _series(name: str, folder: Path) -> str:
+def _series_name(name: str, folder: Path) -> str:
     """The name of the model; of one that is called by its checkpoint, the folder's."""
     return folder.resolve().name if name in ("None", str(folder)) else name
 

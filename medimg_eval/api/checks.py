@@ -55,27 +55,28 @@ def check(
 
     from medimg_eval import checking
 
-    if sum(one is not None for one in (task, path, metrics)) != 1:
+    if sum(argument is not None for argument in (task, path, metrics)) != 1:
         raise UsageError("check takes a task, path=FILE_OR_FOLDER, or metrics=")
     if metrics is not None:
         rows, _ = checking.check_metrics(metrics, annotators or {})
-        found = [(one.metric, not one.lacks, "; ".join(lack.message for lack in one.lacks)) for one in rows]
-        return pd.DataFrame(found, columns=["metric", "ready", "lacks"])
+        rows_ = [(row.metric, not row.lacks, "; ".join(lack.message for lack in row.lacks)) for row in rows]
+        return pd.DataFrame(rows_, columns=["metric", "ready", "lacks"])
     if path is not None:
         images = [
             {
-                "path": str(one.path),
-                "kind": one.kind,
-                "readable": one.readable,
-                "doubts": "; ".join(one.doubts),
-                **one.facts,
+                "path": str(description.path),
+                "kind": description.kind,
+                "readable": description.readable,
+                "doubts": "; ".join(description.doubts),
+                **description.facts,
             }
-            for one in checking.describe(Path(path).expanduser())
+            for description in checking.describe(Path(path).expanduser())
         ]
         return pd.DataFrame.from_records(images).fillna("")
     with trusting() if trust else nullcontext():
-        made = load_task(str(task), **settings) if task is None or isinstance(task, str) else task
+        loaded = load_task(str(task), **settings) if task is None or isinstance(task, str) else task
         some = [
-            (one.part, one.text, one.doubt) for one in checking.findings(made, parts, sample, lookalikes=lookalikes)
+            (finding.part, finding.text, finding.doubt)
+            for finding in checking.findings(loaded, parts, sample, lookalikes=lookalikes)
         ]
     return pd.DataFrame(some, columns=["part", "text", "doubt"])

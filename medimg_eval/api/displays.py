@@ -63,8 +63,8 @@ def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings
     out = settings.pop("out", None)
     wanted = settings_of("figure", {**settings, "kind": kind, "metric": metric, "out": str(out)})
     drawn = Figures(every_figure(lambda: _scores_of(runs), wanted, lambda folder: build_task(stored_task(folder))))
-    for stem, one in drawn.items() if out is not None else ():
-        write_figure(one, Path(out), stem)
+    for stem, drawing in drawn.items() if out is not None else ():
+        write_figure(drawing, Path(out), stem)
     return drawn
 
 
@@ -91,7 +91,7 @@ class ReportPages:
         # A page from disk may be shown by a notebook's server only below the folder that it was started in.
         resolved = self.index.resolve()
         near = resolved.relative_to(Path.cwd()) if resolved.is_relative_to(Path.cwd()) else None
-        sheets = "".join(one._repr_html_() for one in self.compared)
+        sheets = "".join(page._repr_html_() for page in self.compared)
         link = f'<p>Report: <a href="{escape(resolved.as_uri())}" target="_blank">{escape(str(self.index))}</a></p>'
         if near is None:
             return sheets + link
@@ -114,7 +114,7 @@ def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any)
 
 def _scores_of(runs: Runs) -> list[RunScores]:
     """Runs as their tables read them, in the order given."""
-    given = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    read = [one for one in given if isinstance(one, RunScores)]
-    folders = [folder_of(one) for one in given if not isinstance(one, RunScores)]
+    items = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
+    read = [item for item in items if isinstance(item, RunScores)]
+    folders = [folder_of(item) for item in items if not isinstance(item, RunScores)]
     return read + (load_runs(folders) if folders else [])

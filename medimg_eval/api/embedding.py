@@ -51,9 +51,9 @@ def embed(
     Raises:
         UserError: nothing can be done: a name does not exist, data are missing, the model gives no features.
     """
-    asked = Asked("embed", task, model, None, name, identity, overrides, config_dir, trust)
-    with resolving(asked, {**settings, "out": None if out is None else str(out)}) as given:
-        return run_embedding(given.config, given.task, given.model)
+    request = Asked("embed", task, model, None, name, identity, overrides, config_dir, trust)
+    with resolving(request, {**settings, "out": None if out is None else str(out)}) as resolved:
+        return run_embedding(resolved.config, resolved.task, resolved.model)
 
 
 def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: ModelSpec | None = None) -> CaseFeatures:
@@ -70,7 +70,7 @@ def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: Mo
     plan = ShownPlan.of(wanted["tiles"], wanted["slices"])
     spec = build_candidate(wanted["model"]) if model is None else model
     refuse_no_encoder(spec)
-    made = build_task(wanted["task"]) if task is None else task
+    resolved_task = build_task(wanted["task"]) if task is None else task
     settings = EmbedSettings(
         out=None if wanted["out"] is None else Path(wanted["out"]),
         plan=plan,
@@ -80,14 +80,14 @@ def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: Mo
         may_leave=wanted["may_leave"],
     )
     with undisturbed():
-        return embed_cases(made, _cases(made, wanted), spec, settings)
+        return embed_cases(resolved_task, _select_cases(resolved_task, wanted), spec, settings)
 
 
-def _cases(task: Task, wanted: Mapping[str, Any]) -> list[Case]:
+def _select_cases(task: Task, wanted: Mapping[str, Any]) -> list[Case]:
     """The cases of the parts that are wanted, each once."""
-    parts = as_list(wanted["parts"]) if wanted["parts"] is not None else [one for one in PARTS if one in task.splits]
+    parts = as_list(wanted["parts"]) if wanted["parts"] is not None else [part for part in PARTS if part in task.splits]
     UsageError.refuse_unknown(f"task {task.name!r} has no part", task.splits, *parts)
-    found: dict[str, Case] = {}
+    by_id: dict[str, Case] = {}
     for part in parts:
         try:
             cases = task.cases(part)
@@ -95,13 +95,13 @@ def _cases(task: Task, wanted: Mapping[str, Any]) -> list[Case]:
             if wanted["parts"] is not None:
                 raise
             continue  # of the default parts, those that it has
-        found |= {case.id: case for case in cases[: wanted["limit"]]}
+        by_id |= {case.id: case for case in cases[: wanted["limit"]]}
     if wanted["only"] is not None:
-        names = [str(one) for one in as_list(wanted["only"])]
-        lost = next((one for one in names if one not in found), None)
-        if lost is not None:
-            raise UsageError(f"task {task.name!r} has no case {lost!r}{nearest(lost, found)}")
-        found = {one: found[one] for one in names}
-    if not found:
+        names = [str(case_id) for case_id in as_list(wanted["only"])]
+        unknown = next((name for name in names if name not in by_id), None)
+        if unknown is not None:
+            raise UsageError(f"task {task.name!r} has no case {unknown!r}{nearest(unknown, by_id)}")
+        by_id = {name: by_id[name] for name in names}
+    if not by_id:
         raise SplitError(f"task {task.name!r} has no cases in {', '.join(parts)}")
-    return list(found.values())
+    return list(by_id.values())

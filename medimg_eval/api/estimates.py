@@ -87,29 +87,31 @@ def run_estimates(
 
     tasks = build_tasks(wanted) if task is None else [with_config(task)]
     spec = build_candidate(wanted["model"]) if model is None else model
-    for one in tasks:
-        refuse_incapable(one, spec)
+    for task_ in tasks:
+        refuse_incapable(task_, spec)
     with undisturbed():
         settings = build_settings(wanted, overrides, judge)
-        found = [_estimated(one, spec, settings) for one in tasks]
+        estimates = [_estimate_task(task, spec, settings) for task in tasks]
     if wanted.get("estimate_out"):
         with whole(Path(wanted["estimate_out"])) as partial:
-            partial.write_text(json.dumps([one._asdict() for one in found]), encoding="utf-8")
-    return found
+            partial.write_text(json.dumps([estimate._asdict() for estimate in estimates]), encoding="utf-8")
+    return estimates
 
 
 def estimate_sheet(estimates: Sequence[Estimate]) -> Sheet:
     """Returns the table of what runs will cost, with a line for all where there are several."""
-    rows = [_numbers(one) for one in estimates]
+    rows = [_estimate_numbers(estimate) for estimate in estimates]
     lines = [
-        Line([one.task, one.model], [[Span(_text(name, value))] for name, value in row.items()])
-        for one, row in zip(estimates, rows, strict=True)
+        Line([estimate.task, estimate.model], [[Span(_format_number(name, value))] for name, value in row.items()])
+        for estimate, row in zip(estimates, rows, strict=True)
     ]
     if len(rows) > 1:
         most = ("memory", "gpu_memory")
         total = {name: (max if name in most else math.fsum)([row[name] for row in rows]) for name in rows[0]}
-        lines.append(Line(["all", ""], [[Span(_text(name, value))] for name, value in total.items()], opens=True))
-    asked = (
+        lines.append(
+            Line(["all", ""], [[Span(_format_number(name, value))] for name, value in total.items()], opens=True)
+        )
+    note = (
         f"From {CASES} cases of each task, which are asked once: the same command without estimate=true goes on with "
         "them. Later batches may be larger, so that hours are rather less."
     )
@@ -117,8 +119,10 @@ def estimate_sheet(estimates: Sequence[Estimate]) -> Sheet:
         f"{DASH}: not reported. Cost: of the model, and of the judge where there is one, by the prices that were "
         "given. Memory: most that this process had, and most on one GPU."
     )
-    content = Layout.of_block("Estimate", list(_TITLES.values()), lines, [asked, unknown], ["Task", "Model"])
-    records = [{"task": one.task, "model": one.model, **row} for one, row in zip(estimates, rows, strict=True)]
+    content = Layout.of_block("Estimate", list(_TITLES.values()), lines, [note, unknown], ["Task", "Model"])
+    records = [
+        {"task": estimate.task, "model": estimate.model, **row} for estimate, row in zip(estimates, rows, strict=True)
+    ]
     return Sheet(content, pd.DataFrame(records))
 
 
@@ -135,14 +139,14 @@ _TITLES = {
 }
 
 
-def _numbers(one: Estimate) -> dict[str, float]:
+def _estimate_numbers(one: Estimate) -> dict[str, float]:
     """What is printed of an estimate: totals of what is left."""
     each = {name: getattr(one, name) * one.left for name in ("read", "written", "cost", "judge_cost")}
-    found = {"trials": float(one.trials), "left": float(one.left), "hours": one.hours, **each}
-    return found | {"memory": one.memory, "gpu_memory": one.gpu_memory}
+    figures = {"trials": float(one.trials), "left": float(one.left), "hours": one.hours, **each}
+    return figures | {"memory": one.memory, "gpu_memory": one.gpu_memory}
 
 
-def _text(name: str, value: float) -> str:
+def _format_number(name: str, value: float) -> str:
     if math.isnan(value):
         return DASH
     if name in ("trials", "left", "read", "written"):
@@ -150,49 +154,49 @@ def _text(name: str, value: float) -> str:
     return f"{value:,.3f}" if name == "hours" and value < 0.1 else f"{value:,.2f}"
 
 
-def _estimated(task: Task, spec: ModelSpec, settings: Settings) -> Estimate:
+def _estimate_task(task: Task, spec: ModelSpec, settings: Settings) -> Estimate:
     from medimg_eval.evaluation import pipeline
 
-    judge: Callable[[], float] = lambda: _spent(settings.judge.model) if settings.judge is not None else math.nan  # noqa: E731
+    judge: Callable[[], float] = lambda: _judge_cost(settings.judge.model) if settings.judge is not None else math.nan  # noqa: E731
     began, judged_before = time.perf_counter(), judge()
     _forget_gpu_peak()
     pipeline.test(task, spec, replace(settings, limit=1))
     loaded = time.perf_counter() - began
     run = pipeline.test(task, spec, replace(settings, limit=CASES))
-    done, told = run.predictions(), _stored(run)
-    fresh = len(done) - told.get("asked", 0)
+    done, stored_figures = run.predictions(), _read_estimate(run)
+    fresh = len(done) - stored_figures.get("asked", 0)
     seconds = _stage_seconds(run) / max(1, min(fresh, CASES - 1))
     if not fresh:  # all of them were asked earlier
-        seconds, loaded = told["seconds"], told["load_seconds"]
-    records = [one for one in done.values() if isinstance(one, Mapping)]
-    usages = [usage for record in records for usage in [_usage(record)] if usage]
+        seconds, loaded = stored_figures["seconds"], stored_figures["load_seconds"]
+    records = [record for record in done.values() if isinstance(record, Mapping)]
+    usages = [usage for record in records for usage in [_reply_usage(record)] if usage]
     trials = len(task.cases("test")) * settings.repeats * (1 + len(settings.conditions))
     spent = (judge() - (0.0 if math.isnan(judged_before) else judged_before)) / max(1, fresh)
-    found = Estimate(
+    estimate = Estimate(
         task.name,
         spec.name,
         trials,
         max(0, trials - len(done)),
         seconds,
         loaded,
-        _mean(usages, "input"),
-        _mean(usages, "output"),
-        _mean(usages, "cost"),
+        _mean_usage(usages, "input"),
+        _mean_usage(usages, "output"),
+        _mean_usage(usages, "cost"),
         spent,
         _peak_memory() / GIB,
         _gpu_peak() / GIB,
         str(run.folder),
     )
     with whole(run.folder / FILE) as partial:
-        partial.write_text(json.dumps({**found._asdict(), "asked": len(done)}), encoding="utf-8")
-    return found
+        partial.write_text(json.dumps({**estimate._asdict(), "asked": len(done)}), encoding="utf-8")
+    return estimate
 
 
-def _stored(run: Run) -> dict[str, Any]:
+def _read_estimate(run: Run) -> dict[str, Any]:
     """Estimate of an earlier start; nothing where there was none."""
     with suppress(OSError, ValueError):
-        told: dict[str, Any] = json.loads((run.folder / FILE).read_text(encoding="utf-8"))
-        return told
+        content: dict[str, Any] = json.loads((run.folder / FILE).read_text(encoding="utf-8"))
+        return content
     return {}
 
 
@@ -204,26 +208,26 @@ def _stage_seconds(run: Run) -> float:
     return (datetime.fromisoformat(stage["ended"]) - datetime.fromisoformat(stage["started"])).total_seconds()
 
 
-def _usage(record: Mapping[str, Any]) -> dict[str, float]:
+def _reply_usage(record: Mapping[str, Any]) -> dict[str, float]:
     """Tokens and cost of a stored reply, of all its turns or steps; what one of them lacks is left out."""
-    told = [step.get("usage") for step in record.get("trace", ()) if step.get("kind") == "model"]
-    told = told or [turn.get("usage") for turn in record.get("turns", ())]
-    known = [one for one in told if one]
-    if not known or len(known) < len(told):
+    usages = [step.get("usage") for step in record.get("trace", ()) if step.get("kind") == "model"]
+    usages = usages or [turn.get("usage") for turn in record.get("turns", ())]
+    stated = [usage for usage in usages if usage]
+    if not stated or len(stated) < len(usages):
         return {}
-    names = set.intersection(*(set(one) for one in known))
-    return {name: math.fsum(one[name] for one in known) for name in names}
+    names = set.intersection(*(set(usage) for usage in stated))
+    return {name: math.fsum(usage[name] for usage in stated) for name in names}
 
 
-def _mean(usages: Iterable[Mapping[str, float]], name: str) -> float:
+def _mean_usage(usages: Iterable[Mapping[str, float]], name: str) -> float:
     values = [usage[name] for usage in usages if name in usage]
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def _spent(model: Any) -> float:
+def _judge_cost(model: Any) -> float:
     """What a judge has cost so far; of a jury, all its judges together."""
-    told = dict(getattr(model, "usage", dict)())
-    parts = [told, *(value for value in told.values() if isinstance(value, Mapping))]
+    usage = dict(getattr(model, "usage", dict)())
+    parts = [usage, *(value for value in usage.values() if isinstance(value, Mapping))]
     costs = [float(part["cost"]) for part in parts if isinstance(part.get("cost"), int | float)]
     return math.fsum(costs) if costs else math.nan
 
@@ -252,4 +256,4 @@ def _gpu_peak() -> float:
 
     if not torch.cuda.is_available():
         return 0.0
-    return float(max(torch.cuda.max_memory_reserved(place) for place in range(torch.cuda.device_count())))
+    return float(max(torch.cuda.max_memory_reserved(device) for device in range(torch.cuda.device_count())))

@@ -50,10 +50,10 @@ def export(
         MissingDataError: the task's data do not lie where the run names them, and the format needs them.
     """
     exported = load_run(folder_of(run))
-    known = run.task if isinstance(run, RunResults) and root is None else None
+    task_ = run.task if isinstance(run, RunResults) and root is None else None
     try:
         with trusting() if trust else nullcontext():
-            task = known or build_task(stored_task(exported.folder, None if root is None else str(root)))
+            task = task_ or build_task(stored_task(exported.folder, None if root is None else str(root)))
         return write_export(exported, task, to, Path(out).expanduser(), settings)
     except MissingDataError as error:
         raise MissingDataError(
@@ -84,9 +84,12 @@ def import_log(
     """
     folders = [] if config_dir is None else [str(config_dir)]
     named = {"task": task, "model@judge": settings.get("judge")}
-    words = [f"log={json.dumps(str(log))}", *(f"{key}={one}" for key, one in named.items() if isinstance(one, str))]
-    given = {key: str(one) if isinstance(one, Path) else one for key, one in settings.items()}
-    changes = {key: one for key, one in given.items() if not (key == "judge" and isinstance(one, str))}
+    words = [
+        f"log={json.dumps(str(log))}",
+        *(f"{key}={setting}" for key, setting in named.items() if isinstance(setting, str)),
+    ]
+    arguments = {key: str(setting) if isinstance(setting, Path) else setting for key, setting in settings.items()}
+    changes = {key: setting for key, setting in arguments.items() if not (key == "judge" and isinstance(setting, str))}
     changes |= {"task": task} if isinstance(task, Mapping) else {}
     with searching(usual_places(folders)):
         return import_logs(settings_of("import", changes, words, folders), logger.warning)

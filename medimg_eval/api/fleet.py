@@ -110,7 +110,7 @@ class Fleet:
             return None
         room = {name: self._room(name) for name in self.devices}
         if job.gib is None or job.gib > max(self.devices.values()):
-            empty = [name for name in self.devices if not any(one.device == name for one, _ in self.at_work.values())]
+            empty = [name for name in self.devices if not any(job.device == name for job, _ in self.at_work.values())]
             return empty[0] if empty else None
         fitting = [name for name, gib in room.items() if gib >= job.gib]
         return min(fitting, key=lambda name: (room[name], self._count(name)), default=None)
@@ -158,10 +158,10 @@ class Fleet:
 
     def _estimated(self, job: Job) -> Job:
         """The job itself, after its estimate."""
-        told = json.loads(self._figures(job).read_text(encoding="utf-8"))
-        most = max((float(one["gpu_memory"]) for one in told), default=0.0)
+        content = json.loads(self._figures(job).read_text(encoding="utf-8"))
+        most = max((float(figure["gpu_memory"]) for figure in content), default=0.0)
         job.gib = MARGIN * most + CONTEXT_GIB if most else 0.0
-        job.hours = sum((one["load_seconds"] + one["left"] * one["seconds"]) / 3600 for one in told)
+        job.hours = sum((figure["load_seconds"] + figure["left"] * figure["seconds"]) / 3600 for figure in content)
         job.is_estimate, job.deaths = False, 0
         log.info("%s: %.2f h, %.1f GiB on a GPU", job.name, job.hours, most)
         return job
@@ -181,15 +181,15 @@ class Fleet:
         self.at_work.clear()
 
     def _log(self, job: Job) -> Path:
-        return self.folder / f"{_slug(job.name)}.log"
+        return self.folder / f"{_file_slug(job.name)}.log"
 
     def _figures(self, job: Job) -> Path:
-        return self.folder / f"{_slug(job.name)}.json"
+        return self.folder / f"{_file_slug(job.name)}.json"
 
     def _last_words(self, job: Job) -> str:
         lines = self._log(job).read_text(encoding="utf-8", errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()][-LAST_LINES:]
-        return f"its last words in {self._log(job)}: {' | '.join(said)}"
+        last_lines = [line.strip() for line in lines if line.strip()][-LAST_LINES:]
+        return f"its last words in {self._log(job)}: {' | '.join(last_lines)}"
 
 
 def jobs_of(words: Sequence[str], tasks: Sequence[str]) -> list[Job]:
@@ -199,16 +199,18 @@ def jobs_of(words: Sequence[str], tasks: Sequence[str]) -> list[Job]:
         words: of the command line, from the command on.
         tasks: names of the suite's tasks; none where one is named.
     """
-    kept = [word for word in words if not re.match(r"\+{0,2}(gpus|gpu_memory)=", word)]
+    kept_words = [word for word in words if not re.match(r"\+{0,2}(gpus|gpu_memory)=", word)]
     if not tasks:
-        return [Job(shlex.join(kept[1:]) or "test", kept)]
+        return [Job(shlex.join(kept_words[1:]) or "test", kept_words)]
     jobs = []
     for task in tasks:
-        others = [other for other in tasks if other != task]
+        other_tasks = [other_task for other_task in tasks if other_task != task]
         own = [
-            word for word in kept if not any(re.match(rf"[+~]*tasks\.{re.escape(other)}\.", word) for other in others)
+            word
+            for word in kept_words
+            if not any(re.match(rf"[+~]*tasks\.{re.escape(other_task)}\.", word) for other_task in other_tasks)
         ]
-        jobs.append(Job(shlex.join([task, *own[1:]]), [*own, *(f"~tasks.{other}" for other in others)]))
+        jobs.append(Job(shlex.join([task, *own[1:]]), [*own, *(f"~tasks.{other_task}" for other_task in other_tasks)]))
     return jobs
 
 
@@ -245,32 +247,32 @@ def named_devices(gpus: Any, gib: float | None = None) -> dict[str, float]:
             raise UsageError(f"gpus={gpus}: CUDA_VISIBLE_DEVICES shows {len(visible)} ({','.join(visible)})")
         names = visible[:gpus] or [str(number) for number in range(gpus)]
     elif isinstance(gpus, list | tuple) and gpus:
-        names = [str(one) for one in gpus]
+        names = [str(gpu) for gpu in gpus]
     else:
         raise UsageError(f"expected gpus to be how many, or a list of their numbers, got {gpus!r}")
     if gib is not None:
         return dict.fromkeys(names, float(gib))
-    known = _memory_by_driver()
-    if lacking := [name for name in names if name not in known]:
+    sizes = _memory_by_driver()
+    if lacking := [name for name in names if name not in sizes]:
         raise UserError(
-            f"gpus: nvidia-smi knows no GPU {', '.join(lacking)} (it has {', '.join(known) or 'none'}); of other makes "
+            f"gpus: nvidia-smi knows no GPU {', '.join(lacking)} (it has {', '.join(sizes) or 'none'}); of other makes "
             "gpu_memory=GIB says how much memory each has"
         )
-    return {name: known[name] for name in names}
+    return {name: sizes[name] for name in names}
 
 
 def _memory_by_driver() -> dict[str, float]:
     words = ["nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"]
     try:
-        told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout  # noqa: S603
+        output = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return {}
-    found: dict[str, float] = {}
-    for line in told.splitlines():
+    memory: dict[str, float] = {}
+    for line in output.splitlines():
         index, uuid, mib = (part.strip() for part in line.split(","))
-        found |= {index: float(mib) / 1024, uuid: float(mib) / 1024}
-    return found
+        memory |= {index: float(mib) / 1024, uuid: float(mib) / 1024}
+    return memory
 
 
-def _slug(name: str) -> str:
+def _file_slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:120]

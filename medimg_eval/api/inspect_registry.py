@@ -11,9 +11,9 @@ from medimg_eval.api.inspect_tasks import inspect_task
 from medimg_eval.errors import import_optional
 
 
-def _named(name: str, limit: int | None = None) -> Any:
+def _catalogue_task(name: str, limit: int | None = None) -> Any:
     """Any task of questions in the catalogue, by its name."""
     return inspect_task(name, limit=limit)
 
 
-medimg_eval = import_optional("inspect_ai").task(name="medimg_eval")(_named)
+medimg_eval = import_optional("inspect_ai").task(name="medimg_eval")(_catalogue_task)

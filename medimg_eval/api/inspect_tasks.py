@@ -41,7 +41,7 @@ def inspect_task(task: str | Mapping[str, Any] | Task, *, limit: int | None = No
     if not isinstance(built, QuestionTask):
         raise UsageError(f"task {built.name!r} asks no questions; inspect knows no other tasks")
     judged = {need.provider for need in built.requirements()} & {JUDGE}
-    metrics = [name for name in built.case_metrics if not (judged and _asks(built, name))]
+    metrics = [name for name in built.case_metrics if not (judged and _asks_judge(built, name))]
     if not metrics:
         raise UsageError(
             f"task {built.name!r}: each of its metrics asks a judge; set task.metrics to one that does not"
@@ -51,19 +51,19 @@ def inspect_task(task: str | Mapping[str, Any] | Task, *, limit: int | None = No
         max_tokens=built.decoding.get("max_new_tokens"), temperature=built.decoding.get("temperature", 0.0)
     )
     return library.Task(
-        dataset=datasets.MemoryDataset([_sample(built, case) for case in cases], name=built.name),
-        scorer=_scorer(built, {case.id: case for case in cases}, metrics),
+        dataset=datasets.MemoryDataset([_make_sample(built, case) for case in cases], name=built.name),
+        scorer=_make_scorer(built, {case.id: case for case in cases}, metrics),
         name=built.name,
         config=decoding,
         metadata={"medimg_eval": built.signature()},
     )
 
 
-def _asks(task: QuestionTask, name: str) -> bool:
+def _asks_judge(task: QuestionTask, name: str) -> bool:
     return any(need.provider == JUDGE for need in task.alone(name).requirements())
 
 
-def _sample(task: QuestionTask, case: Case) -> Any:
+def _make_sample(task: QuestionTask, case: Case) -> Any:
     datasets = import_optional("inspect_ai.dataset")
     prompt = task.prompt(case, task.read_images(case))
     right = case.target.read().value
@@ -72,15 +72,18 @@ def _sample(task: QuestionTask, case: Case) -> Any:
         id=case.id,
         input=as_chat_messages(prompt),
         choices=list(prompt.options.values()) or None,
-        target=[str(one) for one in several],
+        target=[str(item) for item in several],
         metadata={"patient": case.patient or case.id, **case.attributes},
     )
 
 
-def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str]) -> Any:
+def _make_scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str]) -> Any:
     """A scorer of inspect with a value for each of our metrics; what one does not judge is left out of its mean."""
     scorers = import_optional("inspect_ai.scorer")
-    over = [_judged(scorers, "mean", scorers.mean()), _judged(scorers, "stderr", scorers.stderr(cluster="patient"))]
+    over = [
+        _judged_metric(scorers, "mean", scorers.mean()),
+        _judged_metric(scorers, "stderr", scorers.stderr(cluster="patient")),
+    ]
 
     def score_as_ours() -> Any:
         async def score(state: Any, target: Any) -> Any:
@@ -97,12 +100,12 @@ def _scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str
     return scorers.scorer(metrics=dict.fromkeys(metrics, over), name="medimg_eval")(score_as_ours)()
 
 
-def _judged(scorers: Any, name: str, of_scores: Any) -> Any:
+def _judged_metric(scorers: Any, name: str, of_scores: Any) -> Any:
     """A metric of inspect over the samples that a metric of ours judges, which is not always all."""
 
     def over_judged() -> Any:
         def over(scores: Any) -> float:
-            judged = [one for one in scores if not math.isnan(float(one.score.value))]
+            judged = [score for score in scores if not math.isnan(float(score.score.value))]
             return float(of_scores(judged)) if judged else math.nan
 
         # By this inspect tells that it is to be given samples, whose patients are known, and not bare scores.

@@ -68,13 +68,13 @@ def label(
     Raises:
         UserError: nothing can be done: a file, column or scheme does not exist, or the model cannot be asked.
     """
-    asked = Asked("label", None, model, None, None, "", overrides, config_dir, trust)
+    request = Asked("label", None, model, None, None, "", overrides, config_dir, trust)
     given_settings = {**settings, "reports": str(reports), "human": None if human is None else str(human)}
     given_settings["scheme"] = scheme if isinstance(scheme, Mapping) else str(scheme)
     if out is not None:
         given_settings["out"] = str(out)
-    with resolving(asked, given_settings) as given:
-        return run_labelling(given.config, given.model)
+    with resolving(request, given_settings) as resolved:
+        return run_labelling(resolved.config, resolved.model)
 
 
 def run_labelling(wanted: Mapping[str, Any], model: ModelSpec | None = None) -> Labelled:
@@ -100,7 +100,7 @@ def run_labelling(wanted: Mapping[str, Any], model: ModelSpec | None = None) -> 
     file = Path(str(wanted["reports"])).expanduser()
     columns = {key: None if wanted[key] is None else str(wanted[key]) for key in ("id", "patient")}
     reports = read_reports(file, str(wanted["column"]), columns["id"], columns["patient"])[: wanted["limit"]]
-    people = _people(wanted, scheme) if wanted["human"] is not None else {}  # refused before a model is asked
+    people = _read_people(wanted, scheme) if wanted["human"] is not None else {}  # refused before a model is asked
 
     def permitted() -> None:
         permit(_Given(file.name), wanted["may_leave"], "model", spec.name, spec.model, ["reports"])
@@ -116,16 +116,16 @@ def run_labelling(wanted: Mapping[str, Any], model: ModelSpec | None = None) -> 
         )
     folder = Path(str(wanted["out"])).expanduser()
     files = write_labels(labels, folder, forms)
-    return Labelled(labels, files, _agreement(labels, people, wanted) if people else None)
+    return Labelled(labels, files, _agreement_sheet(labels, people, wanted) if people else None)
 
 
 def cost_in_words(labels: ReportLabels) -> str:
     """Sentence on tokens, seconds and price of labelling, in all and of a report."""
     cost, number = labels.cost(), len(labels.reports)
     parts = []
-    for name, told in (("input", "tokens read"), ("output", "tokens written")):
+    for name, words in (("input", "tokens read"), ("output", "tokens written")):
         value = getattr(cost, name)
-        parts.append(f"{told} {value:,} ({value / number:,.1f} a report)" if value is not None else f"{told} unknown")
+        parts.append(f"{words} {value:,} ({value / number:,.1f} a report)" if value is not None else f"{words} unknown")
     if cost.seconds is not None:
         parts.append(f"{cost.seconds:,.2f} s ({cost.seconds / number:.3f} a report)")
     if cost.cost is not None:
@@ -133,31 +133,31 @@ def cost_in_words(labels: ReportLabels) -> str:
     return f"Cost of {labels.model} on {number:,} reports: {'; '.join(parts)}."
 
 
-def _people(wanted: Mapping[str, Any], scheme: LabelScheme) -> dict[str, dict[str, str]]:
+def _read_people(wanted: Mapping[str, Any], scheme: LabelScheme) -> dict[str, dict[str, str]]:
     from medimg_eval.data.given_reports import read_labels
 
     named = None if wanted["id"] is None else str(wanted["id"])
     return read_labels(Path(str(wanted["human"])).expanduser(), scheme, named, str(wanted["codes"]))
 
 
-def _agreement(labels: ReportLabels, people: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Any]) -> Sheet:
+def _agreement_sheet(labels: ReportLabels, people: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Any]) -> Sheet:
     from medimg_eval.results.agreement import Compared, LabelValues, agreement_with_people
 
     scheme, file = labels.scheme, Path(str(wanted["human"]))
-    judged = [place for place, report in enumerate(labels.reports) if report.id in people]
+    judged = [index for index, report in enumerate(labels.reports) if report.id in people]
     if not judged:
         raise UserError(
             f"{file}: labels none of the reports; its ids and those of {wanted['reports']} have none in common"
         )
     read = labels.values()
     values = LabelValues(list(scheme.values), scheme.positive, scheme.values_of("uncertain"), scheme.values_of("blank"))
-    unread = sum(not value for place in judged for value in read[place].values())
+    unread = sum(not value for index in judged for value in read[index].values())
     notes = [cost_in_words(labels), f"Not read: {unread:,} of {len(judged) * len(scheme.findings):,} labels."]
     return agreement_with_people(
-        [people[labels.reports[place].id] for place in judged],
-        [read[place] for place in judged],
+        [people[labels.reports[index].id] for index in judged],
+        [read[index] for index in judged],
         values,
-        patients=[labels.reports[place].patient for place in judged],
+        patients=[labels.reports[index].patient for index in judged],
         compared=Compared(file.stem, labels.model, Path(str(wanted["reports"])).name, notes),
         **{key: wanted[key] for key in ("resamples", "level", "seed")},
     )

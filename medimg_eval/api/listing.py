@@ -50,12 +50,12 @@ def chosen_entries(entries: Mapping[str, Entry], filters: Mapping[str, Any]) -> 
     named = re.compile(rf"\b({MODALITIES.get(re.sub(r'[- ]', '', modality or ''), re.escape(modality or ''))})\b", re.I)
 
     def passes(name: str, entry: Entry) -> bool:
-        told = f"{name} {entry.text} {entry.about}".lower()
+        searchable = f"{name} {entry.text} {entry.about}".lower()
         return (
             (family is None or str(family) in (entry.family, entry.family.partition("/")[0]))
             and (modality is None or bool(named.search(f"{entry.text} {entry.about}")))
             and (access is None or str(access) == entry.access)
-            and all(word in told for word in words)
+            and all(word in searchable for word in words)
         )
 
     return {name: entry for name, entry in entries.items() if passes(name, entry)}
@@ -66,7 +66,7 @@ def nothing_passes(what: str, entries: Mapping[str, Entry], filters: Mapping[str
     values = [(key, str(filters[key])) for key in FILTERS[:-1] if filters[key] is not None]
     values += [("search", word) for word in str(filters["search"] or "").lower().split()]
     lacking = [
-        f"no {key} {value!r}{nearest(value, _options(key, entries))}"
+        f"no {key} {value!r}{nearest(value, _filter_options(key, entries))}"
         for key, value in values
         if not chosen_entries(entries, dict.fromkeys(FILTERS) | {key: value})
     ]
@@ -74,7 +74,7 @@ def nothing_passes(what: str, entries: Mapping[str, Entry], filters: Mapping[str
     return UsageError(f"nothing of {what} passes these filters: {why}")
 
 
-def _options(key: str, entries: Mapping[str, Entry]) -> set[str]:
+def _filter_options(key: str, entries: Mapping[str, Entry]) -> set[str]:
     """Values that a filter of some entries may have; of a search the longer words."""
     if key == "modality":
         return set(MODALITIES)
@@ -82,8 +82,8 @@ def _options(key: str, entries: Mapping[str, Entry]) -> set[str]:
         return {entry.access for entry in entries.values()} - {""}
     if key == "family":
         return set(families_of(entries)) - {""}
-    told = " ".join([f"{name} {entry.text} {entry.about}" for name, entry in entries.items()])
-    return set(re.findall(r"[a-z]{4,}", told.lower()))
+    texts = " ".join([f"{name} {entry.text} {entry.about}" for name, entry in entries.items()])
+    return set(re.findall(r"[a-z]{4,}", texts.lower()))
 
 
 def entries_of(kind: str) -> dict[str, Entry]:
@@ -105,7 +105,7 @@ def entries_of(kind: str) -> dict[str, Entry]:
     group = kind.removesuffix("s")
     if kind == "tasks":
         folders = families(group)
-        return {name: _task(with_parents(config), folders[name]) for name, config in configs_of(group).items()}
+        return {name: _describe_task(with_parents(config), folders[name]) for name, config in configs_of(group).items()}
     rooms = model_rooms() if kind == "models" else {}
     return {
         name: Entry(config["description"], rooms.get(str(config.get("_target_", "")).rpartition(".")[2], ""))
@@ -113,10 +113,10 @@ def entries_of(kind: str) -> dict[str, Entry]:
     }
 
 
-def _task(config: Mapping[str, Any], family: str) -> Entry:
+def _describe_task(config: Mapping[str, Any], family: str) -> Entry:
     card, layout = config.get("card") or {}, config.get("layout") or {}
     access = str(card.get("access", ""))
-    way = "open" if access.startswith("open") else next((one for one in ACCESS if one in access), "")
+    way = "open" if access.startswith("open") else next((level for level in ACCESS if level in access), "")
     about = (
         f"{config.get('title', '')} {card.get('modality', '')} {layout.get('modality', '')} {card.get('source', '')}"
     )

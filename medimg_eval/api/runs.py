@@ -91,12 +91,12 @@ def test(  # noqa: PLR0913 - one argument for each choice
         raise UsageError(
             "a run is judged once it is there: medimg_eval.results.acceptance.judge_runs(load_runs([folder]))"
         )
-    asked = Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
-    with resolving(asked, settings) as given:
-        first, *others = run_tests(
-            given.config | {"runs": str(runs)}, given.words, given.task, given.model, given.judge
+    request = Asked("test", task, model, judge, name, identity, overrides, config_dir, trust)
+    with resolving(request, settings) as resolved:
+        first, *further = run_tests(
+            resolved.config | {"runs": str(runs)}, resolved.words, resolved.task, resolved.model, resolved.judge
         )
-    first.baselines = others
+    first.baselines = further
     return first
 
 
@@ -135,11 +135,11 @@ def predict(  # noqa: PLR0913 - one argument for each choice
     Raises:
         UserError: nothing can be done: there is no image, nothing says what is asked, the model lacks a method.
     """
-    asked = Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
+    request = Asked("predict", task, model, None, name, identity, overrides, config_dir, trust)
     several = [images] if isinstance(images, str | Path) else list(images)
-    places = {"images": [str(one) for one in several], "out": None if out is None else str(out), "runs": str(runs)}
-    with resolving(asked, {**settings, **places}) as given:
-        return run_predictions(given.config, given.words, given.model)[0]
+    paths = {"images": [str(image) for image in several], "out": None if out is None else str(out), "runs": str(runs)}
+    with resolving(request, {**settings, **paths}) as resolved:
+        return run_predictions(resolved.config, resolved.words, resolved.model)[0]
 
 
 def run_predictions(
@@ -163,16 +163,16 @@ def run_predictions(
     with undisturbed():
         settings = build_settings({**wanted, "run": out}, overrides)
         run = pipeline.test(task, spec, settings)
-    found = RunResults(run.folder, task=task)
-    if not tells(found.manifest, settings.shard, settings.rank):
-        return found, Products({}, {})
-    return found, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
+    result = RunResults(run.folder, task=task)
+    if not tells(result.manifest, settings.shard, settings.rank):
+        return result, Products({}, {})
+    return result, write_products(run.folder, task, dicom_seg=wanted["dicom_seg"])
 
 
 def _refuse_within(out: str, images: Any) -> None:
     """Raises UsageError where what is written would be found among the images, as another start would."""
     target = Path(out).expanduser().resolve()
-    for root in (Path(one).expanduser().resolve() for one in as_list(images)):
+    for root in (Path(image).expanduser().resolve() for image in as_list(images)):
         if root.is_dir() and target.is_relative_to(root):
             raise UsageError(
                 f"out={out} lies in {root}, where images are looked for; name a folder elsewhere by out=DIR"
@@ -191,35 +191,38 @@ def run_tests(
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed
 
-    made = build_tasks(wanted) if task is None else [with_config(task)]
+    tasks_ = build_tasks(wanted) if task is None else [with_config(task)]
     # Draws follow the run's seed; 0 is what they follow by themselves.
-    tasks = [changed(one, **one.seeded(wanted["seed"])) if wanted["seed"] else one for one in made]
+    tasks = [changed(task, **task.seeded(wanted["seed"])) if wanted["seed"] else task for task in tasks_]
     spec = build_candidate(wanted["model"]) if model is None else model
     tasks, spec = _by_repeat(wanted, tasks, spec)
-    for one in tasks:
-        refuse_incapable(one, spec)
-        if not one.has_truth:
-            raise UsageError(f"task {one.name!r} knows no truth, so nothing can be scored; use predict")
-        if wanted["baselines"] and not one.baselines():
-            raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
+    for task_ in tasks:
+        refuse_incapable(task_, spec)
+        if not task_.has_truth:
+            raise UsageError(f"task {task_.name!r} knows no truth, so nothing can be scored; use predict")
+        if wanted["baselines"] and not task_.baselines():
+            raise UsageError(f"task {task_.name!r} asks for no words and no classes, so there are no baselines for it")
     with undisturbed():
         settings = build_settings(wanted, overrides, judge)
         settings.loggers = build_loggers(wanted.get("logger") or {})
         if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
             raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
         blind = [Condition(NO_IMAGE)] if wanted["baselines"] else []
-        asked = replace(settings, conditions=[*settings.conditions, *blind])
-        done = [(one, pipeline.test(one, spec, asked if NO_IMAGE in one.conditions() else settings)) for one in tasks]
+        task_settings = replace(settings, conditions=[*settings.conditions, *blind])
+        done = [
+            (task, pipeline.test(task, spec, task_settings if NO_IMAGE in task.conditions() else settings))
+            for task in tasks
+        ]
         if wanted["baselines"]:
-            done += _baselines(tasks, settings)
-    return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
+            done += _run_baselines(tasks, settings)
+    return [RunResults(run.folder, task=task, table=run.table) for task, run in done]
 
 
 def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) -> tuple[list[Task], ModelSpec]:
     """Tasks whose folds, or subsets, are repeats where that is asked for, and the model with one for each."""
     if in_folds(wanted):
-        tasks = [all_folds(one) for one in tasks]
-        if len({tuple(one.folds()) for one in tasks}) > 1:
+        tasks = [all_folds(task) for task in tasks]
+        if len({tuple(task.folds()) for task in tasks}) > 1:
             raise UsageError("folds=all of a suite needs tasks of as many folds; test them one after the other")
     if drawn := subsets_wanted(wanted):
         if wanted["baselines"] or wanted["conditions"] or len(tasks) > 1:
@@ -231,17 +234,17 @@ def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) ->
     return tasks, spec
 
 
-def _baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:
+def _run_baselines(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Run]]:
     """Asks those that models are compared with and that need no weights."""
     from medimg_eval.evaluation import pipeline
 
     done: list[tuple[Task, Run]] = []
     for task in tasks:
-        asked = changed(task, **task.for_baselines())
+        blind_task = changed(task, **task.for_baselines())
         for name, config in task.baselines().items():
-            one = build_candidate({**config, "name": name})
+            candidate = build_candidate({**config, "name": name})
             try:
-                done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
+                done.append((blind_task, pipeline.test(blind_task, replace(candidate, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
     return done
@@ -275,7 +278,9 @@ def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunRes
     if len(named) != 1:
         raise UsageError(f"score takes a run, or files by one of {', '.join(f'{kind}=' for kind in KINDS)}")
     trust = settings.pop("trust", False)
-    words = [f"{key}={settings.pop(one)}" for one, key in NAMED.items() if isinstance(settings.get(one), str)]
+    words = [
+        f"{key}={settings.pop(argument)}" for argument, key in NAMED.items() if isinstance(settings.get(argument), str)
+    ]
     if settings.get("judge") is not None and not isinstance(settings["judge"], Mapping):
         raise UsageError("judge= of files is the name of a config, or a config with _target_")
     wanted = settings_of("score", {key: _as_text(value) for key, value in settings.items()}, words)
@@ -286,9 +291,9 @@ def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunRes
 def _as_text(value: Any) -> Any:
     """Paths as texts, which a config holds."""
     if isinstance(value, Mapping):
-        return {key: _as_text(one) for key, one in value.items()}
+        return {key: _as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_text(one) for one in value]
+        return [_as_text(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -317,64 +322,64 @@ def _score_run(  # noqa: PLR0913 - one argument for each choice
         raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
     changes = {key: value for key, value in conventions.items() if value is not None}
     with trusting() if trust else nullcontext():
-        known = run.task if isinstance(run, RunResults) else None
-        stated = known.config if known is not None and root is None else stored_task(folder, root)
-        _refuse_strange(manifest["task"], type(known) if known is not None else stated.get("_target_"), changes)
-        changes["metrics"] = _columns(manifest["metrics"], _names(metrics), _names(drop), folder)
-        task = changed(known, **changes) if known is not None and root is None else build_task({**stated, **changes})
+        task_ = run.task if isinstance(run, RunResults) else None
+        stated = task_.config if task_ is not None and root is None else stored_task(folder, root)
+        _refuse_strange(manifest["task"], type(task_) if task_ is not None else stated.get("_target_"), changes)
+        changes["metrics"] = _choose_metrics(manifest["metrics"], _list_names(metrics), _list_names(drop), folder)
+        task = changed(task_, **changes) if task_ is not None and root is None else build_task({**stated, **changes})
         settings = Settings(
             config={"may_leave": may_leave},
             score_workers=score_workers,
-            judge=None if judge is None else _judge(judge),
+            judge=None if judge is None else _make_judge(judge),
             annotators=Annotators(annotators or {}),
             extractors=Extractors(extractors or {}),
-            loggers=build_loggers(_loggers(logger)),
+            loggers=build_loggers(_logger_configs(logger)),
         )
         done = pipeline.rescore(folder, task, settings)
     return RunResults(folder, task=task, table=done.table)
 
 
-def _judge(judge: Any) -> ModelSpec:
+def _make_judge(judge: Any) -> ModelSpec:
     """A judge that is named, or stated by its config, or there already."""
     if isinstance(judge, str):
         judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
     return build_candidate(judge) if isinstance(judge, Mapping) else specified(judge)
 
 
-def _loggers(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _logger_configs(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The configs of trackers, by name of a config or as they are."""
     return (plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger) or {}
 
 
-def _names(given: str | Sequence[str] | None) -> list[str]:
+def _list_names(given: str | Sequence[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or [])
 
 
-def _columns(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], folder: Path) -> list[str]:
+def _choose_metrics(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], folder: Path) -> list[str]:
     """The metrics that a run is to have: its own, those that are added, without those that are dropped.
 
     Raises:
         UsageError: one that is to be dropped is none of them, or none is left.
     """
-    found = list(dict.fromkeys([*map(present_name, stored), *map(as_known, add)]))
+    metrics = list(dict.fromkeys([*map(present_name, stored), *map(as_known, add)]))
     for name in map(as_known, drop):
-        if name not in found:
-            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
-        found.remove(name)
-    if not found:
+        if name not in metrics:
+            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, metrics)}")
+        metrics.remove(name)
+    if not metrics:
         raise UsageError(f"{folder}: drop= leaves no metric; name those to keep by metrics=")
-    return found
+    return metrics
 
 
 def _refuse_strange(task: str, made: Any, changes: Mapping[str, Any]) -> None:
     """Raises UsageError when a key is not one of the task's."""
-    found = pkgutil.resolve_name(made) if isinstance(made, str) else made
-    known = {field.name for field in fields(found)} if is_dataclass(found) else set(changes)
-    strange = next((key for key in changes if key not in known), None)
+    target = pkgutil.resolve_name(made) if isinstance(made, str) else made
+    names = {field.name for field in fields(target)} if is_dataclass(target) else set(changes)
+    strange = next((key for key in changes if key not in names), None)
     if strange in BELONGS:
         raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
     if strange is not None:
-        raise UsageError(f"task {task!r} has no setting {strange!r}{nearest(strange, known)}")
+        raise UsageError(f"task {task!r} has no setting {strange!r}{nearest(strange, names)}")
 
 
 def fit(
@@ -394,9 +399,9 @@ def fit(
     That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
     be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
     """
-    asked = Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
-    with resolving(asked, settings) as given:
-        return train_one(given.config | {"runs": str(runs)}, given.words, given.task, given.model)
+    request = Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
+    with resolving(request, settings) as resolved:
+        return train_one(resolved.config | {"runs": str(runs)}, resolved.words, resolved.task, resolved.model)
 
 
 def train_one(
@@ -412,16 +417,16 @@ def train_one(
     from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed, validating
 
     wanted = validating(wanted)
-    (made,) = build_tasks(wanted) if task is None else [with_config(task)]
+    (task_,) = build_tasks(wanted) if task is None else [with_config(task)]
     spec = build_candidate(wanted["model"]) if model is None else model
-    refuse_incapable(made, spec)
+    refuse_incapable(task_, spec)
     if in_folds(wanted):
-        return _train_folds(wanted, overrides, all_folds(made), spec, given=model is not None)
+        return _train_folds(wanted, overrides, all_folds(task_), spec, given=model is not None)
     if drawn := subsets_wanted(wanted):
-        return _train_folds(wanted, overrides, made.in_subsets(drawn), spec, given=model is not None)
+        return _train_folds(wanted, overrides, task_.in_subsets(drawn), spec, given=model is not None)
     with undisturbed():
         settings = build_settings(wanted, overrides)
-        return train(made, spec, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
+        return train(task_, spec, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
 
 
 def in_folds(wanted: Mapping[str, Any]) -> bool:

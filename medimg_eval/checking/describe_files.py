@@ -54,19 +54,19 @@ def describe(path: str | Path) -> Iterator[Description]:
     """
     path = Path(path)
     if not path.is_dir():
-        yield from _described([path], named=True)
+        yield from _describe_by_kind([path], named=True)
         return
-    found = sorted((name, state is not None) for name, state in walk(path))
-    if not found:
+    entries = sorted((name, state is not None) for name, state in walk(path))
+    if not entries:
         raise CaseError(f"{path}: holds no files")
-    for name, there in found:
+    for name, there in entries:
         if not there:
             doubt = f"{path / name}: is a link to nowhere; fetch the file it stands for"
             yield Description(path / name, "link", doubts=(doubt,), readable=False)
-    yield from _described([path / name for name, there in found if there], named=False)
+    yield from _describe_by_kind([path / name for name, there in entries if there], named=False)
 
 
-def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
+def _describe_by_kind(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
     from medimg_eval.imaging.dicom import is_meant, shape_of
 
     families: dict[Path, str | CaseError] = {}
@@ -78,49 +78,49 @@ def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
                 raise
             families[file] = error
     dicom = [file for file, family in families.items() if family == "dicom"]
-    known = {shape_of(file) for file in dicom}
-    others: list[Path] = []
+    shapes = {shape_of(file) for file in dicom}
+    remaining: list[Path] = []
     for file, family in families.items():
         empty = file.stat().st_size == 0
-        if empty or (family not in ("dicom", "slide") and is_meant(file, known)):
+        if empty or (family not in ("dicom", "slide") and is_meant(file, shapes)):
             wrong = "is empty" if empty else "is not DICOM, and named as if it were"
             doubt = f"{file}: {wrong}; copy it again, or delete it"
             yield Description(file, "empty file" if empty else "file", doubts=(doubt,), readable=False)
         elif isinstance(family, CaseError):
-            others.append(file)
+            remaining.append(file)
         elif family != "dicom" and (named or header_of(file) is None):  # a pair is described once, at its header
-            yield _single(file, family)
+            yield _describe_file(file, family)
     if dicom:
-        yield from _dicom(dicom)
-    if others:
-        suffixes = Counter(file.suffix.lower() or "no suffix" for file in others)
+        yield from _describe_dicom(dicom)
+    if remaining:
+        suffixes = Counter(file.suffix.lower() or "no suffix" for file in remaining)
         counts = ", ".join(f"{count} x {suffix}" for suffix, count in suffixes.most_common(5))
-        yield Description(Path(os.path.commonpath(others)), f"{len(others)} other files ({counts})")
+        yield Description(Path(os.path.commonpath(remaining)), f"{len(remaining)} other files ({counts})")
 
 
-def _single(file: Path, family: str) -> Description:
+def _describe_file(file: Path, family: str) -> Description:
     try:
         with guarded([file]) as notes:
             kind, facts, doubts = _FACTS[family](file)
             with kept_log("nibabel.global"), kept_log("tifffile"):  # said once already
-                doubts += _identifying([file])
+                doubts += _identifying_facts([file])
     except CaseError as error:
         return Description(file, family, doubts=(str(error),), readable=False)
     return Description(file, kind, facts, (*doubts, *notes))
 
 
-def _identifying(files: Sequence[Path]) -> list[str]:
+def _identifying_facts(files: Sequence[Path]) -> list[str]:
     """Identifying facts in the first file's header, which a series shares, and in file names."""
     from medimg_eval.deid import identities, scan, scan_names
 
-    found = scan(files[0])
-    found += scan_names(files, identities(files[0]) if identify(files[0]) == "dicom" else {})
+    doubts = scan(files[0])
+    doubts += scan_names(files, identities(files[0]) if identify(files[0]) == "dicom" else {})
     sentences = []
     for kind, words in _FILLED.items():
-        tags = dict.fromkeys(doubt.tag for doubt in found if doubt.kind == kind and "is filled" in doubt.what)
+        tags = dict.fromkeys(doubt.tag for doubt in doubts if doubt.kind == kind and "is filled" in doubt.what)
         sentences += [f"{words}: {', '.join(tags)}"] if tags else []
-    rest = Counter(doubt.what for doubt in found if doubt.kind not in _FILLED or "is filled" not in doubt.what)
-    return sentences + [what if count == 1 else f"{what} ({count} files)" for what, count in rest.items()]
+    counts = Counter(doubt.what for doubt in doubts if doubt.kind not in _FILLED or "is filled" not in doubt.what)
+    return sentences + [what if count == 1 else f"{what} ({count} files)" for what, count in counts.items()]
 
 
 _FILLED = {
@@ -130,23 +130,23 @@ _FILLED = {
 }
 
 
-def _dicom(files: Sequence[Path]) -> Iterator[Description]:
+def _describe_dicom(files: Sequence[Path]) -> Iterator[Description]:
     """Describes DICOM files; those that gzip has compressed by their copies."""
     from medimg_eval.imaging.dicom import renamed, unpacked
 
     with unpacked(files) as plain:
         names = {str(copy): str(file) for copy, file in zip(plain, files, strict=True) if copy != file}
         if not names:
-            yield from _series(plain)
+            yield from _describe_series(plain)
             return
         folder = os.path.commonpath([copy.parent for copy in plain if str(copy) in names])
         names |= {folder: os.path.commonpath([Path(name).parent for name in names.values()])}
-        for one in _series(plain):
-            doubts = tuple(renamed(doubt, names) for doubt in one.doubts)
-            yield replace(one, path=Path(renamed(str(one.path), names)), doubts=doubts)
+        for description in _describe_series(plain):
+            doubts = tuple(renamed(doubt, names) for doubt in description.doubts)
+            yield replace(description, path=Path(renamed(str(description.path), names)), doubts=doubts)
 
 
-def _series(files: Sequence[Path]) -> Iterator[Description]:
+def _describe_series(files: Sequence[Path]) -> Iterator[Description]:
     from medimg_eval.imaging.dicom import Header, gather, groups_of, numbers
 
     headers: list[Header] = []
@@ -157,21 +157,21 @@ def _series(files: Sequence[Path]) -> Iterator[Description]:
             yield Description(file, "DICOM", doubts=(str(error),), readable=False)
     grouped = groups_of(headers)
     for number, group in zip(numbers([group.headers[0] for group in grouped]), grouped, strict=True):
-        yield _group(group, number)
+        yield _describe_group(group, number)
     inside = {header.path for group in grouped for header in group.headers}
     for header in headers:
         if header.path not in inside:
-            doubts = tuple(_identifying([header.path]))
+            doubts = tuple(_identifying_facts([header.path]))
             yield Description(header.path, f"DICOM without pixels ({header.modality or 'no modality'})", {}, doubts)
 
 
 _ALONE = {"slices": "single slice"}
 
 
-def _group(group: Group, number: str) -> Description:
+def _describe_group(group: Group, number: str) -> Description:
     head = group.headers[0]
     paths = [header.path for header in group.headers]
-    identifying = _identifying(paths)
+    identifying = _identifying_facts(paths)
     path = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
     many = f"series of {len(paths)} files" if len(paths) > 1 else _ALONE.get(group.kind, group.kind)
     kind = f"DICOM {head.modality or 'without modality'} {many}" + (", localizer" if group.aside else "")
@@ -187,16 +187,16 @@ def _group(group: Group, number: str) -> Description:
     return Description(path, kind, {"series": f"{number}, {group.line()}"} | facts, (*doubts, *identifying))
 
 
-def _volume(file: Path) -> tuple[str, dict[str, str], list[str]]:
+def _describe_volume(file: Path) -> tuple[str, dict[str, str], list[str]]:
     return (f"{format_name(file)} volume", *_image_facts(read(file)))
 
 
-def _picture(file: Path) -> tuple[str, dict[str, str], list[str]]:
+def _describe_picture(file: Path) -> tuple[str, dict[str, str], list[str]]:
     image = read(file)
     return (f"{image.attributes['format']} picture", *_image_facts(image))
 
 
-def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
+def _describe_slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
     from medimg_eval.imaging.slides import Slide
 
     with Slide(file) as slide:
@@ -210,7 +210,7 @@ def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
         return "slide", facts, list(slide.doubts)
 
 
-def _video(file: Path) -> tuple[str, dict[str, str], list[str]]:
+def _describe_video(file: Path) -> tuple[str, dict[str, str], list[str]]:
     from medimg_eval.imaging.video import Video
 
     with Video(file) as video:
@@ -224,27 +224,37 @@ def _video(file: Path) -> tuple[str, dict[str, str], list[str]]:
         return "video", facts, [*doubts, *video.notes]
 
 
-def _array(file: Path) -> tuple[str, dict[str, str], list[str]]:
+def _describe_arrays(file: Path) -> tuple[str, dict[str, str], list[str]]:
     from medimg_eval.imaging.arrays import Bundle
 
     headers = Bundle(file).headers
-    return "arrays", {key: f"{' x '.join(map(str, one.shape))} {one.dtype}" for key, one in headers.items()}, []
+    return (
+        "arrays",
+        {key: f"{' x '.join(map(str, header.shape))} {header.dtype}" for key, header in headers.items()},
+        [],
+    )
 
 
-_FACTS = {"volume": _volume, "picture": _picture, "slide": _slide, "video": _video, "array": _array}
+_FACTS = {
+    "volume": _describe_volume,
+    "picture": _describe_picture,
+    "slide": _describe_slide,
+    "video": _describe_video,
+    "array": _describe_arrays,
+}
 
 
 def _image_facts(image: Image) -> tuple[dict[str, str], list[str]]:
     array = image.array
     channels = f", {array.shape[0]} channels" if array.shape[0] > 1 else ""
     facts = {"shape": " x ".join(map(str, array.shape[1:])) + channels}
-    facts |= _place(image)
+    facts |= _placement_facts(image)
     low, high = (array.min(), array.max()) if array.size else (0, 0)
     facts["values"] = f"{array.dtype}, {low:g} to {high:g}" if array.dtype.kind != "c" else str(array.dtype)
     doubts = list(image.notes)
     if array.size and low == high:
         doubts.append("every voxel has the same value")
-    labels = _labels(array)
+    labels = _describe_labels(array)
     if labels:
         facts["labels"] = labels
         if array.dtype.kind == "f":
@@ -253,12 +263,14 @@ def _image_facts(image: Image) -> tuple[dict[str, str], list[str]]:
 
 
 def _mask_facts(mask: Mask) -> tuple[dict[str, str], list[str]]:
-    facts = {"shape": " x ".join(map(str, mask.labels.shape))} | _place(mask)
-    facts["labels"] = ", ".join(f"{label} {name}" for label, name in mask.names.items()) or _labels(mask.labels[None])
+    facts = {"shape": " x ".join(map(str, mask.labels.shape))} | _placement_facts(mask)
+    facts["labels"] = ", ".join(f"{label} {name}" for label, name in mask.names.items()) or _describe_labels(
+        mask.labels[None]
+    )
     return facts, list(mask.notes) + ([] if mask.labels.any() else ["the segmentation is empty"])
 
 
-def _place(thing: Image | Mask) -> dict[str, str]:
+def _placement_facts(thing: Image | Mask) -> dict[str, str]:
     grid = thing.geometry
     if grid.units == "pixel":
         return {"spacing": "unknown: the file states no physical size"}
@@ -270,7 +282,7 @@ def _place(thing: Image | Mask) -> dict[str, str]:
     return facts
 
 
-def _labels(array: Array) -> str:
+def _describe_labels(array: Array) -> str:
     """The labels and their share of the voxels, where the values look like labels; empty elsewhere."""
     if array.shape[0] != 1 or array.size == 0 or array.dtype.kind not in "iubf":
         return ""
@@ -280,7 +292,7 @@ def _labels(array: Array) -> str:
     if array.dtype.kind == "f" and not np.array_equal(np.rint(array), array):
         return ""
     counts = np.bincount(array.astype(np.intp).ravel(order="K"))
-    found = np.flatnonzero(counts)
-    if len(found) > FEW:
+    indices = np.flatnonzero(counts)
+    if len(indices) > FEW:
         return ""
-    return ", ".join(f"{label} ({100 * counts[label] / array.size:.2g} %)" for label in found)
+    return ", ".join(f"{label} ({100 * counts[label] / array.size:.2g} %)" for label in indices)

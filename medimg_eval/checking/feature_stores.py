@@ -42,11 +42,11 @@ def describe_features(path: Path) -> StoreDescription:
         UserError: the folder is none.
     """
     if (path / "index.csv").is_file() and (path / "manifest.json").is_file():
-        return _own(FeatureStore.open(path))
+        return _describe_own_store(FeatureStore.open(path))
     store = open_store(path)
     rows: dict[str, int] = {}
     lengths: Counter[int] = Counter()
-    said: dict[str, Counter[str]] = {
+    counters: dict[str, Counter[str]] = {
         "magnification": Counter(),
         "patch size": Counter(),
         "in level-0 pixels": Counter(),
@@ -55,26 +55,30 @@ def describe_features(path: Path) -> StoreDescription:
     without_places = 0
     for name in store.files:
         try:
-            found = store.read(name)
+            features = store.read(name)
         except CaseError as error:
             wrong.append(str(error))
             continue
-        rows[name] = len(found.features)
-        lengths[found.features.shape[1]] += 1
-        without_places += found.coordinates is None
-        for key, value in _facts(found).items():
-            said[key][value] += 1
+        rows[name] = len(features.features)
+        lengths[features.features.shape[1]] += 1
+        without_places += features.coordinates is None
+        for key, value in _format_facts(features).items():
+            counters[key][value] += 1
     facts = {
         "bags": f"{len(rows)} read" + (f", {len(wrong)} not" if wrong else ""),
-        "rows": _spread(rows.values()),
-        "features": _counted(lengths),
-        **{key: _counted(values) for key, values in said.items() if values},
+        "rows": _format_spread(rows.values()),
+        "features": _format_counts(lengths),
+        **{key: _format_counts(values) for key, values in counters.items() if values},
         "coordinates": "none" if without_places == len(rows) else f"of {len(rows) - without_places} bags",
     }
-    return StoreDescription(KINDS[store.kind], facts, [*_told(wrong), *_odd(lengths, said), *_missing(store.missing)])
+    return StoreDescription(
+        KINDS[store.kind],
+        facts,
+        [*_shorten_faults(wrong), *_find_odd_lengths(lengths, counters), *_missing_features(store.missing)],
+    )
 
 
-def _own(store: FeatureStore) -> StoreDescription:
+def _describe_own_store(store: FeatureStore) -> StoreDescription:
     counts = store.counts(store.keys)
     matrix = store.matrix()
     bad = sum(int((~np.isfinite(matrix[at : at + STEP])).any(1).sum()) for at in range(0, len(matrix), STEP))
@@ -83,7 +87,7 @@ def _own(store: FeatureStore) -> StoreDescription:
         "encoder": str(encoder.get("_target_", encoder)).rpartition(".")[2],
         "made with": str(store.made_by.get("revision", "")) or "no revision known",
         "bags": f"{len(counts)}, {counts.count(0)} of them without rows",
-        "rows": _spread(counts),
+        "rows": _format_spread(counts),
         "features": f"{store.length} x {store.dtype}",
         **{name: str(plan) for name, plan in store.made_by.get("shown", {}).items()},
     }
@@ -92,39 +96,39 @@ def _own(store: FeatureStore) -> StoreDescription:
     )
 
 
-def _facts(found: Features) -> dict[str, str]:
-    known = {
+def _format_facts(found: Features) -> dict[str, str]:
+    facts = {
         "magnification": found.magnification,
         "patch size": found.patch_size,
         "in level-0 pixels": found.patch_size_level0,
     }
-    return {key: f"{value:g}" for key, value in known.items() if value is not None}
+    return {key: f"{value:g}" for key, value in facts.items() if value is not None}
 
 
-def _spread(counts: Iterable[int]) -> str:
+def _format_spread(counts: Iterable[int]) -> str:
     every = sorted(counts)
     if not every:
         return "none"
     return f"{sum(every)}; {every[0]} to {every[-1]} a bag, median {every[len(every) // 2]}"
 
 
-def _counted(values: Counter[int] | Counter[str]) -> str:
+def _format_counts(values: Counter[int] | Counter[str]) -> str:
     if len(values) < 2:
         return ", ".join(map(str, values)) or "none"
     return ", ".join(f"{value} ({count} bags)" for value, count in values.most_common(SHOWN))
 
 
-def _told(wrong: list[str]) -> list[str]:
-    rest = len(wrong) - SHOWN
-    return [*wrong[:SHOWN], *([f"{rest} more bags cannot be read"] if rest > 0 else [])]
+def _shorten_faults(wrong: list[str]) -> list[str]:
+    further = len(wrong) - SHOWN
+    return [*wrong[:SHOWN], *([f"{further} more bags cannot be read"] if further > 0 else [])]
 
 
-def _odd(lengths: Counter[int], said: dict[str, Counter[str]]) -> list[str]:
-    found = ["features have several lengths: they are of several encoders"] if len(lengths) > 1 else []
-    return found + [f"tiles are of several magnifications: {_counted(said['magnification'])}"] * (
+def _find_odd_lengths(lengths: Counter[int], said: dict[str, Counter[str]]) -> list[str]:
+    faults = ["features have several lengths: they are of several encoders"] if len(lengths) > 1 else []
+    return faults + [f"tiles are of several magnifications: {_format_counts(said['magnification'])}"] * (
         len(said["magnification"]) > 1
     )
 
 
-def _missing(names: list[str]) -> list[str]:
+def _missing_features(names: list[str]) -> list[str]:
     return [f"{len(names)} slides have coordinates and no features: {shortened(names)}"] if names else []

@@ -38,34 +38,34 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> tuple[list[Read
     Raises:
         UsageError: there is no such metric or annotator.
     """
-    found = available()
-    needs = {name: _needs(one) for name, one in found.items()}
-    shown = [name for name, some in needs.items() if some and not found[name].intermediate]
-    names = shown if wanted == ALL else [str(one) for one in as_list(wanted)]
+    metrics = available()
+    needs = {name: _list_needs(metric) for name, metric in metrics.items()}
+    listed = [name for name, some in needs.items() if some and not metrics[name].intermediate]
+    names = listed if wanted == ALL else [str(metric) for metric in as_list(wanted)]
     providers, extractors = Annotators(annotators), Extractors({})
-    asked = {need for name in names for need in needs[_base(name, found)]}
-    ordered = sorted(asked, key=lambda need: (need.kind == "verdict", need.provider, need.topic))
-    known = {need: _lacking(need, extractors if need.kind == "features" else providers) for need in ordered}
+    needed = {need for name in names for need in needs[_base_metric(name, metrics)]}
+    ordered = sorted(needed, key=lambda need: (need.kind == "verdict", need.provider, need.topic))
+    lacking = {need: _list_lacking(need, extractors if need.kind == "features" else providers) for need in ordered}
     rows = []
     for name in names:
-        own = needs[_base(name, found)]
-        lacks = tuple(dict.fromkeys(lack for need in own for lack in known[need]))
+        own = needs[_base_metric(name, metrics)]
+        lacks = tuple(dict.fromkeys(lack for need in own for lack in lacking[need]))
         rows.append(Readiness(name, lacks, bool(own)))
-    return rows, list(dict.fromkeys(lack for some in known.values() for lack in some))
+    return rows, list(dict.fromkeys(lack for some in lacking.values() for lack in some))
 
 
-def _base(name: str, found: Mapping[str, Metric]) -> str:
+def _base_metric(name: str, found: Mapping[str, Metric]) -> str:
     return name if name in found else parse(name)[0].name
 
 
-def _needs(found: Metric) -> tuple[Requirement, ...]:
+def _list_needs(found: Metric) -> tuple[Requirement, ...]:
     """Which annotators and questions to a judge a metric, or what it is computed from, needs."""
     parts = [parse(name)[0] for name in found.needs] or [found]
-    declared = [one for part in parts if isinstance(part.requires, tuple) for one in part.requires]
-    return tuple(dict.fromkeys(one for one in declared if one.topic != ALL_TOPICS))
+    declared = [requirement for part in parts if isinstance(part.requires, tuple) for requirement in part.requires]
+    return tuple(dict.fromkeys(need for need in declared if need.topic != ALL_TOPICS))
 
 
-def _lacking(need: Requirement, providers: Annotators) -> list[Missing]:
+def _list_lacking(need: Requirement, providers: Annotators) -> list[Missing]:
     if need.kind != "verdict":
         return list(of_provider(need, providers, ()))
     lacks = [Missing("model@judge", JUDGE)]

@@ -32,19 +32,19 @@ def question_findings(task: Task, parts: Iterable[str], sample: int) -> Iterator
         if part not in task.splits and part != "test":
             continue
         try:
-            cases, found = _cases(task, part)
+            cases, faults = _load_cases(task, part)
         except UserError as error:
             yield Finding(part, str(error))
             continue
         lacking = left_out(task.layout)
-        lost = _lost(cases)
-        found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
+        missing = _find_lost_files(cases)
+        faults += [*_check_records(cases), *_describe_missing(missing), *_open_sample(task, cases, missing, sample)]
         yield Finding(part, task.describe(cases, {}), doubt=False)
         if lacking:
             case, why = next(iter(lacking.items()))
-            told = f"{len(lacking)} more left out by the layout, the first of which is {case}: {why}"
-            yield Finding(part, told, doubt=False)
-        for sort, some in grouped(found).items():
+            fault = f"{len(lacking)} more left out by the layout, the first of which is {case}: {why}"
+            yield Finding(part, fault, doubt=False)
+        for sort, some in grouped(faults).items():
             yield from (Finding(part, text, sort=sort) for text in some)
 
 
@@ -61,7 +61,7 @@ def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
     return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
 
 
-def _cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
+def _load_cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
     """The cases, and what is wrong with all of them together, such as how many they are."""
     try:
         return list(task.cases(part)), []
@@ -72,45 +72,45 @@ def _cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
         return cases, [("unexpected things", str(error))]
 
 
-def _records(cases: Sequence[Case]) -> list[tuple[str, str]]:
-    found = []
+def _check_records(cases: Sequence[Case]) -> list[tuple[str, str]]:
+    faults = []
     for case in cases:
         if case.question is None:
             try:
                 case.target.read()
             except UserError as error:
-                found.append(("records that cannot be understood", str(error)))
-    return found
+                faults.append(("records that cannot be understood", str(error)))
+    return faults
 
 
-def _lost(cases: Sequence[Case]) -> dict[Place, str]:
+def _find_lost_files(cases: Sequence[Case]) -> dict[Place, str]:
     """Files, and members of archives, that are not there -> the first question that is asked about them."""
     first: dict[Place, str] = {}
     for case in cases:
-        for place in _places(case):
-            first.setdefault(place, case.id)
+        for place_ in _image_places(case):
+            first.setdefault(place_, case.id)
     files = {path: path.exists() for path, _ in first}
-    members = {path: _members(path) for path, member in first if member and files[path]}
-    lost = {}
-    for (path, member), asked in first.items():
-        known = members.get(path) if member else None
-        if not files[path] or (known is not None and member not in known):
-            lost[path, member] = asked
-    return lost
+    members = {path: _archive_members(path) for path, member in first if member and files[path]}
+    missing = {}
+    for (path, member), question in first.items():
+        present = members.get(path) if member else None
+        if not files[path] or (present is not None and member not in present):
+            missing[path, member] = question
+    return missing
 
 
-def _missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
-    found: dict[Place, tuple[str, str]] = {}
-    for (path, member), asked in lost.items():
+def _describe_missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
+    texts: dict[Place, tuple[str, str]] = {}
+    for (path, member), question in lost.items():
         if not path.exists():
-            found.setdefault((path, ""), ("missing files", f"{path}: missing (first asked about in {asked})"))
+            texts.setdefault((path, ""), ("missing files", f"{path}: missing (first asked about in {question})"))
         else:
-            text = f"{path}: holds no {member!r} (first asked about in {asked})"
-            found[path, member] = ("images that archives do not hold", text)
-    return list(found.values())
+            text = f"{path}: holds no {member!r} (first asked about in {question})"
+            texts[path, member] = ("images that archives do not hold", text)
+    return list(texts.values())
 
 
-def _places(case: Case) -> Iterator[Place]:
+def _image_places(case: Case) -> Iterator[Place]:
     """The files of a case's images, each with the name within it of an image that lies in an archive."""
     for image in case.images:
         stored = getattr(image, "stored", image)  # of one that is shrunk when it is read
@@ -118,7 +118,7 @@ def _places(case: Case) -> Iterator[Place]:
             yield path, str(getattr(stored, "member", ""))
 
 
-def _members(path: Path) -> set[str] | None:
+def _archive_members(path: Path) -> set[str] | None:
     """The names in an archive; None where it cannot be read, which is said when an image of it is opened."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -127,9 +127,15 @@ def _members(path: Path) -> set[str] | None:
         return None
 
 
-def _opened(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
+def _open_sample(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
     """Errors of evenly spaced questions when images are read, prompts made and keys placed."""
-    whole = [case for case in cases if case.question is not None and not any(one in lost for one in _places(case))]
-    some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
+    readable = [
+        case
+        for case in cases
+        if case.question is not None and not any(location in lost for location in _image_places(case))
+    ]
+    some = (
+        readable if sample >= len(readable) else [readable[index * len(readable) // sample] for index in range(sample)]
+    )
     sort = "questions that cannot be put"
     return [(sort, f"case {case.id}: {doubt}") for case in some for doubt in task.check_case(case).doubts]

@@ -41,19 +41,19 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes:
     else:
         for part in parts:
             yield from _of_part(task, part)
-    yield from _leaks(task, lookalikes)
+    yield from _find_leaks(task, lookalikes)
 
 
-def _leaks(task: Task, lookalikes: bool) -> Iterator[Finding]:
+def _find_leaks(task: Task, lookalikes: bool) -> Iterator[Finding]:
     """Leaks between parts. Validation on the test cases is told of, and no doubt about the data."""
     from medimg_eval.data.leaks import find_leaks
     from medimg_eval.tasks.base import overlap_accepted
 
-    found, not_looked = find_leaks(task, seconds=math.inf, lookalikes=lookalikes)
+    leaks, not_looked = find_leaks(task, seconds=math.inf, lookalikes=lookalikes)
     accepted = overlap_accepted(task.layout)
-    for leak in found:
-        told = leak.kind == "same cases" or (accepted and leak.kind not in ("images", "lookalikes"))
-        yield Finding("leaks", leak.text + (f" (accepted: {accepted})" if accepted else ""), doubt=not told)
+    for leak in leaks:
+        is_note = leak.kind == "same cases" or (accepted and leak.kind not in ("images", "lookalikes"))
+        yield Finding("leaks", leak.text + (f" (accepted: {accepted})" if accepted else ""), doubt=not is_note)
     if not_looked:
         yield Finding("leaks", not_looked, doubt=False)
 
@@ -72,10 +72,10 @@ def _of_part(task: Task, part: str) -> Iterator[Finding]:
     grids: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for case in tracked(cases, f"reading {part}"):
-        found = task.check_case(case)
-        grids.update([found.grid] if found.grid else [])
-        notes.update(found.notes)
-        for doubt in found.doubts:
+        faults = task.check_case(case)
+        grids.update([faults.grid] if faults.grid else [])
+        notes.update(faults.notes)
+        for doubt in faults.doubts:
             yield Finding(part, f"case {case.id}: {doubt}")
     yield Finding(part, task.describe(cases, grids), doubt=False)
     for note, count in notes.most_common():

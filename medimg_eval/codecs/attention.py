@@ -31,8 +31,8 @@ class TilePlaces(NamedTuple):
         """The cells of a grid, row by row, over a box: its first row and column, and those behind its end."""
         top, left, bottom, right = box
         edge = (bottom - top) / rows, (right - left) / columns
-        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1).reshape(-1, 2)
-        return cls(np.array([top, left]) + places * np.array(edge), edge, (rows, columns, top, left))
+        indices = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1).reshape(-1, 2)
+        return cls(np.array([top, left]) + indices * np.array(edge), edge, (rows, columns, top, left))
 
 
 class Weighed(dict[str, float]):
@@ -68,10 +68,10 @@ class Weighed(dict[str, float]):
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Reads what `as_record` gave."""
-        found = cls(record[cls.key])
-        found.attention, found.places = attention_of(record), places_of(record)
-        found.maps = maps_of(record)
-        return found
+        answer = cls(record[cls.key])
+        answer.attention, answer.places = attention_of(record), places_of(record)
+        answer.maps = maps_of(record)
+        return answer
 
 
 def attention_record(
@@ -87,15 +87,15 @@ def attention_record(
         places: of the same tiles.
         maps: name -> (tile,), from 0, kept under `maps` alike.
     """
-    kept: dict[str, Any] = {} if attention is None else {"attention": _packed(attention)}
+    packed: dict[str, Any] = {} if attention is None else {"attention": _pack_weights(attention)}
     if maps:
-        kept["maps"] = {name: _packed(one) for name, one in maps.items()}
-    if not kept or places is None:
-        return kept
+        packed["maps"] = {name: _pack_weights(map_) for name, map_ in maps.items()}
+    if not packed or places is None:
+        return packed
     if places.grid is not None:
-        return kept | {"places": {"edge": list(np.broadcast_to(places.edge, 2).tolist()), "grid": list(places.grid)}}
+        return packed | {"places": {"edge": list(np.broadcast_to(places.edge, 2).tolist()), "grid": list(places.grid)}}
     corners = zlib.compress(np.ascontiguousarray(places.corners, "<i4").tobytes())
-    return kept | {"places": {"edge": float(np.max(places.edge)), "corners": _text(corners)}}
+    return packed | {"places": {"edge": float(np.max(places.edge)), "corners": _encode_base64(corners)}}
 
 
 def attention_of(record: Mapping[str, Any]) -> Array | None:
@@ -104,8 +104,8 @@ def attention_of(record: Mapping[str, Any]) -> Array | None:
     Raises:
         KeyError, TypeError, ValueError: the record is another one.
     """
-    kept = record.get("attention")
-    return None if kept is None else _unpacked(kept)
+    packed = record.get("attention")
+    return None if packed is None else _unpack_weights(packed)
 
 
 def maps_of(record: Mapping[str, Any]) -> dict[str, Array]:
@@ -114,7 +114,7 @@ def maps_of(record: Mapping[str, Any]) -> dict[str, Array]:
     Raises:
         KeyError, TypeError, ValueError: the record is another one.
     """
-    return {str(name): _unpacked(kept) for name, kept in dict(record.get("maps", {})).items()}
+    return {str(name): _unpack_weights(packed_map) for name, packed_map in dict(record.get("maps", {})).items()}
 
 
 def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
@@ -123,30 +123,30 @@ def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
     Raises:
         KeyError, TypeError, ValueError: the record is another one.
     """
-    kept = record.get("places")
-    if kept is None:
+    packed = record.get("places")
+    if packed is None:
         return None
-    if "grid" in kept:
-        rows, columns, top, left = kept["grid"]
-        height, width = kept["edge"]
+    if "grid" in packed:
+        rows, columns, top, left = packed["grid"]
+        height, width = packed["edge"]
         return TilePlaces.of_grid(rows, columns, (top, left, top + rows * height, left + columns * width))
     try:
-        corners = zlib.decompress(base64.b64decode(kept["corners"], validate=True))
+        corners = zlib.decompress(base64.b64decode(packed["corners"], validate=True))
     except zlib.error as error:
         raise ValueError(f"places cannot be inflated ({error})") from error
-    return TilePlaces(np.frombuffer(corners, "<i4").astype(np.int64).reshape(-1, 2), float(kept["edge"]))
+    return TilePlaces(np.frombuffer(corners, "<i4").astype(np.int64).reshape(-1, 2), float(packed["edge"]))
 
 
-def _packed(weights: Array) -> dict[str, Any]:
+def _pack_weights(weights: Array) -> dict[str, Any]:
     largest = float(np.max(weights, initial=0.0))
     shares = np.asarray(weights, np.float64) / (largest or 1.0)
-    return {"largest": largest, "shares": _text(shares.astype("<f2").tobytes())}
+    return {"largest": largest, "shares": _encode_base64(shares.astype("<f2").tobytes())}
 
 
-def _unpacked(kept: Mapping[str, Any]) -> Array:
+def _unpack_weights(kept: Mapping[str, Any]) -> Array:
     shares: Array = np.frombuffer(base64.b64decode(kept["shares"], validate=True), "<f2").astype(np.float32)
     return shares * np.float32(kept["largest"])
 
 
-def _text(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -57,9 +57,9 @@ class Pictures(FileCodec):
         if not isinstance(names, list):
             raise CaseError(f"{stored}: names no pictures; delete it, and run test again")
         files = [place_in(stored.parent, name) for name in names]
-        lost = next((file for file in files if not file.is_file()), None)
-        if lost is not None:
-            raise CaseError(f"{lost}: is missing; delete {stored.name} beside its folder, and run test again")
+        missing = next((file for file in files if not file.is_file()), None)
+        if missing is not None:
+            raise CaseError(f"{missing}: is missing; delete {stored.name} beside its folder, and run test again")
         return GeneratedImages(files, content.get("seeds", []))
 
     def digest(self, stored: Stored) -> str:

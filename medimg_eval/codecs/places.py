@@ -56,23 +56,23 @@ class Places(FileCodec):
         """Reads places or numbers."""
         content = read_json(stored)
         try:
-            return _value(content)
+            return _decode_places(content)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             words = next((words for key, words in WORDS.items() if key in content), "stored detections")
             raise CaseError(f"{stored}: holds no {words} ({type(error).__name__}: {error}); run test again") from error
 
 
-def _value(content: Mapping[str, Any]) -> Points | Boxes | dict[str, float]:
+def _decode_places(content: Mapping[str, Any]) -> Points | Boxes | dict[str, float]:
     if "points" in content:
-        known = [record for record in content["points"] if record["position"] is not None]
-        positions = np.array([record["position"] for record in known], dtype=np.float64)
-        return Points(positions, tuple(str(record["name"]) for record in known))
+        positioned = [record for record in content["points"] if record["position"] is not None]
+        positions = np.array([record["position"] for record in positioned], dtype=np.float64)
+        return Points(positions, tuple(str(record["name"]) for record in positioned))
     if "numbers" in content:
         return {name: math.nan if value is None else float(value) for name, value in content["numbers"].items()}
-    names, places = tuple(content["names"]), np.array(content["places"], float)
+    names, corners = tuple(content["names"]), np.array(content["places"], float)
     scores = np.array(content["confidences"], float)
     if content["kind"] == "points":
-        return Points(places, names, scores=scores)
+        return Points(corners, names, scores=scores)
     masks, areas = content.get("masks"), content.get("areas")
     runs = None if masks is None else tuple(np.array(mask, np.int64).reshape(-1, 2) for mask in masks)
-    return Boxes(places, names, scores, runs, None if areas is None else np.array(areas, float))
+    return Boxes(corners, names, scores, runs, None if areas is None else np.array(areas, float))

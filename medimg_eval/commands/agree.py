@@ -32,10 +32,10 @@ def run(config: DictConfig) -> None:
     if config.get("reports") is not None:
         from medimg_eval.commands.agree_labels import agree_on_labels
 
-        _print([agree_on_labels(_without_run(config))], config.out)
+        _print_sheet([agree_on_labels(_without_run(config))], config.out)
         return
     if config.get("preferences") is not None:
-        _print([_preferences(_without_run(config))], config.out)
+        _print_sheet([_preference_sheet(_without_run(config))], config.out)
         return
     wanted = plain(config)
     folder = Path(wanted["run"])
@@ -43,9 +43,9 @@ def run(config: DictConfig) -> None:
     how = {key: wanted[key] for key in ("resamples", "level", "seed")}
     jury = [jury_table(ballots, title, **how)] if (ballots := read_ballots_file(folder)) else []
     if wanted["human"] is None:
-        alone = bool(ballots) and len({one.judge for one in ballots}) == 1
+        alone = bool(ballots) and len({ballot.judge for ballot in ballots}) == 1
         compared = [] if alone else [judge_agreement(read_jury(folder), title, **how)]
-        _print([*compared, *jury], wanted["out"])
+        _print_sheet([*compared, *jury], wanted["out"])
         return
     verdicts = read_verdicts(
         folder,
@@ -56,10 +56,10 @@ def run(config: DictConfig) -> None:
     sheet = judge_agreement(verdicts, title, **how)
     keep_validation(folder, sheet.frame().to_dict("records"), Path(wanted["human"]).name)
     calibrated = wanted.get("calibrate") and calibration_table(rated_cases(verdicts, numbers_of(folder)), title, **how)
-    _print([sheet, *jury, *([calibrated] if calibrated else [])], wanted["out"])
+    _print_sheet([sheet, *jury, *([calibrated] if calibrated else [])], wanted["out"])
 
 
-def _preferences(wanted: dict[str, Any]) -> Sheet:
+def _preference_sheet(wanted: dict[str, Any]) -> Sheet:
     """The table of a file of preferences."""
     file = Path(wanted["preferences"])
     how = {key: wanted[key] for key in ("anchor", "resamples", "level", "seed")}
@@ -72,7 +72,7 @@ def _without_run(config: DictConfig) -> dict[str, Any]:
     return {**wanted, "column": "report" if wanted["column"] is None else wanted["column"]}
 
 
-def _print(sheets: Sequence[Sheet], out: str | None) -> None:
+def _print_sheet(sheets: Sequence[Sheet], out: str | None) -> None:
     show_sheets(sheets)
     if out is not None:
         for sheet, stem in zip(sheets, ("agree", "agree_2", "agree_3"), strict=False):

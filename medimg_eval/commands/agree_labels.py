@@ -28,18 +28,18 @@ def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
         UsageError: there is no such column, or the annotator labels no texts.
         UserError: the file cannot be read, holds no report, or the annotator lacks its weights.
     """
-    name, made = chosen_annotator(wanted)
+    name, annotator = chosen_annotator(wanted)
     file = Path(str(wanted["reports"])).expanduser()
-    if not isinstance(made, TextAnnotator):
+    if not isinstance(annotator, TextAnnotator):
         raise UsageError(f"annotator {name!r} compares texts, and does not label them; name one that does")
-    permit(_Given(file.name), wanted["may_leave"], "annotator", name, made, ["answers"])
-    made.check_ready()
-    texts = _reports(file, str(wanted["column"]))
+    permit(_Given(file.name), wanted["may_leave"], "annotator", name, annotator, ["answers"])
+    annotator.check_ready()
+    texts = _read_reports(file, str(wanted["column"]))
     return label_agreement(
-        [_states(reading, name) for reading in _read(made, texts)],
+        [_finding_states(reading, name) for reading in _annotate_reports(annotator, texts)],
         [label_report(text) for text in texts],
         CHEXPERT_14,
-        names=(f"{name} ({made.revision})", "rule_labeler"),
+        names=(f"{name} ({annotator.revision})", "rule_labeler"),
         title=file.name,
         resamples=wanted["resamples"],
         level=wanted["level"],
@@ -54,26 +54,26 @@ class _Given(NamedTuple):
     may_leave: MayLeave = "ask"
 
 
-def _reports(file: Path, column: str) -> list[str]:
+def _read_reports(file: Path, column: str) -> list[str]:
     rows = [row.values for row in read_table(file)]
     columns = dict.fromkeys(name for row in rows for name in row)
     if rows and column not in columns:
         raise UsageError(f"{file} has no column {column!r}{nearest(column, columns)}; set column=")
     texts = [str(row[column]) for row in rows if row.get(column) is not None]
-    found = [text for text in texts if text.strip() and text.strip().lower() != "nan"]
-    if not found:
+    reports = [text for text in texts if text.strip() and text.strip().lower() != "nan"]
+    if not reports:
         raise UserError(f"{file}: column {column!r} holds no report")
-    return found
+    return reports
 
 
-def _read(made: TextAnnotator, texts: Sequence[str]) -> Iterator[Any]:
+def _annotate_reports(made: TextAnnotator, texts: Sequence[str]) -> Iterator[Any]:
     size = max(1, made.preferred_batch)
     batches = [texts[start : start + size] for start in range(0, len(texts), size)]
     for batch in tracked(batches, f"reading ({made.name})"):
         yield from made.annotate(batch)
 
 
-def _states(reading: Any, name: str) -> Mapping[str, int]:
+def _finding_states(reading: Any, name: str) -> Mapping[str, int]:
     if not isinstance(reading, Mapping):
         raise UserError(f"annotator {name} gives {type(reading).__name__}, expected label -> state")
     return reading

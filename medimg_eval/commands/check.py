@@ -55,13 +55,13 @@ def check_features(path: Path) -> None:
     from medimg_eval.checking import describe_features
 
     console = printer()
-    found = describe_features(path)
-    for line in (f"{path}: {found.kind}", *(f"  {name}: {text}" for name, text in found.facts.items())):
+    description = describe_features(path)
+    for line in (f"{path}: {description.kind}", *(f"  {name}: {text}" for name, text in description.facts.items())):
         say(console, line)
-    for doubt in found.doubts:
+    for doubt in description.doubts:
         say(console, f"  ! {doubt}")
-    if found.doubts:
-        raise UserError(f"{path}: {len(found.doubts)} doubt{'s' * (len(found.doubts) > 1)}, listed above")
+    if description.doubts:
+        raise UserError(f"{path}: {len(description.doubts)} doubt{'s' * (len(description.doubts) > 1)}, listed above")
 
 
 def check_path(path: Path) -> None:
@@ -75,34 +75,34 @@ def check_path(path: Path) -> None:
     console = printer()
     looked_at = unreadable = doubts = 0
     for _, folder in itertools.groupby(describe(path), key=lambda one: one.path.parent):
-        found = list(folder)
-        _print(console, found)
-        looked_at += len(found)
-        unreadable += sum(not one.readable for one in found)
-        doubts += sum(len(one.doubts) for one in found if one.readable)
+        descriptions = list(folder)
+        _print_descriptions(console, descriptions)
+        looked_at += len(descriptions)
+        unreadable += sum(not description.readable for description in descriptions)
+        doubts += sum(len(description.doubts) for description in descriptions if description.readable)
     console.print(f"{looked_at} things looked at, {unreadable} unreadable, {doubts} doubts", highlight=False)
     if unreadable:
         raise UserError(f"{path}: {unreadable} of {looked_at} cannot be read, listed above")
 
 
-def _print(console: Console, found: Sequence[Description]) -> None:
+def _print_descriptions(console: Console, found: Sequence[Description]) -> None:
     """Prints the images of one folder, those that are alike together."""
     like: dict[tuple[str, ...], list[Description]] = {}
-    for one in found:
-        same = [f"{name} {text}" for name, text in one.facts.items() if name not in VARIABLE]
-        like.setdefault((one.kind, *same), []).append(one)
+    for description in found:
+        shared_facts = [f"{name} {text}" for name, text in description.facts.items() if name not in VARIABLE]
+        like.setdefault((description.kind, *shared_facts), []).append(description)
     for some in like.values():
         if len(some) <= SHOWN:
-            for one in some:
-                _show(console, one.path, one.kind, one.facts, one.doubts)
+            for description in some:
+                _show_description(console, description.path, description.kind, description.facts, description.doubts)
         else:
-            doubts = Counter(doubt for one in some for doubt in one.doubts)
+            doubts = Counter(doubt for description in some for doubt in description.doubts)
             facts = {name: text for name, text in some[0].facts.items() if name not in VARIABLE}
             counted = (doubt if count == len(some) else f"{doubt} ({count} of them)" for doubt, count in doubts.items())
-            _show(console, some[0].path.parent, f"{len(some)} x {some[0].kind}", facts, counted)
+            _show_description(console, some[0].path.parent, f"{len(some)} x {some[0].kind}", facts, counted)
 
 
-def _show(console: Console, path: Path, kind: str, facts: Mapping[str, str], doubts: Iterable[str]) -> None:
+def _show_description(console: Console, path: Path, kind: str, facts: Mapping[str, str], doubts: Iterable[str]) -> None:
     for text in (f"{path}: {kind}", *(f"  {name}: {text}" for name, text in facts.items())):
         say(console, text)
     for doubt in doubts:
@@ -119,14 +119,14 @@ def check_task(task: Task, parts: Iterable[str], sample: int = 100, *, lookalike
 
     console = printer()
     doubts = 0
-    said = findings(task, parts, sample, lookalikes=lookalikes)
-    for (part, sort), some in itertools.groupby(said, key=lambda one: (one.part, one.sort)):
+    findings_ = findings(task, parts, sample, lookalikes=lookalikes)
+    for (part, sort), some in itertools.groupby(findings_, key=lambda one: (one.part, one.sort)):
         count = 0
-        for found in some:
+        for finding in some:
             count += 1
-            doubts += found.doubt
+            doubts += finding.doubt
             if not sort or count <= SHOWN:
-                say(console, f"{part}: {found.text}")
+                say(console, f"{part}: {finding.text}")
         if sort and count > SHOWN:
             say(console, f"{part}: {count - SHOWN} more {sort}")
     if doubts:
@@ -148,13 +148,13 @@ def _check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
 
     console = printer()
     rows, lacking = check_metrics(wanted, annotators)
-    for one in rows:
-        keys = ", ".join(dict.fromkeys(lack.key for lack in one.lacks))
-        ready = "ready" if one.needs else "ready; needs no weights and no judge"
-        say(console, f"{one.metric}: {f'lacks {keys}' if keys else ready}")
+    for row in rows:
+        keys = ", ".join(dict.fromkeys(lack.key for lack in row.lacks))
+        ready = "ready" if row.needs else "ready; needs no weights and no judge"
+        say(console, f"{row.metric}: {f'lacks {keys}' if keys else ready}")
     for lack in lacking:
         say(console, f"- {lack.key}: {lack.message}")
-    ready_ones = sum(not one.lacks for one in rows)
+    ready_ones = sum(not row.lacks for row in rows)
     console.print(f"{ready_ones} of {len(rows)} metrics are ready", highlight=False)
     if wanted != ALL and ready_ones < len(rows):
         raise UserError(f"{len(rows) - ready_ones} of {len(rows)} metrics are not ready; what they lack is told above")

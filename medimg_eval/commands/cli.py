@@ -60,16 +60,16 @@ def start(argv: Sequence[str]) -> int:
     try:
         ending.heed()
         if "-sc" in argv or "--shell-completion" in argv:
-            return _complete(argv)
+            return _complete_command(argv)
         words = take_apart(argv)
         if not words.command or {"-h", "--help"} & set(words.flags):
-            sys.stdout.write(_help(words.command))
+            sys.stdout.write(_command_help(words.command))
             return 0
-        return max((_tell(error, words, traced=traced) for error in _run(words)), default=0)
+        return max((_report_error(error, words, traced=traced) for error in _run_command(words)), default=0)
     except KeyboardInterrupt:
         return ending.tell()
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
-        return _tell(error, words, traced=traced)
+        return _report_error(error, words, traced=traced)
     finally:
         ending.forget()
         gc.unfreeze()  # as it was: some libraries complain at exit of what was never collected
@@ -109,7 +109,7 @@ class Ending:
 def take_apart(argv: Sequence[str]) -> Words:
     """Sorts words into the command, Hydra's flags, and overrides, which Hydra 1.3 wants in one run."""
     flags: list[str] = []
-    others: list[str] = []
+    remaining: list[str] = []
     words = iter(argv)
     for word in words:
         if word.startswith("-"):
@@ -117,27 +117,29 @@ def take_apart(argv: Sequence[str]) -> Words:
             if word in TAKES_VALUE:
                 flags += [value for value in (next(words, None),) if value is not None]
         else:
-            others.append(word)
+            remaining.append(word)
     if "--version" in flags:
         sys.stdout.write(f"medimg_eval {__version__}\n")
         raise SystemExit(0)
-    if not others:
+    if not remaining:
         if {"-h", "--help"} >= set(flags):
             return Words("", flags, [])
         raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
-    command = others.pop(0)
+    command = remaining.pop(0)
     UsageError.refuse_unknown("there is no command", COMMANDS, command)
-    if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
-        others[0] = f"{POSITIONAL[command]}={others[0]}"
+    if command in POSITIONAL and remaining and "=" not in remaining[0] and not remaining[0].startswith("~"):
+        remaining[0] = f"{POSITIONAL[command]}={remaining[0]}"
     if not {"-m", "--multirun"} & set(flags):
-        others = [_bracketed(word) if word.partition("=")[0] in PAIRS.get(command, ()) else word for word in others]
-    plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
+        remaining = [
+            _bracket_list(word) if word.partition("=")[0] in PAIRS.get(command, ()) else word for word in remaining
+        ]
+    plain = next((word for word in remaining if "=" not in word and not word.startswith("~")), None)
     if plain is not None:
         raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
-    return Words(command, flags, present_words(command, others, lambda text: sys.stderr.write(f"{text}\n")))
+    return Words(command, flags, present_words(command, remaining, lambda text: sys.stderr.write(f"{text}\n")))
 
 
-def _bracketed(word: str) -> str:
+def _bracket_list(word: str) -> str:
     """`key=A,B` as Hydra takes a list; a word that is one, or is quoted, stays."""
     key, _, value = word.partition("=")
     if "," not in value or value.lstrip()[:1] in ("[", "'", '"', "{"):
@@ -146,24 +148,24 @@ def _bracketed(word: str) -> str:
     return f"{key}=[" + ",".join(f'"{name}"' for name in names) + "]"
 
 
-def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
+def _report_error(error: Exception, words: Words | None, *, traced: bool) -> int:
     """Prints what went wrong, and returns the exit code; a fault of ours keeps its traceback."""
-    known = explain(error, words)
-    if traced or (known is None and (frame := users_frame(error)) is None):
+    explained = explain(error, words)
+    if traced or (explained is None and (frame := users_frame(error)) is None):
         traceback.print_exception(error)
-    elif known is None and frame is not None:
+    elif explained is None and frame is not None:
         sys.stderr.write(f"medimg_eval: {type(error).__name__}: {error}\n")
         sys.stderr.write(f"  {frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}\n")
         sys.stderr.write("  this is code of your own; debug=true shows how it came there\n")
-    if known is not None:
-        sys.stderr.write(f"medimg_eval: {known}\n")
-    if words is not None and isinstance(known, LeaveError) and known.mend:
-        again = [words.command, *words.flags, *words.overrides, known.mend]
+    if explained is not None:
+        sys.stderr.write(f"medimg_eval: {explained}\n")
+    if words is not None and isinstance(explained, LeaveError) and explained.mend:
+        again = [words.command, *words.flags, *words.overrides, explained.mend]
         sys.stderr.write(f"  python -m medimg_eval {shlex.join(again)}\n")
-    return known.exit_code if known is not None else 1
+    return explained.exit_code if explained is not None else 1
 
 
-def _run(words: Words) -> list[Exception]:
+def _run_command(words: Words) -> list[Exception]:
     """Runs the command once, or once for each combination of a multirun; returns what went wrong."""
     import hydra
 
@@ -182,19 +184,19 @@ def _run(words: Words) -> list[Exception]:
 
         # Lightning starts further ranks with these words: this job's own, also within a multirun.
         own = HydraConfig.get().overrides
-        kept = [word for word in own.hydra if not word.startswith("hydra.mode=")]
+        hydra_words = [word for word in own.hydra if not word.startswith("hydra.mode=")]
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
-        sys.argv = [program, words.command, *flags, *kept, *own.task]
+        sys.argv = [program, words.command, *flags, *hydra_words, *own.task]
         set_up_log(debug=bool(config.debug))
         if config.get("gpus") is not None:  # programs of their own, which come after all are known
             fleet.append((sys.argv[1:], config))
             return
         sources = HydraConfig.get().runtime.config_sources
-        places = [f"{one.schema}://{one.path}" for one in sources if one.schema in ("pkg", "file")]
+        locations = [f"{source.schema}://{source.path}" for source in sources if source.schema in ("pkg", "file")]
         try:
             refuse_former(words.command, list(map(str, config)))
-            with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
-                _module(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
+            with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(locations):
+                _import_command(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
@@ -206,17 +208,17 @@ def _run(words: Words) -> list[Exception]:
     with short_names():
         hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     if fleet:
-        _module("medimg_eval.api.fleet").run_fleet(fleet)
+        _import_command("medimg_eval.api.fleet").run_fleet(fleet)
     return errors
 
 
 def _with_trust(words: Sequence[str]) -> str:
     """The command that these words are, for a folder that is trusted."""
-    kept = [word for word in words if not word.lstrip("+").startswith("trust=")]
-    return shlex.join(["python", "-m", "medimg_eval", *kept, "trust=true"])
+    words_ = [word for word in words if not word.lstrip("+").startswith("trust=")]
+    return shlex.join(["python", "-m", "medimg_eval", *words_, "trust=true"])
 
 
-def _module(name: str) -> ModuleType:
+def _import_command(name: str) -> ModuleType:
     """Imports a command. Modules stay, so they are not searched for garbage: now and later that takes 0.7 s."""
     if name in sys.modules:
         return sys.modules[name]
@@ -241,7 +243,7 @@ def set_up_log(*, debug: bool) -> None:
     log.propagate = False
 
 
-def _help(command: str) -> str:
+def _command_help(command: str) -> str:
     configs = files("medimg_eval.configs")
     if not command:
         rows = "\n".join(f"  {name:<9}{text}" for name, text in COMMANDS.items())
@@ -254,8 +256,8 @@ def _help(command: str) -> str:
         )
     parts = [f"medimg_eval {command}: {COMMANDS[command]}\n"]
     shared = dict.fromkeys(("fit", "test", "predict", "utility"), "work") | dict.fromkeys(READERS, "reads")
-    shown = [command, *([shared[command]] if command in shared else []), "base"]
-    for name in shown:
+    groups = [command, *([shared[command]] if command in shared else []), "base"]
+    for name in groups:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
     for group in GROUPS:
@@ -264,7 +266,7 @@ def _help(command: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _complete(argv: Sequence[str]) -> int:
+def _complete_command(argv: Sequence[str]) -> int:
     """Completes commands here and the rest by Hydra, which knows nothing of commands."""
     import hydra
 

@@ -33,32 +33,32 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
     runs = [run for run in runs_of(wanted) if run.finished]
-    validation = _validation(wanted["validation"])
+    validation = _load_validation(wanted["validation"])
     pairs = pair_runs(runs, validation)
     how = ConformalSettings(
         **{key: wanted[key] for key in ("alpha", "method", "per_group", "splits", "level", "seed", "resamples")},
         by=str(wanted["by"] or ""),
     )
-    shown = _table(pairs, vote_runs(runs), wanted)
+    table = _confidence_table(pairs, vote_runs(runs), wanted)
     sheets = cover_runs(pairs, how)
-    if shown is None and not sheets:
+    if table is None and not sheets:
         raise UserError(
             "No run has confidences: score it with task.metrics=[ece_mass@15] of classes or answers, "
             "[volume_reference, volume_predicted] of masks, or [missed_share@0.1, missed_share@0.5] of voxels' "
             "probabilities; docs/evaluate/confidence.md says which"
         )
-    if shown is not None:
-        show(shown)
+    if table is not None:
+        show(table)
     show_sheets(sheets)
     if wanted["out"] is not None:
         folder = Path(wanted["out"])
-        written = [] if shown is None else write_all(shown, folder, "confidence")
+        written = [] if table is None else write_all(table, folder, "confidence")
         if sheets:
             written += write_comparison(Comparison("Coverage", tuple(sheets)), folder, stem="conformal")
         say_written(written)
 
 
-def _validation(given: Any) -> list[RunScores]:
+def _load_validation(given: Any) -> list[RunScores]:
     if given is None:
         return []
     paths = [Path(str(path)).expanduser() for path in as_list(given)]
@@ -67,7 +67,7 @@ def _validation(given: Any) -> list[RunScores]:
     return tables + ([run for run in load_runs(folders) if run.finished] if folders else [])
 
 
-def _table(pairs: Any, votes: list[RunScores], wanted: dict[str, Any]) -> Any:
+def _confidence_table(pairs: Any, votes: list[RunScores], wanted: dict[str, Any]) -> Any:
     """Returns the table of each run as it is and scaled; None where none has confidences."""
     rows = []
     for run, validation in pairs:

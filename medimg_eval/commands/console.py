@@ -90,14 +90,14 @@ def show(table: Table) -> None:
     from medimg_eval.results.table import rich_table
 
     console = printer()
-    whole = table.layout()
-    parts = [whole]
-    if not fits(console, whole):
+    layout = table.layout()
+    parts = [layout]
+    if not fits(console, layout):
         of_tasks = table.by_task() if table.look.form == "wide" else [table]
-        parts = [one for part in of_tasks for one in part.layout().wrapped(partial(fits, console))]
+        parts = [layout for part in of_tasks for layout in part.layout().wrapped(partial(fits, console))]
     for part in parts:
         console.print(rich_table(part))
-    for note in whole.footnotes:
+    for note in layout.footnotes:
         console.print(Text(note, style="dim"))
 
 
@@ -132,8 +132,11 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
             ("case failed", "cases failed", "failures", "stage"),
             ("value is lost to errors", "values are lost to errors", "raised", "metric"),
         ):
-            if found := summary.get(key, []):
-                lines += [f"{len(found)} {single if len(found) == 1 else several} in {folder}:", *by_cause(found, of)]
+            if failures := summary.get(key, []):
+                lines += [
+                    f"{len(failures)} {single if len(failures) == 1 else several} in {folder}:",
+                    *by_cause(failures, of),
+                ]
                 lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
         for tracker, message in manifest.get("untracked", {}).items():
             mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
@@ -148,9 +151,9 @@ def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     """A line for each cause, the most frequent first, with one case of it."""
     causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []
-    for alike in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
-        times = f"{len(alike)} times, such as " if len(alike) > 1 else ""
-        lines.append(f"  {times}{alike[0]['case']} ({alike[0][of]}): {alike[0]['message']}")
+    for cause in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
+        times = f"{len(cause)} times, such as " if len(cause) > 1 else ""
+        lines.append(f"  {times}{cause[0]['case']} ({cause[0][of]}): {cause[0]['message']}")
     return [*lines, f"  ... and {len(causes) - SHOWN} further causes"] if len(causes) > SHOWN else lines
 
 
@@ -163,7 +166,7 @@ def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> l
     from medimg_eval.metrics import get, is_declared
     from medimg_eval.results.runs import is_evidence
 
-    valued = {one["metric"] for one in summary["metrics"] if one["mean"] is not None}
+    valued = {row["metric"] for row in summary["metrics"] if row["mean"] is not None}
     without = [name for name in manifest["metrics"] if name not in valued and not is_evidence(name)]
     if valued:
         unasked = "judge" not in manifest

@@ -26,7 +26,7 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     if any(wanted.get(group) is not None for group in ("annotator", "extractor")):
-        _weights(wanted)
+        _fetch_weights(wanted)
         return
     task = wanted.get("task")
     if task is None:
@@ -40,7 +40,7 @@ def run(config: DictConfig) -> None:
             f"task {name!r} is not fetched for you ({card.get('access', 'access unknown')}); see the steps above"
         )
     source = HubFiles.of(card["download"])
-    root = _root(wanted["root"], task)
+    root = _data_root(wanted["root"], task)
     try:
         done = fetch(source, root, tell)
     except AccessError:
@@ -54,7 +54,7 @@ def run(config: DictConfig) -> None:
     tell(f"next: python -m medimg_eval check task={name}{elsewhere}")
 
 
-def _weights(wanted: Mapping[str, Any]) -> None:
+def _fetch_weights(wanted: Mapping[str, Any]) -> None:
     from medimg_eval.commands.download_weights import chosen_annotator, chosen_extractor, download_weights
 
     if wanted.get("annotator") is not None:
@@ -63,7 +63,7 @@ def _weights(wanted: Mapping[str, Any]) -> None:
         download_weights("extractor", *chosen_extractor(wanted))
 
 
-def _root(given: Any, task: Mapping[str, Any]) -> Path:
+def _data_root(given: Any, task: Mapping[str, Any]) -> Path:
     root = given if given is not None else (task.get("layout") or {}).get("root")
     if root is None:
         raise UsageError(f"task {task['name']!r} names no folder for its data; add root=DIR")

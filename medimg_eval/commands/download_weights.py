@@ -33,21 +33,21 @@ PARAMETERS = ("model*.safetensors", "pytorch_model*.bin")
 
 def chosen_annotator(wanted: Mapping[str, Any]) -> tuple[str, Annotator]:
     """Makes the annotator that `annotator=NAME` names, with the command line's changes to it; loads no weights."""
-    return _chosen(wanted, "annotator", Annotators)
+    return _chosen_config(wanted, "annotator", Annotators)
 
 
 def chosen_extractor(wanted: Mapping[str, Any]) -> tuple[str, FeatureExtractor]:
     """Makes the extractor that `extractor=NAME` names, likewise."""
-    return _chosen(wanted, "extractor", Extractors)
+    return _chosen_config(wanted, "extractor", Extractors)
 
 
-def _chosen(wanted: Mapping[str, Any], group: str, kind: type[Annotators]) -> tuple[str, Any]:
+def _chosen_config(wanted: Mapping[str, Any], group: str, kind: type[Annotators]) -> tuple[str, Any]:
     name = HydraConfig.get().runtime.choices[group]
     changed = wanted[f"{group}s"].get(name) or {}
     config = changed if "_target_" in changed else {**wanted[group], **changed}
-    made: Any = kind({**wanted[f"{group}s"], name: config})[name].load()
-    made.name = name
-    return name, made
+    extractor: Any = kind({**wanted[f"{group}s"], name: config})[name].load()
+    extractor.name = name
+    return name, extractor
 
 
 def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) -> None:
@@ -67,19 +67,19 @@ def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) 
     tell = partial(say, printer())
     if not sys.stderr.isatty():
         hub_module("utils").disable_progress_bars()
-    left, seen = [], set()
+    failed, arguments = [], set()
     # What an archive needs beside itself may stand in the archive, and is known once it is there.
-    while (weights := next((one for one in made.needs if one.argument not in seen), None)) is not None:
-        seen.add(weights.argument)
+    while (weights := next((need for need in made.needs if need.argument not in arguments), None)) is not None:
+        arguments.add(weights.argument)
         key = f"{group}s.{name}.{weights.argument}"
-        if not _bring(getattr(made, weights.argument), weights, key, tell):
-            left.append(f"{key}: {weights.what}; had from {weights.source} (licence: {weights.licence})")
-    if left:
-        raise UserError("\n".join([*left, "cannot be fetched from the hub for you; set each key to a path"]))
+        if not _fetch_need(getattr(made, weights.argument), weights, key, tell):
+            failed.append(f"{key}: {weights.what}; had from {weights.source} (licence: {weights.licence})")
+    if failed:
+        raise UserError("\n".join([*failed, "cannot be fetched from the hub for you; set each key to a path"]))
     tell(f"next: python -m medimg_eval check metrics=all, or test with metrics that need {name}")
 
 
-def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) -> bool:
+def _fetch_need(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) -> bool:
     """Fetches one of the needs, unless it is there; returns whether it is there now."""
     name = key.split(".")[1]
     try:
@@ -89,10 +89,10 @@ def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) 
         if named.repository.count("/") != 1 or named.repository.startswith((".", "~", "/")):
             return False
         tell(f"{named.repository}: {weights.what}; licence: {weights.licence}")
-        with _explained(named, named.file, key):
-            files = _files(named, weights)
+        with _explain_errors(named, named.file, key):
+            files = _select_files(named, weights)
         for file in files:
-            with _explained(named, file, key):
+            with _explain_errors(named, file, key):
                 got = Path(hub_module().hf_hub_download(named.repository, file, revision=named.revision or None))
             tell(f"{file}: {in_words(got.stat().st_size)}")
         there = weights.find(given, name)
@@ -100,7 +100,7 @@ def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) 
     return True
 
 
-def _files(named: HubName, weights: Weights) -> list[str]:
+def _select_files(named: HubName, weights: Weights) -> list[str]:
     """Which files of a repository are wanted: those that are looked for, and all small ones, which come last.
 
     Where only `config.json` is looked for, the parameters belong to it, too, in one of their formats.
@@ -109,7 +109,7 @@ def _files(named: HubName, weights: Weights) -> list[str]:
         return [named.file]
     there = hub_module().HfApi().list_repo_files(named.repository, revision=named.revision or None)
     top = [file for file in there if "/" not in file]
-    needed = [next((one for one in wanted.split("|") if one in there), wanted) for wanted in weights.files]
+    needed = [next((file for file in wanted.split("|") if file in there), wanted) for wanted in weights.files]
     small = [file for file in top if Path(file).suffix in SMALL and file not in needed]
     if weights.files == WHOLE:
         of_kind = ([file for file in top if fnmatchcase(file, kind)] for kind in PARAMETERS)
@@ -118,7 +118,7 @@ def _files(named: HubName, weights: Weights) -> list[str]:
 
 
 @contextmanager
-def _explained(named: HubName, file: str, key: str) -> Iterator[None]:
+def _explain_errors(named: HubName, file: str, key: str) -> Iterator[None]:
     """Turns what the hub and the network say into sentences."""
     errors = hub_module("errors")
     page = f"https://huggingface.co/{named.repository}"
@@ -148,7 +148,7 @@ def _explained(named: HubName, file: str, key: str) -> Iterator[None]:
 
 
 def _broken_off(named: HubName, file: str, error: Exception) -> UserError:
-    said = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     return UserError(
-        f"{named.repository}, file {file}: could not be fetched ({said}); the same command goes on from here"
+        f"{named.repository}, file {file}: could not be fetched ({message}); the same command goes on from here"
     )

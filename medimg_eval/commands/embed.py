@@ -16,22 +16,24 @@ def run(config: DictConfig) -> None:
     Raises:
         UserError: a case failed, after all others were embedded.
     """
-    found = run_embedding(plain(config))
+    result = run_embedding(plain(config))
     console = printer()
-    total = len(found.keys) + len(found.failures)
-    if found.store is not None:
-        counts = found.counts()
-        say(console, f"{found.store.path}: {len(found.keys)} of {total} cases have features")
-        say(console, f"  {sum(counts)} rows of {found.store.length} x {found.store.dtype} ({_each(counts)})")
-        say(console, f"  {found.computed} images were embedded now, the others were there")
-    if found.failures:
-        failures = [{"case": one.case_id, "stage": one.stage, "message": one.message} for one in found.failures]
+    total = len(result.keys) + len(result.failures)
+    if result.store is not None:
+        counts = result.counts()
+        say(console, f"{result.store.path}: {len(result.keys)} of {total} cases have features")
+        say(console, f"  {sum(counts)} rows of {result.store.length} x {result.store.dtype} ({_format_counts(counts)})")
+        say(console, f"  {result.computed} images were embedded now, the others were there")
+    if result.failures:
+        failures = [
+            {"case": failure.case_id, "stage": failure.stage, "message": failure.message} for failure in result.failures
+        ]
         raise UserError(
             "\n".join([f"{len(failures)} of {total} cases have no features:", *by_cause(failures, "stage")])
         )
 
 
-def _each(counts: list[int]) -> str:
+def _format_counts(counts: list[int]) -> str:
     if not counts:
         return "none"
     return f"{min(counts)} to {max(counts)} a case" if min(counts) != max(counts) else f"{counts[0]} a case"

@@ -19,26 +19,26 @@ from medimg_eval.results.statistics import DisparitySettings
 def run(config: DictConfig) -> None:
     """Prints groups and disparities and, when `out` is given, writes them."""
     wanted = plain(config)
-    metrics = None if wanted["metrics"] is None else [str(one) for one in as_list(wanted["metrics"])]
-    found = judge_fairness(
+    metrics = None if wanted["metrics"] is None else [str(metric) for metric in as_list(wanted["metrics"])]
+    tables = judge_fairness(
         runs_of(wanted),
-        by=[str(one) for one in as_list(wanted["by"])],
+        by=[str(attribute) for attribute in as_list(wanted["by"])],
         metrics=metrics,
         how=DisparitySettings(
             resamples=wanted["resamples"],
             level=wanted["level"],
             seed=wanted["seed"],
             min_group_size=wanted["min_group_size"],
-            bins=_bins(wanted["bins"]),
+            bins=_parse_bins(wanted["bins"]),
             stratify_by=str(wanted["stratify_by"] or ""),
         ),
     )
-    show_sheets(found.sheets)
+    show_sheets(tables.sheets)
     if wanted["out"] is not None:
-        say_written(write_comparison(found, Path(wanted["out"]), stem="fairness"))
+        say_written(write_comparison(tables, Path(wanted["out"]), stem="fairness"))
 
 
-def _bins(given: Any) -> dict[str, list[float]]:
+def _parse_bins(given: Any) -> dict[str, list[float]]:
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(isinstance(edges, list) for edges in given.values()):

@@ -15,14 +15,14 @@ def run(config: DictConfig) -> None:
     Raises:
         UserError: no log can be read, or one has no question of the task.
     """
-    found = import_logs(plain(config), warn_in_yellow)
-    for one in found:
-        if one.scores is not None:
-            show(one.table)
-            told = f"scores of every case: {one.scores}; table, compare, rank and figure take it by scores={one.scores}"
-            say(printer(), told)
+    imported = import_logs(plain(config), warn_in_yellow)
+    for log in imported:
+        if log.scores is not None:
+            show(log.table)
+            hint = f"scores of every case: {log.scores}; table, compare, rank and figure take it by scores={log.scores}"
+            say(printer(), hint)
             continue
-        show_scored(one.runs)
-        for line in (line for difference in one.differences for line in difference.lines()):
+        show_scored(log.runs)
+        for line in (line for difference in log.differences for line in difference.lines()):
             say(printer(), line)
-    fail_if_cases_failed([run.folder for one in found for run in one.runs])
+    fail_if_cases_failed([run.folder for log in imported for run in log.runs])

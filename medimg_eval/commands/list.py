@@ -30,27 +30,27 @@ def run(config: DictConfig) -> None:
         return
     filtered = any(config[key] is not None for key in FILTERS)
     kinds = KINDS if config.what == "all" else (config.what,)
-    found = {kind: chosen_entries(entries_of(kind), config) for kind in kinds}
-    if filtered and not any(found.values()):
+    entries_ = {kind: chosen_entries(entries_of(kind), config) for kind in kinds}
+    if filtered and not any(entries_.values()):
         every = {name: entry for kind in kinds for name, entry in entries_of(kind).items()}
         raise nothing_passes(", ".join(kinds), every, config)
     console = printer()
     if config.json:
-        console.print_json(json.dumps({kind: _plain(entries) for kind, entries in found.items()}))
+        console.print_json(json.dumps({kind: _plain_entries(entries) for kind, entries in entries_.items()}))
     elif config.what == "all" and not filtered:
-        for kind, entries in found.items():
+        for kind, entries in entries_.items():
             counts = ", ".join(f"{name} {n}" for name, n in Counter(families_of(entries)).most_common() if name)
             say(console, f"{kind:<11}{len(entries):>4}  {counts}".rstrip())
         say(console, f"\n{LIST} tasks family=vqa modality=ct access=open search=spine   (each may be left out)")
         say(console, f"{LIST} card=NAME   a task's source, licence, access, split, published numbers")
     else:
-        rows = sum(len(entries) * (5 if kind == "systems" else 1) for kind, entries in found.items())
+        rows = sum(len(entries) * (5 if kind == "systems" else 1) for kind, entries in entries_.items())
         with console.pager() if console.is_terminal and rows > console.height else nullcontext():
-            for kind, entries in found.items():
-                _show(console, kind, entries)
+            for kind, entries in entries_.items():
+                _show_entries(console, kind, entries)
 
 
-def _show(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
+def _show_entries(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
     if not entries:
         return
     if kind != "systems" and console.is_terminal:  # a line each
@@ -68,11 +68,11 @@ def _show(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
         for line in as_list(system["commands"]):
             say(console, f"    python -m medimg_eval {line}")
         for key in ("released", "evidence", "lacks"):
-            if told := system.get(key):
-                say(console, f"  {key}: {', '.join(told.values()) if isinstance(told, dict) else told}")
+            if value := system.get(key):
+                say(console, f"  {key}: {', '.join(value.values()) if isinstance(value, dict) else value}")
 
 
-def _plain(entries: Mapping[str, Entry]) -> dict[str, Any]:
+def _plain_entries(entries: Mapping[str, Entry]) -> dict[str, Any]:
     return {name: entry.text if entry.system is None else dict(entry.system) for name, entry in entries.items()}
 
 
@@ -87,5 +87,5 @@ def _show_card(name: str, *, as_json: bool) -> None:
         if key == "published" and numbers:
             console.print(f"[bold]{key}[/]:", *(f"\n  {escape(str(number))}" for number in numbers), highlight=False)
         else:
-            told = escape(" ".join(map(str, as_list(value))))
-            console.print(f"[bold]{key}[/]: {told}", highlight=False)
+            text = escape(" ".join(map(str, as_list(value))))
+            console.print(f"[bold]{key}[/]: {text}", highlight=False)

@@ -53,11 +53,11 @@ def _scan_folder(wanted: Mapping[str, Any]) -> None:
     console = printer()
     _print_counts(console, report)
     _print_places(console, report, wanted["shown"])
-    for note in _notes(report):
+    for note in _scan_notes(report):
         console.print(Text(note, style="dim"), soft_wrap=True)
     if wanted["out"] is not None:
-        _write(Path(str(wanted["out"])).expanduser(), report)
-    files = sum(1 for found, _ in report.by_file().values() if found)
+        _write_report(Path(str(wanted["out"])).expanduser(), report)
+    files = sum(1 for findings, _ in report.by_file().values() if findings)
     if report.found:
         raise UserError(f"{path}: {report.found} places in {files} files identify a patient or may; see above")
 
@@ -72,20 +72,20 @@ def _print_counts(console: Console, report: PhiReport) -> None:
             table.add_row(KINDS[kind], *(f"{number:,}" if number else "" for number in numbers))
     if table.row_count:
         console.print(table)
-    looked = ", ".join(f"{count:,} {what}" for what, count in report.looked.most_common()) or "none"
-    console.print(f"files looked at: {looked}", highlight=False)
+    totals = ", ".join(f"{count:,} {what}" for what, count in report.looked.most_common()) or "none"
+    console.print(f"files looked at: {totals}", highlight=False)
 
 
 def _print_places(console: Console, report: PhiReport, shown: int) -> None:
-    places: Counter[tuple[str, ...]] = Counter()
-    for one in report.findings:
-        places[one.level, one.attribute or KINDS[one.kind], one.rule, one.action] += 1
-    if not places or not shown:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for finding in report.findings:
+        counts[finding.level, finding.attribute or KINDS[finding.kind], finding.rule, finding.action] += 1
+    if not counts or not shown:
         return
     by_place = Table(title="Where", title_justify="left")
     for heading in ("", "attribute", "what is wrong", "the profile's action", "files"):
         by_place.add_column(heading, justify="right" if heading == "files" else "left")
-    ordered = sorted(places.items(), key=lambda item: (item[0][0] != "found", -item[1], item[0]))
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0] != "found", -item[1], item[0]))
     for (level, attribute, rule, action), count in ordered[:shown]:
         # As they are: names of files may hold what rich takes for markup.
         by_place.add_row(*map(Text, (level, attribute, rule, action)), f"{count:,}")
@@ -95,8 +95,8 @@ def _print_places(console: Console, report: PhiReport, shown: int) -> None:
     for heading in ("file", "found", "to be looked at"):
         by_file.add_column(heading, justify="left" if heading == "file" else "right")
     files = report.by_file()
-    for path, (found, look) in list(files.items())[:shown]:
-        by_file.add_row(Text(path.as_posix()), f"{found:,}", f"{look:,}")
+    for path, (findings, look) in list(files.items())[:shown]:
+        by_file.add_row(Text(path.as_posix()), f"{findings:,}", f"{look:,}")
     console.print(by_file)
     _print_rest(console, len(files) - shown, "files")
 
@@ -106,18 +106,18 @@ def _print_rest(console: Console, rest: int, what: str) -> None:
         console.print(f"... and {rest:,} more {what}; out=FOLDER writes them all", highlight=False)
 
 
-def _notes(report: PhiReport) -> Iterable[str]:
+def _scan_notes(report: PhiReport) -> Iterable[str]:
     yield f"Attributes: {EDITION}. Values are shown nowhere; their shapes are in the table that out= writes."
     yield "Pixels were not looked at: text burned into them is told by headers alone, and faces by what a volume shows."
     if report.paired is None:
         yield "UIDs, shifted dates and pseudonyms can be judged only beside the files as they were: add before=FOLDER."
     else:
-        rest = report.looked["DICOM"] - report.paired
-        unpaired = f"; dates of the other {rest:,} were not compared" if rest else ""
+        unpaired_ = report.looked["DICOM"] - report.paired
+        unpaired = f"; dates of the other {unpaired_:,} were not compared" if unpaired_ else ""
         yield f"{report.paired:,} DICOM files have one of the same name before{unpaired}."
     if report.declared:
-        said = ", ".join(f"{name} ({count:,} files)" for name, count in report.declared.most_common())
-        yield f"Options of the profile that files declare, and that were believed: {said}."
+        options = ", ".join(f"{name} ({count:,} files)" for name, count in report.declared.most_common())
+        yield f"Options of the profile that files declare, and that were believed: {options}."
     if report.left_out:
         kinds = ", ".join(f"{count:,} x {what}" for what, count in report.left_out.most_common())
         yield f"Left out, for they were taken to tell of nobody or are not there: {kinds}."
@@ -126,14 +126,14 @@ def _notes(report: PhiReport) -> Iterable[str]:
         yield f"Of these only the names were looked at: {kinds}."
 
 
-def _write(folder: Path, report: PhiReport) -> None:
+def _write_report(folder: Path, report: PhiReport) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(report.rows())
     with (folder / "phi_scan.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, COLUMNS)
         writer.writeheader()
         writer.writerows({name: guarded(value) for name, value in row.items()} for row in rows)
-    whole = {
+    content = {
         "profile": EDITION,
         "found": report.found,
         "counts": report.counts(),
@@ -145,7 +145,7 @@ def _write(folder: Path, report: PhiReport) -> None:
         "paired": report.paired,
         "findings": rows,
     }
-    (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "phi_scan.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     say_written([folder / "phi_scan.csv", folder / "phi_scan.json"])
 
 
@@ -161,22 +161,22 @@ def _scan_reports(wanted: Mapping[str, Any]) -> None:
     column, tokens = str(wanted["column"]), wanted["tokens"]
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
         raise UsageError(f"expected a whole number of at least 1 for tokens, got {tokens!r}")
-    texts = [str(row.values[column] or "") for row in _table(file, [column])]
+    texts = [str(row.values[column] or "") for row in _read_headers(file, [column])]
     training = None
     if wanted["training"] is not None:
-        rows = _table(Path(str(wanted["training"])).expanduser(), [column, str(wanted["patient"])])
+        rows = _read_headers(Path(str(wanted["training"])).expanduser(), [column, str(wanted["patient"])])
         whose = [_patient_of(row, str(wanted["patient"])) for row in rows]
         training = rare_phrases([str(row.values[column] or "") for row in rows], whose, tokens=tokens)
-    found = leakage(texts, vocabulary=_names(wanted["names"]), training=training)
-    _print_shares(found, tokens, None if training is None else training.patients)
+    leaks = leakage(texts, vocabulary=_read_names(wanted["names"]), training=training)
+    _print_shares(leaks, tokens, None if training is None else training.patients)
     if wanted["out"] is not None:
-        _write_texts(Path(str(wanted["out"])).expanduser(), found)
-    leaked = int(((found.verified > 0) | (found.phrases > 0)).sum())
+        _write_texts(Path(str(wanted["out"])).expanduser(), leaks)
+    leaked = int(((leaks.verified > 0) | (leaks.phrases > 0)).sum())
     if leaked:
         raise UserError(f"{file}: {leaked} of {len(texts)} reports repeat a patient; see above")
 
 
-def _table(file: Path, columns: Sequence[str]) -> list[Row]:
+def _read_headers(file: Path, columns: Sequence[str]) -> list[Row]:
     from medimg_eval.data.tables import read_table
 
     rows = read_table(file)
@@ -196,7 +196,7 @@ def _patient_of(row: Row, column: str) -> str:
     return patient
 
 
-def _names(file: str | None) -> Any:
+def _read_names(file: str | None) -> Any:
     """The terms of a file of names; None without one."""
     from medimg_eval.metrics.phi import Vocabulary
 
@@ -256,8 +256,8 @@ def _write_texts(folder: Path, found: Leakage) -> None:
     with (folder / "phi_scan.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["report", *names])
-        writer.writerows([place, *row] for place, row in enumerate(zip(*counts, strict=True)))
+        writer.writerows([index, *row] for index, row in enumerate(zip(*counts, strict=True)))
     shares = {name: share._asdict() for name, share in found.shares().items()}
-    whole = {"shares": shares, "kinds": dict(found.kinds)}
-    (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    content = {"shares": shares, "kinds": dict(found.kinds)}
+    (folder / "phi_scan.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     say_written([folder / "phi_scan.csv", folder / "phi_scan.json"])

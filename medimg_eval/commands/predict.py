@@ -30,21 +30,21 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     wanted["images"] = as_list(wanted["images"])
-    found, products = run_predictions(wanted, HydraConfig.get().overrides.task)
-    if tells(found.manifest, wanted["shard"], rank()):
-        _summarise(found, products)
+    result, products = run_predictions(wanted, HydraConfig.get().overrides.task)
+    if tells(result.manifest, wanted["shard"], rank()):
+        _print_summary(result, products)
 
 
-def _summarise(found: RunResults, products: Products) -> None:
+def _print_summary(found: RunResults, products: Products) -> None:
     console, manifest = printer(), found.manifest
-    whole = f" ({manifest['partial']})" if manifest.get("partial") else ""
+    partial = f" ({manifest['partial']})" if manifest.get("partial") else ""
     noun = manifest["noun"] if manifest["noun"] != "cases" else "images"
-    say(console, f"{manifest['model']}: {manifest['predicted']} of {manifest['cases']} {noun} answered{whole}")
+    say(console, f"{manifest['model']}: {manifest['predicted']} of {manifest['cases']} {noun} answered{partial}")
     for path, count in products.written.items():
         say(console, f"  {path}{'/' if path.is_dir() else ''}: {count}")
-    for text in (*_read_with(found), *_left_out(found), *products.notes, *_used(found)):
+    for text in (*_read_with(found), *_left_out(found), *products.notes, *_used_models(found)):
         say(console, f"  {text}")
-    failures = _summary(found)["failures"]
+    failures = _read_summary(found)["failures"]
     failures = [
         *failures,
         *({"case": case, "stage": "DICOM-SEG", "message": why} for case, why in products.failures.items()),
@@ -55,21 +55,21 @@ def _summarise(found: RunResults, products: Products) -> None:
         raise UserError("\n".join(lines))
 
 
-def _summary(found: RunResults) -> dict[str, Any]:
+def _read_summary(found: RunResults) -> dict[str, Any]:
     from medimg_eval.results.runs import read_manifest
 
     return read_manifest(found.folder / "summary.json")
 
 
 def _read_with(found: RunResults) -> list[str]:
-    notes = Counter(note for notes in _summary(found).get("read_with", {}).values() for note in set(notes))
+    notes = Counter(note for notes in _read_summary(found).get("read_with", {}).values() for note in set(notes))
     return [f"read so, {count} of them: {note}" for note, count in notes.most_common(5)]
 
 
 def _left_out(found: RunResults) -> list[str]:
     """Files that were passed over, by the reason."""
     by_reason: dict[str, list[str]] = {}
-    for path, why in _summary(found).get("left_out", {}).items():
+    for path, why in _read_summary(found).get("left_out", {}).items():
         by_reason.setdefault(why, []).append(Path(path).name)
     return [
         f"passed over as {why}: {f'{len(names)}, such as ' if len(names) > 1 else ''}{names[0]}"
@@ -77,7 +77,7 @@ def _left_out(found: RunResults) -> list[str]:
     ]
 
 
-def _used(found: RunResults) -> list[str]:
+def _used_models(found: RunResults) -> list[str]:
     timing = found.manifest.get("timing", {})
     used = [f"{timing['seconds']:.1f} s"] if timing else []
     used += [

@@ -32,21 +32,25 @@ def run(config: DictConfig) -> None:
         raise UserError(f"{clones}: is no folder; give clones= the folder that your clones lie in")
     names = declared_names() if wanted["name"] is None else [str(wanted["name"])]
     settings = Settings(int(wanted["resamples"]), float(wanted["level"]), int(wanted["seed"]))
-    found: list[Reproduced] = []
+    numbers: list[Reproduced] = []
     for benchmark in map(declared, names):
         clone = find_clone(benchmark.repository, clones)
         if clone is None:
             sys.stderr.write(how_to_clone(benchmark, clones))
             continue
         _warn_of_commit(benchmark, clone)
-        found += reproduce(benchmark, clone, settings)
-    if not found:
+        numbers += reproduce(benchmark, clone, settings)
+    if not numbers:
         raise UserError(f"{clones}: holds none of the repositories; clone them with the commands above")
-    sheet = published_sheet(found, settings.level)
+    sheet = published_sheet(numbers, settings.level)
     show_sheets([sheet])
     if wanted["out"] is not None:
         say_written(write_all(sheet, Path(wanted["out"]), stem="published"))
-    odd = [f"{one.benchmark.name} {one.number.model} {one.number.metric}" for one in found if one.kind == "unexplained"]
+    odd = [
+        f"{number.benchmark.name} {number.number.model} {number.number.metric}"
+        for number in numbers
+        if number.kind == "unexplained"
+    ]
     if odd:
         raise UserError(f"{len(odd)} differences are unexplained: {', '.join(odd[:3])}")
 
@@ -66,7 +70,7 @@ def _warn_of_commit(benchmark: Benchmark, clone: Path) -> None:
     if not (clone / ".git").exists():
         return
     words = ["git", "-C", str(clone), "rev-parse", "HEAD"]
-    said = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-    head = said.stdout.strip()
-    if said.returncode == 0 and head != benchmark.commit:
+    process = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    head = process.stdout.strip()
+    if process.returncode == 0 and head != benchmark.commit:
         sys.stderr.write(f"{clone}: is at {head[:7]}, and the numbers were read at {benchmark.commit[:7]}\n")

@@ -25,14 +25,14 @@ def run(config: DictConfig) -> None:
         by=None if wanted["by"] is None else str(wanted["by"]),
         how=CompareSettings(**{name: wanted[name] for name in ("test", "correction", "alpha", "seed")}),
         resamples=wanted["resamples"],
-        weights=_weights(wanted["weights"]),
+        weights=_parse_weights(wanted["weights"]),
     )
     show_sheets(ranking.sheets)
     if wanted["out"] is not None:
         say_written(write_ranking(ranking, Path(wanted["out"])))
 
 
-def _weights(given: Any) -> dict[str, float] | None:
+def _parse_weights(given: Any) -> dict[str, float] | None:
     if given is None:
         return None
     if not isinstance(given, dict):

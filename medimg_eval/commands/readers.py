@@ -52,7 +52,7 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     if wanted["score"] is not None:
-        _score(wanted)
+        _score_readers(wanted)
         return
     missing = [name for name in ("out", "real", "generated") if wanted[name] is None]
     if missing:
@@ -62,8 +62,8 @@ def run(config: DictConfig) -> None:
 
 def _write_form(wanted: Mapping[str, Any]) -> None:
     out = Path(str(wanted["out"])).expanduser()
-    questions = _questions(wanted["questions"])
-    scale, number, side, seed = (_whole(wanted, name) for name in ("scale", "number", "side", "seed"))
+    questions = _parse_questions(wanted["questions"])
+    scale, number, side, seed = (_whole_number(wanted, name) for name in ("scale", "number", "side", "seed"))
     if scale < 2 or number < 1 or side < 16:
         raise UsageError("a form needs scale of at least 2, number of at least 1 and side of at least 16")
     key = out.with_name(f"{out.name}-key.csv") if wanted["key"] is None else Path(str(wanted["key"])).expanduser()
@@ -75,24 +75,26 @@ def _write_form(wanted: Mapping[str, Any]) -> None:
     drawn = [
         (truth, file)
         for truth, name in ((REAL, "real"), (GENERATED, "generated"))
-        for file in _drawn(Path(str(wanted[name])).expanduser(), number, random)
+        for file in _draw_images(Path(str(wanted[name])).expanduser(), number, random)
     ]
     order = random.permutation(len(drawn))
-    pictures = [_picture(file, side) for _, file in drawn]
-    items = [Item(f"{place + 1:03d}", drawn[at][0], drawn[at][1], pictures[at]) for place, at in enumerate(order)]
+    pictures = [_read_picture(file, side) for _, file in drawn]
+    items = [Item(f"{index + 1:03d}", drawn[at][0], drawn[at][1], pictures[at]) for index, at in enumerate(order)]
     out.mkdir(parents=True, exist_ok=True)
-    stored = [_stored(one.picture) for one in items]
+    stored = [_encode_picture(item.picture) for item in items]
     study = hashlib.sha256(b"".join(stored)).hexdigest()[:12]
-    (out / "form.html").write_text(_form(items, stored, study, questions, scale), encoding="utf-8")
+    (out / "form.html").write_text(_reader_form(items, stored, study, questions, scale), encoding="utf-8")
     columns = ["reader", "item", ORIGIN, *questions, "comment"]
     blank = [""] * (len(columns) - 2)
-    _rows(out / "sheet.csv", [*columns, "study"], [["", one.name, *blank, study] for one in items])
-    _rows(key, ["item", "truth", "file", "study"], [[one.name, one.truth, str(one.file), study] for one in items])
+    _write_rows(out / "sheet.csv", [*columns, "study"], [["", item.name, *blank, study] for item in items])
+    _write_rows(
+        key, ["item", "truth", "file", "study"], [[item.name, item.truth, str(item.file), study] for item in items]
+    )
     console = printer()
-    counts = Counter(one.truth for one in items)
+    counts = Counter(item.truth for item in items)
     text = f"{out}: {counts[REAL]} real and {counts[GENERATED]} generated images; {key} says which is which"
     say(console, text)
-    for doubt in [*_doubts(items), *_repeats(items, stored)]:
+    for doubt in [*_find_doubts(items), *_find_repeats(items, stored)]:
         say(console, f"! {doubt}")
 
 
@@ -104,7 +106,7 @@ QUESTIONS = {
 """What readers grade where nothing else is asked."""
 
 
-def _questions(given: Any) -> dict[str, str]:
+def _parse_questions(given: Any) -> dict[str, str]:
     if given is None:
         return QUESTIONS
     if isinstance(given, str):
@@ -126,14 +128,14 @@ def _read_questions(file: Path) -> Any:
         raise UserError(f"{file}: cannot be read; expected YAML of name: wording, one question per line") from None
 
 
-def _whole(wanted: Mapping[str, Any], name: str) -> int:
+def _whole_number(wanted: Mapping[str, Any], name: str) -> int:
     value = wanted[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise UsageError(f"expected a whole number for {name}, got {value!r}")
     return value
 
 
-def _drawn(folder: Path, number: int, random: np.random.Generator) -> list[Path]:
+def _draw_images(folder: Path, number: int, random: np.random.Generator) -> list[Path]:
     """Draws images of a folder; raises UserError where it holds none."""
     from medimg_eval.imaging.formats import identify
     from medimg_eval.system import walk
@@ -154,7 +156,7 @@ def _drawn(folder: Path, number: int, random: np.random.Generator) -> list[Path]
     return [files[at] for at in sorted(chosen)]
 
 
-def _picture(file: Path, side: int) -> Picture:
+def _read_picture(file: Path, side: int) -> Picture:
     """Reads an image as readers see it: pixels alone, of a volume the middle slice, no longer than `side`."""
     from dataclasses import replace
 
@@ -172,59 +174,61 @@ def _picture(file: Path, side: int) -> Picture:
     return picture
 
 
-def _doubts(items: Sequence[Item]) -> list[str]:
+def _find_doubts(items: Sequence[Item]) -> list[str]:
     """Signs that would tell readers the truth without a look at the images."""
     doubts = []
     for what, of in (
         ("sizes", lambda one: "x".join(map(str, one.picture.size))),
         ("formats", lambda one: one.file.suffix.lower()),
     ):
-        kinds = {truth: Counter(of(one) for one in items if one.truth == truth) for truth in (REAL, GENERATED)}
+        kinds = {truth: Counter(of(item) for item in items if item.truth == truth) for truth in (REAL, GENERATED)}
         # Those that both kinds have, as far as they have them equally often, tell nothing.
         shares = [{name: n / kind.total() for name, n in kind.items()} for kind in kinds.values()]
         if sum(min(share, shares[1].get(name, 0)) for name, share in shares[0].items()) < 0.5:
-            shown = [", ".join(name for name, _ in kinds[truth].most_common(3)) for truth in (REAL, GENERATED)]
-            doubts.append(f"the {what} tell real from generated ({shown[0]}; {shown[1]}): prepare both alike")
+            described = [", ".join(name for name, _ in kinds[truth].most_common(3)) for truth in (REAL, GENERATED)]
+            doubts.append(f"the {what} tell real from generated ({described[0]}; {described[1]}): prepare both alike")
     return doubts
 
 
-def _repeats(items: Sequence[Item], stored: Sequence[bytes]) -> list[str]:
+def _find_repeats(items: Sequence[Item], stored: Sequence[bytes]) -> list[str]:
     """Says how many images are in the form twice, pixel for pixel: nobody tells such a real and generated one apart."""
-    seen = grouped((data, one) for one, data in zip(items, stored, strict=True))
-    twice = [same for same in seen.values() if len(same) > 1]
+    by_data = grouped((data, item) for item, data in zip(items, stored, strict=True))
+    twice = [repeats for repeats in by_data.values() if len(repeats) > 1]
     if not twice:
         return []
-    names = ", ".join(str(one.file) for one in twice[0])
+    names = ", ".join(str(item.file) for item in twice[0])
     return [f"images are in the form twice, pixel for pixel ({len(twice)}), such as {names}: remove the others"]
 
 
-def _stored(picture: Picture) -> bytes:
+def _encode_picture(picture: Picture) -> bytes:
     stream = io.BytesIO()
     picture.save(stream, "png")
     return stream.getvalue()
 
 
-def _rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _write_rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows(map(guarded, row) for row in [columns, *rows])
 
 
-def _form(items: Sequence[Item], stored: Sequence[bytes], study: str, questions: Mapping[str, str], scale: int) -> str:
+def _reader_form(
+    items: Sequence[Item], stored: Sequence[bytes], study: str, questions: Mapping[str, str], scale: int
+) -> str:
     """One page that needs no other file, makes no request, and saves what was filled in as CSV."""
     parts = []
-    for one, data in zip(items, stored, strict=True):
+    for item, data in zip(items, stored, strict=True):
         url = base64.b64encode(data).decode()
         parts.append(
-            f'<section><h2>Image {one.name}</h2><img alt="image {one.name}" src="data:image/png;base64,{url}">'
-            + _choice(one.name, ORIGIN, "Is this image real or generated?", [REAL, GENERATED])
+            f'<section><h2>Image {item.name}</h2><img alt="image {item.name}" src="data:image/png;base64,{url}">'
+            + _choice_html(item.name, ORIGIN, "Is this image real or generated?", [REAL, GENERATED])
             + "".join(
-                _choice(one.name, name, text, [str(grade + 1) for grade in range(scale)])
+                _choice_html(item.name, name, text, [str(grade + 1) for grade in range(scale)])
                 for name, text in questions.items()
             )
-            + f'<label>Comment <input data-item="{one.name}" data-column="comment"></label></section>'
+            + f'<label>Comment <input data-item="{item.name}" data-column="comment"></label></section>'
         )
     setup = {
-        "items": [one.name for one in items],
+        "items": [item.name for item in items],
         "columns": [ORIGIN, *questions, "comment"],
         "study": study,  # browsers keep what all pages of a folder store in one place
     }
@@ -233,7 +237,7 @@ def _form(items: Sequence[Item], stored: Sequence[bytes], study: str, questions:
     return page.replace("@ITEMS@", "\n".join(parts))
 
 
-def _choice(item: str, column: str, text: str, options: Sequence[str]) -> str:
+def _choice_html(item: str, column: str, text: str, options: Sequence[str]) -> str:
     buttons = "".join(
         f'<label><input type="radio" name="{item}-{column}" value="{option}" data-item="{item}" data-column="{column}">'
         f"{option}</label>"
@@ -242,14 +246,14 @@ def _choice(item: str, column: str, text: str, options: Sequence[str]) -> str:
     return f"<fieldset><legend>{html.escape(text)}</legend>{buttons}</fieldset>"
 
 
-def _score(wanted: Mapping[str, Any]) -> None:
+def _score_readers(wanted: Mapping[str, Any]) -> None:
     from medimg_eval.results import write_all
     from medimg_eval.results.agreement import read_readings, score_readers
 
     if wanted["key"] is None:
         raise UsageError("filled sheets are scored beside the key; add key=FILE")
     files = [Path(str(file)).expanduser() for file in as_list(wanted["score"])]
-    readings = read_readings(files, Path(str(wanted["key"])).expanduser(), scale=_whole(wanted, "scale"))
+    readings = read_readings(files, Path(str(wanted["key"])).expanduser(), scale=_whole_number(wanted, "scale"))
     study = score_readers(readings, level=wanted["level"])
     for name, sheet in study.items():
         show_sheets([sheet])

@@ -22,5 +22,5 @@ def run(config: DictConfig) -> None:
         task_facts,
         lambda text: say(console, f"! {text}"),
     )
-    show_sheets(one.sheet for one in written.compared)
+    show_sheets(comparison.sheet for comparison in written.compared)
     say_written([written.page])

@@ -32,6 +32,6 @@ def run(config: DictConfig) -> None:
         show(runs[0].table if len(runs) == 1 else build_table(load_runs([run.folder for run in runs])))
         finish_runs([run.folder for run in runs], wanted)
         return
-    found = score_files(wanted, named[0], warn_in_yellow)
-    show_scored(found)
-    finish_runs([one.folder for one in found], wanted)
+    results = score_files(wanted, named[0], warn_in_yellow)
+    show_scored(results)
+    finish_runs([result.folder for result in results], wanted)

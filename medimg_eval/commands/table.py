@@ -42,8 +42,8 @@ def _fail_without_values(tables: Iterable[Table], *, named: bool) -> None:
     for table in tables:
         columns = [
             f"{column.title} ({column.group})"
-            for place, column in enumerate(table.columns)
-            if all(math.isnan(row.cells[place].mean) for row in table.rows)
+            for index, column in enumerate(table.columns)
+            if all(math.isnan(row.cells[index].mean) for row in table.rows)
         ]
         if columns and (named or len(columns) == len(table.columns)):
             raise UserError(f"{', '.join(columns)}: no run has a value; the notes below the table say why")

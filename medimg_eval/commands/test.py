@@ -42,8 +42,8 @@ def run(config: DictConfig) -> None:
         show_sheets([estimate_sheet(run_estimates(wanted, HydraConfig.get().overrides.task))])
         return
     done = run_tests(wanted, HydraConfig.get().overrides.task)
-    if done := [one for one in done if tells(one.manifest, wanted["shard"], rank())]:
-        folders = [one.folder for one in done]
+    if done := [result for result in done if tells(result.manifest, wanted["shard"], rank())]:
+        folders = [result.folder for result in done]
         show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
         finish_runs(folders, wanted)
 
@@ -53,11 +53,11 @@ def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
     aside, first = Console(stderr=True), True
     while True:
         done = run_checkpoints(wanted, HydraConfig.get().overrides.task)
-        for one in done if first or any(one.new for one in done) else ():
-            if len(one.runs):
-                show(one.table)
-                say_written(one.write())
-            for path in one.waiting:
+        for scores in done if first or any(scores.new for scores in done) else ():
+            if len(scores.runs):
+                show(scores.table)
+                say_written(scores.write())
+            for path in scores.waiting:
                 say(
                     aside,
                     f"! {path}: is not whole, and left until it is",
@@ -66,8 +66,8 @@ def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
             break
         first = False
         time.sleep(PAUSE)
-    failed = {path: error for one in done for path, error in one.failures.items()}
+    failed = {path: error for scores in done for path, error in scores.failures.items()}
     if failed:
         lines = [f"{len(failed)} checkpoints could not be evaluated; the same command tries them again:"]
         raise UserError("\n".join([*lines, *(f"  {path}: {error}" for path, error in failed.items())]))
-    finish_runs([run.folder for one in done for run in one.runs], wanted)
+    finish_runs([run.folder for scores in done for run in scores.runs], wanted)

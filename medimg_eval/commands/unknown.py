@@ -37,25 +37,25 @@ def run(config: DictConfig) -> None:
 
 
 def _of_runs(wanted: dict[str, Any], settings: Settings) -> list[Sheet]:
-    known, unknown = (_run(str(wanted[side]), side) for side in ("known", "unknown"))
-    if known.model != unknown.model:
+    known_run, unknown = (_load_run(str(wanted[side]), side) for side in ("known", "unknown"))
+    if known_run.model != unknown.model:
         raise UsageError(
-            f"unknown is invalid: expected a run of {known.model}, as known= is, got one of {unknown.model}"
+            f"unknown is invalid: expected a run of {known_run.model}, as known= is, got one of {unknown.model}"
         )
-    here, there = output_scores(known), output_scores(unknown)
+    here, there = output_scores(known_run), output_scores(unknown)
     sides = {name: (here[name], there[name]) for name in here if name in there}
-    names = (known.task_title or known.task, unknown.task_title or unknown.task)
-    sheets = [judge_unknown(sides, names, settings, [f"Scores of what {known.model} says."])]
-    comparable = set(known.scores["metric"]) & set(unknown.scores["metric"])
+    names = (known_run.task_title or known_run.task, unknown.task_title or unknown.task)
+    sheets = [judge_unknown(sides, names, settings, [f"Scores of what {known_run.model} says."])]
+    comparable = set(known_run.scores["metric"]) & set(unknown.scores["metric"])
     if wanted["metric"] or any(name not in _EVIDENCE for name in comparable):
-        sheets.append(judge_drop(known, unknown, str(wanted["metric"] or ""), settings))
+        sheets.append(judge_drop(known_run, unknown, str(wanted["metric"] or ""), settings))
     return sheets
 
 
 _EVIDENCE = ("probability", "confidence", "option_probability")
 
 
-def _run(path: str, side: str) -> RunScores:
+def _load_run(path: str, side: str) -> RunScores:
     file = Path(path).expanduser()
     if not file.exists():
         raise UsageError(f"{side} is invalid: expected a run folder or a CSV, got {path}; of tasks, add encoder=NAME")
@@ -77,8 +77,12 @@ def _of_features(wanted: dict[str, Any], settings: Settings) -> Sheet:
         names = list(embedded.keys)
         rows = np.stack([np.asarray(embedded.rows(case), dtype=np.float64).mean(axis=0) for case in names])
         features[side] = np.array(names), rows
-    (here, known), (there, unknown), (_, reference) = features["known"], features["unknown"], features["reference"]
-    scores = feature_scores(known, unknown, reference)
+    (here, known_features), (there, unknown), (_, reference) = (
+        features["known"],
+        features["unknown"],
+        features["reference"],
+    )
+    scores = feature_scores(known_features, unknown, reference)
     sides = {
         name: (Scored(inside, here, here), Scored(outside, there, there)) for name, (inside, outside) in scores.items()
     }

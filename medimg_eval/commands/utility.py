@@ -45,23 +45,23 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
     chosen = trainings(*(as_list(wanted[key]) for key in ("settings", "fractions", "seeds")))
-    plan = _plan(wanted := validating(wanted))
+    plan = _make_plan(wanted := validating(wanted))
     real = plan.test()
     refuse_incapable(real, plan.fresh(chosen[0]))
-    if any(one.setting != "real" for one in chosen):
+    if any(cell.setting != "real" for cell in chosen):
         refuse_leaks(real, plan.task(Training("augmented", 1.0, 0)))
     done = measure(plan, chosen)
     if plan.rank == 0:
-        _show(wanted, plan)
-        _fail(plan, chosen)
+        _show_table(wanted, plan)
+        _raise_failures(plan, chosen)
         fail_if_cases_failed(done)
 
 
-def _plan(wanted: Mapping[str, Any]) -> Plan:
+def _make_plan(wanted: Mapping[str, Any]) -> Plan:
     (task,) = build_tasks(wanted)
     if "fit" not in task.splits:
         raise UsageError(f"task {task.name!r} names no cases to fit on; set task.splits.fit")
-    synthetic, about = _synthetic(wanted["synthetic"], task)
+    synthetic, about = _synthetic_layout(wanted["synthetic"], task)
     candidate = build_candidate(wanted["model"])
     settled = {
         "task": task_identity(task),
@@ -96,7 +96,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
             "task": task.name,
             "title": task.title or task.name,
             "model": candidate.name,
-            "metric": _metric(wanted, task),
+            "metric": _choose_metric(wanted, task),
             "synthetic": about,
         },
         task=blended,
@@ -110,7 +110,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
     )
 
 
-def _metric(wanted: Mapping[str, Any], task: Task) -> str:
+def _choose_metric(wanted: Mapping[str, Any], task: Task) -> str:
     metric = wanted["metric"]
     if metric is None:
         return str(task.metrics[0])
@@ -119,7 +119,7 @@ def _metric(wanted: Mapping[str, Any], task: Task) -> str:
     return str(metric)
 
 
-def _synthetic(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
+def _synthetic_layout(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
     """The config of the layout of synthetic cases, and what a study says of where they are from."""
     layout: dict[str, Any] = {"run": given} if isinstance(given, str) else given
     if not isinstance(layout, dict) or not ("_target_" in layout or "run" in layout):
@@ -130,11 +130,11 @@ def _synthetic(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
     about = {key: str(manifest.get(key, "")) for key in ("run", "task", "model", "settings")}
     layout = {"_target_": GENERATED, **layout}
     if not any(layout.get(key) for key in ("target", "classes", "question")):
-        layout |= _like(task)
+        layout |= _target_config(task)
     return layout, about
 
 
-def _like(task: Task) -> dict[str, Any]:
+def _target_config(task: Task) -> dict[str, Any]:
     """Target of a picture, in the form that the task's real cases have."""
     first = task.cases("fit")[0]
     truth = first.target.read()
@@ -151,7 +151,7 @@ def _like(task: Task) -> dict[str, Any]:
     return {}
 
 
-def _show(wanted: Mapping[str, Any], plan: Plan) -> None:
+def _show_table(wanted: Mapping[str, Any], plan: Plan) -> None:
     (study,) = load_utility([plan.folder])
     table = build_utility(
         study,
@@ -172,12 +172,14 @@ def _show(wanted: Mapping[str, Any], plan: Plan) -> None:
         say_written(write_all(table, Path(wanted["out"]), "utility"))
 
 
-def _fail(plan: Plan, chosen: list[Training]) -> None:
+def _raise_failures(plan: Plan, chosen: list[Training]) -> None:
     """Raises UserError naming the models that could not be trained or tested."""
     (study,) = load_utility([plan.folder])
-    asked = {(one.setting, one.fraction, one.seed) for one in chosen}
-    failed = [one for one in study.trained if one.failure and (one.setting, one.fraction, one.seed) in asked]
+    chosen_keys = {(cell.setting, cell.fraction, cell.seed) for cell in chosen}
+    failed = [
+        cell for cell in study.trained if cell.failure and (cell.setting, cell.fraction, cell.seed) in chosen_keys
+    ]
     if failed:
         lines = [f"{len(failed)} of {len(chosen)} models failed in {plan.folder}; the same command tries them again:"]
-        lines += [f"  {one.name}: {one.failure}" for one in failed]
+        lines += [f"  {cell.name}: {cell.failure}" for cell in failed]
         raise UserError("\n".join(lines))

@@ -68,12 +68,14 @@ class Archive:
     def _unpack(self, path: Path, folder: Path) -> tuple[int, int]:
         """Writes the members of one archive; returns how many, and how many there are."""
         with zipfile.ZipFile(path) as archive:
-            members = [(one, folder / self._name(path, one)) for one in archive.infolist() if not one.is_dir()]
-            lost = [(one, place) for one, place in members if not _is_there(one, place)]
-            _refuse_bomb(path, folder, [one for one, _ in lost])
-            for one, place in lost:
-                _write(archive, one, place)
-        return len(lost), len(members)
+            members = [
+                (member, folder / self._name(path, member)) for member in archive.infolist() if not member.is_dir()
+            ]
+            missing = [(member, target) for member, target in members if not _is_there(member, target)]
+            _refuse_bomb(path, folder, [member for member, _ in missing])
+            for member, path_ in missing:
+                _write_member(archive, member, path_)
+        return len(missing), len(members)
 
     def _name(self, path: Path, member: zipfile.ZipInfo) -> str:
         kind = stat.S_IFMT(member.external_attr >> 16)
@@ -91,7 +93,7 @@ def _is_there(member: zipfile.ZipInfo, place: Path) -> bool:
 
 def require_space(folder: Path, needed: int, what: str) -> None:
     """Raises UserError where a disk has less room than `what` needs, in bytes; the folder need not exist yet."""
-    there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    there = next(existing for existing in (folder, *folder.absolute().parents) if existing.is_dir())
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(
@@ -108,7 +110,7 @@ def in_words(size: int) -> str:
 
 
 def _refuse_bomb(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> None:
-    declared, packed = sum(one.file_size for one in members), path.stat().st_size
+    declared, packed = sum(member.file_size for member in members), path.stat().st_size
     if declared > MAX_RATIO * packed:
         raise UserError(
             f"{path}: declares {declared:,} bytes in {packed:,}, which may be a decompression bomb; unpack it by hand"
@@ -116,7 +118,7 @@ def _refuse_bomb(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> No
     require_space(folder, declared, f"what {path.name} unpacks to")
 
 
-def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path) -> None:
+def _write_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path) -> None:
     """Writes one member, whole or not at all; zipfile stops at the declared size and compares the checksum."""
     place.parent.mkdir(parents=True, exist_ok=True)
     partial = place.with_name(f".{place.name}.partial")

@@ -27,11 +27,13 @@ class TileFeatures(Image):
 def as_image(found: Features) -> Image:
     """Features as models are shown them: (1, tile, feature), float32, with what is known of the tiles."""
     facts = {"patch_size": found.patch_size, "magnification": found.magnification}
-    known = {name: f"{value:g}" for name, value in facts.items() if value is not None}
+    known_facts = {name: f"{value:g}" for name, value in facts.items() if value is not None}
     edge = found.patch_size_level0
-    places = None if found.coordinates is None or edge is None else TilePlaces(found.coordinates, float(edge))
-    said = {**FEATURES, **known}
-    return TileFeatures(found.features[None], np.eye(4), modality="SM", units="pixel", attributes=said, places=places)
+    tile_places = None if found.coordinates is None or edge is None else TilePlaces(found.coordinates, float(edge))
+    attributes = {**FEATURES, **known_facts}
+    return TileFeatures(
+        found.features[None], np.eye(4), modality="SM", units="pixel", attributes=attributes, places=tile_places
+    )
 
 
 def stored_bag(path: Path, name: str, kind: str = "", magnification: float | None = None) -> Reference[Image]:
@@ -44,7 +46,7 @@ def stored_bag(path: Path, name: str, kind: str = "", magnification: float | Non
         magnification: that the features must be of; None takes any.
     """
     if not kind and (path / "index.csv").is_file():
-        keys = _cases(path)
+        keys = _read_case_keys(path)
         if name not in keys:
             why = f"{path}: holds no features of case {name!r}{nearest(name, keys)}; compute them by `embed`"
             return NoFeatures(why, (path / name,))
@@ -87,15 +89,15 @@ class ForeignBag:
     @property
     def files(self) -> tuple[Path, ...]:
         """Its files, the first with the features; of a bag that is not there, one that is missing."""
-        return tuple(_foreign(self.path, self.kind).files.get(self.name, (self.path / self.name,)))
+        return tuple(_open_foreign_store(self.path, self.kind).files.get(self.name, (self.path / self.name,)))
 
     def bag(self) -> Features:
         """Features and what is known of their tiles; raises CaseError naming the file."""
-        found = _foreign(self.path, self.kind).read(self.name)
-        wanted, has = self.magnification, found.magnification
+        features = _open_foreign_store(self.path, self.kind).read(self.name)
+        wanted, has = self.magnification, features.magnification
         if wanted is not None and has is not None and has != wanted:
             raise CaseError(f"{self.files[0]}: holds features of {has:g}x, the task is about {wanted:g}x")
-        return found
+        return features
 
     def read(self) -> Image:
         """Returns (1, tile, feature); raises CaseError naming the file."""
@@ -126,15 +128,19 @@ class StoredFeatures:
 
     def bag(self) -> Features:
         """Features, float32, and where their tiles lie; raises what `read` raises."""
-        store = _store(self.store)
+        store = _open_feature_store(self.store)
         rows = np.array(store.matrix(self.keys), np.float32)
         if not len(rows):
             raise CaseError(f"{', '.join(map(str, self.files))}: has no tiles with tissue, so no features")
-        places = [store.coordinates(key) for key in self.keys]
-        known = [one for one in places if one is not None]
-        if len(known) < len(places) or len(places) > 1:  # places in several slides are no places of one
-            return Features(rows, np.concatenate(known) if len(known) == len(places) else None)
-        return Features(rows, known[0], patch_size_level0=self._edge(store))
+        coordinates = [store.coordinates(key) for key in self.keys]
+        known_coordinates = [coordinate for coordinate in coordinates if coordinate is not None]
+        if (
+            len(known_coordinates) < len(coordinates) or len(coordinates) > 1
+        ):  # places in several slides are no places of one
+            return Features(
+                rows, np.concatenate(known_coordinates) if len(known_coordinates) == len(coordinates) else None
+            )
+        return Features(rows, known_coordinates[0], patch_size_level0=self._edge(store))
 
     def _edge(self, store: FeatureStore) -> float | None:
         """Of a tile in level-0 pixels; None where the store does not say it, or the slide is not there any more."""
@@ -149,28 +155,28 @@ class StoredFeatures:
 
     def geometry(self) -> Geometry:
         """Rows and features."""
-        store = _store(self.store)
+        store = _open_feature_store(self.store)
         return Geometry((sum(store.counts(self.keys)), store.length), np.eye(4), units="pixel")
 
 
 @lru_cache(8)
-def _store(path: Path) -> FeatureStore:
+def _open_feature_store(path: Path) -> FeatureStore:
     return FeatureStore.open(path)
 
 
 @lru_cache(8)
-def _foreign(path: Path, kind: str) -> ForeignStore:
+def _open_foreign_store(path: Path, kind: str) -> ForeignStore:
     return open_store(path, kind)
 
 
 @lru_cache(8)
-def _cases(path: Path) -> dict[str, tuple[str, ...]]:
+def _read_case_keys(path: Path) -> dict[str, tuple[str, ...]]:
     """Case -> keys, of the tables that `embed` wrote."""
-    found: dict[str, list[str]] = {}
+    keys_by_case: dict[str, list[str]] = {}
     for table in sorted((path / "cases").glob("*.csv")):
         with table.open(encoding="utf-8", newline="") as stream:
             own: dict[str, list[str]] = {}
             for row in csv.DictReader(stream):
                 own.setdefault(row["case"], []).append(row["key"])
-        found |= own
-    return {case: tuple(keys) for case, keys in found.items()}
+        keys_by_case |= own
+    return {case: tuple(keys) for case, keys in keys_by_case.items()}

@@ -101,9 +101,9 @@ class VolumeCache:
         folder = self._folder(key)
         try:
             record = json.loads((folder / ENTRY).read_text())
-            expected = {folder / f"{name}.b2nd": found for name, found in record["files"].items()}
+            expected = {folder / f"{name}.b2nd": checksum for name, checksum in record["files"].items()}
             # Before blosc2 sees a damaged file: it trusts what it finds.
-            sound = key in self._checked or all(_checksum(path) == found for path, found in expected.items())
+            sound = key in self._checked or all(_file_checksum(path) == checksum for path, checksum in expected.items())
             arrays = {path.stem: StoredArray(path) for path in expected} if sound else {}
             os.utime(folder / ENTRY)  # used just now
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
@@ -125,19 +125,19 @@ class VolumeCache:
             raise UserError(f"the cache names arrays by plain words such as 'image', got {odd!r}")
         with self._lock():
             self._clear_dead()
-            place = self._writing / f"{os.getpid()}-{uuid.uuid4().hex}"
-            alive = FileLock(place.with_suffix(".lock"))
+            folder = self._writing / f"{os.getpid()}-{uuid.uuid4().hex}"
+            alive = FileLock(folder.with_suffix(".lock"))
             alive.acquire()
         try:
-            size = _write(place, arrays, dict(meta or {}))
+            size = _write_entry(folder, arrays, dict(meta or {}))
             if size > self._limit:
                 raise UserError(
                     f"one entry takes {size / 2**30:.2f} GiB, the cache holds {self.limit_gib:g} GiB: raise limit_gib"
                 )
-            self._publish(place, key)
+            self._publish(folder, key)
         finally:
-            shutil.rmtree(place, ignore_errors=True)
-            place.with_suffix(".lock").unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.with_suffix(".lock").unlink(missing_ok=True)
             alive.release()
         self._checked.discard(key)
         entry = self.get(key)
@@ -196,14 +196,14 @@ class VolumeCache:
 
     def _listed(self) -> Sequence[tuple[int, int, Path]]:
         """Returns when each entry was last used, its size in bytes, and its folder."""
-        found = []
+        entries = []
         for folder in self._entries.glob("*/*"):
             try:
                 used = (folder / ENTRY).stat().st_mtime_ns
-                found.append((used, sum(one.stat().st_size for one in folder.iterdir()), folder))
+                entries.append((used, sum(file.stat().st_size for file in folder.iterdir()), folder))
             except FileNotFoundError:
                 continue  # taken away this moment
-        return found
+        return entries
 
     def _drop(self, folder: Path) -> None:
         """Takes an entry away in one step, so that nobody finds half of it."""
@@ -228,7 +228,7 @@ class VolumeCache:
                 shutil.rmtree(gone, ignore_errors=True)
 
 
-def _write(place: Path, arrays: Mapping[str, Array], meta: dict[str, Any]) -> int:
+def _write_entry(place: Path, arrays: Mapping[str, Array], meta: dict[str, Any]) -> int:
     """Writes an entry's files and returns their size in bytes."""
     import blosc2
 
@@ -236,24 +236,24 @@ def _write(place: Path, arrays: Mapping[str, Array], meta: dict[str, Any]) -> in
     files = {}
     for name, array in arrays.items():
         path = place / f"{name}.b2nd"
-        given = np.asarray(array)
-        spatial = given.ndim - 3 if given.ndim > 3 else 0
-        edges = [(1, 1) if axis < spatial else (CHUNK, BLOCK) for axis in range(given.ndim)]
-        chunks = tuple(max(1, min(edge, n)) for (edge, _), n in zip(edges, given.shape, strict=True))
+        plain_array = np.asarray(array)
+        spatial = plain_array.ndim - 3 if plain_array.ndim > 3 else 0
+        edges = [(1, 1) if axis < spatial else (CHUNK, BLOCK) for axis in range(plain_array.ndim)]
+        chunks = tuple(max(1, min(edge, n)) for (edge, _), n in zip(edges, plain_array.shape, strict=True))
         blosc2.asarray(
-            np.ascontiguousarray(given.astype(given.dtype.newbyteorder("="), copy=False)),
+            np.ascontiguousarray(plain_array.astype(plain_array.dtype.newbyteorder("="), copy=False)),
             urlpath=str(path),
             mode="w",
             chunks=chunks,
             blocks=tuple(min(edge, n) for (_, edge), n in zip(edges, chunks, strict=True)),
             cparams={"codec": blosc2.Codec.LZ4, "clevel": 5, "nthreads": 1},
         )
-        files[name] = _checksum(path)
+        files[name] = _file_checksum(path)
     (place / ENTRY).write_text(json.dumps({"files": files, "meta": meta}))
-    return sum(one.stat().st_size for one in place.iterdir())
+    return sum(file.stat().st_size for file in place.iterdir())
 
 
-def _checksum(path: Path) -> list[int]:
+def _file_checksum(path: Path) -> list[int]:
     """Returns a file's size and CRC-32."""
     from isal import isal_zlib
 

@@ -24,28 +24,28 @@ def collate(batch: Sequence[Any]) -> Any:
     Raises:
         UsageError: images of one batch differ in shape or dtype.
     """
-    kinds: dict[Any, Any] = {**default_collate_fn_map, Image: _images, Mask: _masks}
+    kinds: dict[Any, Any] = {**default_collate_fn_map, Image: _collate_images, Mask: _collate_masks}
     return torch_collate(batch, collate_fn_map=kinds)
 
 
-def _images(batch: Sequence[Image], **_: Any) -> dict[str, torch.Tensor]:
-    return {"array": _stacked([image.array for image in batch]), "affine": _affines(batch)}
+def _collate_images(batch: Sequence[Image], **_: Any) -> dict[str, torch.Tensor]:
+    return {"array": _stack_arrays([image.array for image in batch]), "affine": _stack_affines(batch)}
 
 
-def _masks(batch: Sequence[Mask], **_: Any) -> dict[str, torch.Tensor]:
-    return {"labels": _stacked([mask.labels for mask in batch]), "affine": _affines(batch)}
+def _collate_masks(batch: Sequence[Mask], **_: Any) -> dict[str, torch.Tensor]:
+    return {"labels": _stack_arrays([mask.labels for mask in batch]), "affine": _stack_affines(batch)}
 
 
-def _affines(batch: Sequence[Image | Mask]) -> torch.Tensor:
-    return torch.from_numpy(np.stack([np.asarray(one.affine, np.float64) for one in batch]))
+def _stack_affines(batch: Sequence[Image | Mask]) -> torch.Tensor:
+    return torch.from_numpy(np.stack([np.asarray(image.affine, np.float64) for image in batch]))
 
 
-def _stacked(arrays: Sequence[Any]) -> torch.Tensor:
+def _stack_arrays(arrays: Sequence[Any]) -> torch.Tensor:
     kinds = {(array.shape, array.dtype): None for array in arrays}
     if len(kinds) > 1:
-        (shape, dtype), (other, kind) = list(kinds)[:2]
+        (shape, dtype), (odd, kind) = list(kinds)[:2]
         raise UsageError(
-            f"a batch holds arrays of {shape} {dtype} and of {other} {kind}; crop, pad or convert them in the dataset, "
+            f"a batch holds arrays of {shape} {dtype} and of {odd} {kind}; crop, pad or convert them in the dataset, "
             "or use batch_size=1"
         )
     return torch.stack([as_tensor(array) for array in arrays])

@@ -36,26 +36,26 @@ class Sample(Protocol):
         """
 
 
-def _stored(images: Mapping[str, Any]) -> Made:
+def _pack_case(images: Mapping[str, Any]) -> Made:
     """Images and masks of a case as the cache keeps them: arrays, and what is known of each."""
-    arrays = {name: one.labels if isinstance(one, Mask) else one.array for name, one in images.items()}
-    return arrays, {name: _said(one) for name, one in images.items()}
+    arrays = {name: image.labels if isinstance(image, Mask) else image.array for name, image in images.items()}
+    return arrays, {name: _image_facts(image) for name, image in images.items()}
 
 
-def _said(image: Image | Mask) -> dict[str, Any]:
+def _image_facts(image: Image | Mask) -> dict[str, Any]:
     placed = {"affine": image.affine.tolist(), "units": image.units}
     if isinstance(image, Mask):
         return placed
     return {**placed, "modality": image.modality, "attributes": dict(image.attributes)}
 
 
-def _kept(entry: Entry) -> dict[str, Image | Mask]:
+def _unpack_case(entry: Entry) -> dict[str, Image | Mask]:
     """The same out of the cache."""
     images: dict[str, Image | Mask] = {}
     for name, facts in entry.meta.items():
-        said = {**facts, "affine": np.array(facts["affine"])}
+        facts_ = {**facts, "affine": np.array(facts["affine"])}
         kind = Image if "modality" in facts else Mask
-        images[name] = kind(np.asarray(entry.arrays[name]), **said)
+        images[name] = kind(np.asarray(entry.arrays[name]), **facts_)
     return images
 
 
@@ -73,8 +73,8 @@ class _Training(Dataset[Samples | Failure]):
     def __getitem__(self, index: int) -> Samples | Failure:
         case = self._cases[index]
         try:
-            shown, target = self._cached(case) if self._cache is not None else self._remembered(index)
-            return self._sample(shown, target, seed=int(torch.randint(2**31, ())))
+            images, target = self._cached(case) if self._cache is not None else self._remembered(index)
+            return self._sample(images, target, seed=int(torch.randint(2**31, ())))
         except CaseError as error:  # raised in a worker, it would reach people wrapped in a traceback
             return Failure(case.id, "read", str(error))
 
@@ -87,12 +87,12 @@ class _Training(Dataset[Samples | Failure]):
     def _cached(self, case: Case) -> tuple[Any, Any]:
         assert self._cache is not None  # noqa: S101 - told apart by the caller
         key = content_key(*self._task.training_key(case))
-        return self._task.training_pair(case, _kept(self._cache.fetch(key, lambda: self._made(case))))
+        return self._task.training_pair(case, _unpack_case(self._cache.fetch(key, lambda: self._made(case))))
 
     def _made(self, case: Case) -> Made:
         images = self._task.training_images(case)
         self._task.training_pair(case, images)  # what cannot be trained on is not kept
-        return _stored(images)
+        return _pack_case(images)
 
 
 class CaseDataModule(pl.LightningDataModule):
@@ -140,11 +140,11 @@ class CaseDataModule(pl.LightningDataModule):
             dataset,
             shuffle=sampler is None,
             sampler=sampler,
-            collate_fn=_flatten,
+            collate_fn=_collate_visits,
             persistent_workers=self._num_workers > 0,
             batch_size=self._batch_size,
             num_workers=self._num_workers,
-            worker_init_fn=partial(_begin, rank),
+            worker_init_fn=partial(_start_worker, rank),
         )
 
     def val_dataloader(self) -> DataLoader[PreparedCase]:
@@ -188,13 +188,13 @@ class CaseDataModule(pl.LightningDataModule):
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
 
-def _begin(rank: int, worker: int) -> None:
+def _start_worker(rank: int, worker: int) -> None:
     """Seeds a worker as Lightning does where no other function is given, and lets it leave with its parent."""
     pl_worker_init_function(worker, rank)
     leave_with_parent(worker)
 
 
-def _flatten(visits: list[Samples | Failure]) -> Any:
+def _collate_visits(visits: list[Samples | Failure]) -> Any:
     failure = next((visit for visit in visits if isinstance(visit, Failure)), None)
     if failure is not None:
         return failure
@@ -204,10 +204,10 @@ def _flatten(visits: list[Samples | Failure]) -> Any:
 
 def leave_with_parent(_: int) -> None:
     """Ends a reading process when its parent is killed: it would otherwise wait for ever to hand its cases over."""
-    threading.Thread(target=_leave, daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 
-def _leave() -> None:
+def _leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

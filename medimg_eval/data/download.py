@@ -52,10 +52,10 @@ class HubFiles:
             raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
         return cls(
             str(config["hub"]),
-            tuple(_listed(config["files"])),
+            tuple(_as_plain_list(config["files"])),
             str(config.get("revision") or ""),
-            tuple(Archive.of(one) for one in _listed(config.get("unpack"))),
-            tuple(_listed(config.get("then"))),
+            tuple(Archive.of(archive) for archive in _as_plain_list(config.get("unpack"))),
+            tuple(_as_plain_list(config.get("then"))),
         )
 
     @property
@@ -114,9 +114,9 @@ def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
     """
     from filelock import FileLock, Timeout
 
-    with _explained(wanted):
+    with _explain_errors(wanted):
         revision, files = listing(wanted, say)
-    say(f"{wanted.hub}, revision {revision[:12]}: {len(files)} files, {in_words(sum(one.size for one in files))}")
+    say(f"{wanted.hub}, revision {revision[:12]}: {len(files)} files, {in_words(sum(file.size for file in files))}")
     if not sys.stderr.isatty():
         hub_module("utils").disable_progress_bars()
     (root / PARTS).mkdir(parents=True, exist_ok=True)
@@ -142,57 +142,57 @@ def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
     """
     api = hub_module().HfApi()
     commit = str(api.repo_info(wanted.hub, repo_type="dataset", revision=wanted.revision or None).sha)
-    there = list(_tree(api, wanted, commit))
-    lost = [name for name in wanted.files if not any(fnmatchcase(one.path, name) for one in there)]
-    named = [name for name in lost if not set("*?[") & set(name)]
-    if named or len(lost) == len(wanted.files):
+    there = list(_list_tree(api, wanted, commit))
+    unmet = [name for name in wanted.files if not any(fnmatchcase(file.path, name) for file in there)]
+    named = [name for name in unmet if not set("*?[") & set(name)]
+    if named or len(unmet) == len(wanted.files):
         raise UserError(
-            f"{wanted.hub}: holds no file {(named or lost)[0]!r} in revision {commit[:12]}; look for its present name "
+            f"{wanted.hub}: holds no file {(named or unmet)[0]!r} in revision {commit[:12]}; look for its present name "
             f"at {wanted.page}/tree/main, and set task.card.download.files"
         )
-    for name in lost:
+    for name in unmet:
         say(f"{wanted.hub}: no file is called {name}")
-    files = {one.path: one for one in there if any(fnmatchcase(one.path, name) for name in wanted.files)}
+    files = {file.path: file for file in there if any(fnmatchcase(file.path, name) for name in wanted.files)}
     outside = next((path for path in files if not stays_inside(path)), None)
     if outside is not None:
         raise UserError(f"{wanted.hub}: names a file {outside!r}, which is outside of the folder; nothing is fetched")
     return commit, [files[path] for path in sorted(files)]
 
 
-def _tree(api: Any, wanted: HubFiles, commit: str) -> Iterator[RemoteFile]:
+def _list_tree(api: Any, wanted: HubFiles, commit: str) -> Iterator[RemoteFile]:
     """The files of the folders in which patterns can match."""
-    for folder, deep in _folders(wanted.files).items():
+    for folder, deep in _matching_folders(wanted.files).items():
         with suppress(hub_module("errors").EntryNotFoundError):  # no such folder: its patterns match nothing
-            for one in api.list_repo_tree(
+            for item in api.list_repo_tree(
                 wanted.hub, folder or None, recursive=deep, revision=commit, repo_type="dataset"
             ):
-                if hasattr(one, "blob_id"):  # a file
-                    yield RemoteFile(one.path, one.size, one.lfs.sha256 if one.lfs else "", one.blob_id)
+                if hasattr(item, "blob_id"):  # a file
+                    yield RemoteFile(item.path, item.size, item.lfs.sha256 if item.lfs else "", item.blob_id)
 
 
 def _fetch_all(wanted: HubFiles, revision: str, files: Sequence[RemoteFile], root: Path, say: Say) -> Fetched:
-    lost = [one for one in files if not one.is_whole(root / one.path)]
-    done = Fetched(present=len(files) - len(lost))
+    missing = [file for file in files if not file.is_whole(root / file.path)]
+    done = Fetched(present=len(files) - len(missing))
     if done.present:
         say(f"{done.present} of {len(files)} files are there already, and are whole")
-    begun = [_part(root, one) for one in lost]
-    needed = sum(one.size for one in lost) - sum(part.stat().st_size for part in begun if part.is_file())
+    begun = [_part_path(root, file) for file in missing]
+    needed = sum(file.size for file in missing) - sum(part.stat().st_size for part in begun if part.is_file())
     require_space(root, needed, f"what is missing of {wanted.hub}")
     wrong = []
-    for one in lost:
-        if (root / one.path).exists():
-            say(f"{one.path}: differs from the hub's, and is replaced")
-        with _explained(wanted, one.path):
-            came, whole = _fetch(wanted, revision, one, root)
+    for file in missing:
+        if (root / file.path).exists():
+            say(f"{file.path}: differs from the hub's, and is replaced")
+        with _explain_errors(wanted, file.path):
+            came, complete = _fetch_file(wanted, revision, file, root)
         done.size += came
-        done.files += whole
-        if whole:
-            say(f"{one.path}: {in_words(one.size)}, checksum right")
+        done.files += complete
+        if complete:
+            say(f"{file.path}: {in_words(file.size)}, checksum right")
         else:
-            wrong.append(one)
-            say(f"{one.path}: does not have the checksum {one.checksum} that the hub gives")
+            wrong.append(file)
+            say(f"{file.path}: does not have the checksum {file.checksum} that the hub gives")
     if wrong:
-        names = ", ".join(one.path for one in wrong)
+        names = ", ".join(file.path for file in wrong)
         raise UserError(
             f"{wanted.hub}: {len(wrong)} of {len(files)} files do not have the checksum that the hub gives, and were "
             f"thrown away: {names}; the same command fetches them again"
@@ -200,16 +200,16 @@ def _fetch_all(wanted: HubFiles, revision: str, files: Sequence[RemoteFile], roo
     return done
 
 
-def _fetch(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tuple[int, bool]:
+def _fetch_file(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tuple[int, bool]:
     """Fetches one file, verifies it, puts it into its place; returns how many bytes came, and whether it is right."""
-    part, target = _part(root, file), root / file.path
+    part, target = _part_path(root, file), root / file.path
     came = 0
     while True:
         held = part.stat().st_size if part.exists() else 0
         if held > file.size:
             part.unlink()
             held = 0
-        _transfer(wanted, revision, file, part)
+        _continue_transfer(wanted, revision, file, part)
         came += file.size - held
         if file.is_whole(part):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def _fetch(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tup
             return came, False  # what began with a part of an earlier command is fetched once more, from its start
 
 
-def _transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> None:
+def _continue_transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> None:
     """Goes on with a part until it has the size; tries again for as long as more of it comes."""
     hub = hub_module()
     url = hub.hf_hub_url(wanted.hub, file.path, repo_type="dataset", revision=revision, endpoint=hub.HfApi().endpoint)
@@ -237,7 +237,7 @@ def _transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> 
                     expected_size=file.size,
                     displayed_filename=file.path,
                 )
-            except _broken():
+            except _transfer_errors():
                 stream.flush()
                 if part.stat().st_size <= held:
                     raise
@@ -245,18 +245,18 @@ def _transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> 
                 return
 
 
-def _part(root: Path, file: RemoteFile) -> Path:
+def _part_path(root: Path, file: RemoteFile) -> Path:
     return root / PARTS / f"{file.checksum}.part"
 
 
-def _folders(patterns: Sequence[str]) -> dict[str, bool]:
+def _matching_folders(patterns: Sequence[str]) -> dict[str, bool]:
     """The folders in which patterns can match, and whether what is below them matters too."""
-    found: dict[str, bool] = {}
+    depths: dict[str, bool] = {}
     for pattern in patterns:
         fixed = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
         folder = pattern[:fixed].rpartition("/")[0]
-        found[folder] = found.get(folder, False) or fixed < len(pattern)
-    return found
+        depths[folder] = depths.get(folder, False) or fixed < len(pattern)
+    return depths
 
 
 def hub_module(part: str = "") -> Any:
@@ -264,13 +264,13 @@ def hub_module(part: str = "") -> Any:
     return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
 
 
-def _broken() -> tuple[type[BaseException], ...]:
+def _transfer_errors() -> tuple[type[BaseException], ...]:
     """Errors that a transfer ends with: those of the hub's HTTP library, whichever it is, and the system's."""
     return (OSError, *hub_module("errors").HfHubHTTPError.__bases__)
 
 
 @contextmanager
-def _explained(wanted: HubFiles, file: str = "") -> Iterator[None]:
+def _explain_errors(wanted: HubFiles, file: str = "") -> Iterator[None]:
     """Turns what the hub and the network say into sentences."""
     errors = hub_module("errors")
     what = f"{wanted.hub}, file {file}" if file else wanted.hub
@@ -295,18 +295,18 @@ def _explained(wanted: HubFiles, file: str = "") -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         code = getattr(error.response, "status_code", None)
         if code in (401, 403):
-            said = f"the hub does not accept {_token()} ({code}); run `hf auth login` and the same command again"
-            raise AccessError(f"{what}: {said}") from error
+            message = f"the hub does not accept {_token()} ({code}); run `hf auth login` and the same command again"
+            raise AccessError(f"{what}: {message}") from error
         raise UserError(f"{what}: the hub answers {code}; the same command goes on from here") from error
-    except _broken() as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        found = "the transfer broke off" if file else "the hub cannot be reached"
-        raise UserError(f"{what}: {found} ({said}); the same command goes on from here") from error
+    except _transfer_errors() as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        fault = "the transfer broke off" if file else "the hub cannot be reached"
+        raise UserError(f"{what}: {fault} ({message}); the same command goes on from here") from error
 
 
 def _token() -> str:
     return "the token of this machine" if hub_module().get_token() else "a user without a token"
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_plain_list(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]

@@ -81,26 +81,26 @@ _LATER = {f"medimg_eval.models.{former}": f"medimg_eval.models.{name}" for forme
 
 def found_now(config: Any) -> Any:
     """The same config with every former `_target_` replaced by the present one; logs classes that were renamed."""
-    return _renamed(config, NOW | _LATER, tell=True)
+    return _rename_targets(config, NOW | _LATER, tell=True)
 
 
 def as_hashed(config: Any) -> Any:
     """The same config with the `_target_`s that stand in the hashes of stored runs."""
-    return _renamed(config, FORMERLY)
+    return _rename_targets(config, FORMERLY)
 
 
-def _renamed(value: Any, names: Mapping[str, str], *, tell: bool = False) -> Any:
+def _rename_targets(value: Any, names: Mapping[str, str], *, tell: bool = False) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: _name(inner, names, tell)
+            key: _present_name(inner, names, tell)
             if key == "_target_" and isinstance(inner, str)
-            else _renamed(inner, names, tell=tell)
+            else _rename_targets(inner, names, tell=tell)
             for key, inner in value.items()
         }
-    return [_renamed(inner, names, tell=tell) for inner in value] if isinstance(value, list | tuple) else value
+    return [_rename_targets(inner, names, tell=tell) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _name(target: str, names: Mapping[str, str], tell: bool) -> str:
+def _present_name(target: str, names: Mapping[str, str], tell: bool) -> str:
     present = names.get(target, target)
     if tell and target.rpartition(".")[2] != present.rpartition(".")[2]:
         log.warning("%s is now called %s; the former name goes on working", target, present)

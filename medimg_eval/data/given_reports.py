@@ -49,15 +49,17 @@ def read_reports(
     """
     rows = read_table(file)
     wanted = {"column": column, "id": id_column, "patient": patient_column}
-    columns = _columns(file, rows, {key: name for key, name in wanted.items() if name is not None})
+    columns = _label_columns(file, rows, {key: name for key, name in wanted.items() if name is not None})
     named = id_column or next((name for name in columns if name.lower() in IDS), None)
     reports: dict[str, GivenReport] = {}
     for number, row in enumerate(rows, start=1):
-        own = f"row {number}" if named is None else _text(row, named)
+        own = f"row {number}" if named is None else _cell_text(row, named)
         if not own or own in reports:
-            told = "is blank" if not own else f"names {own!r}, as an earlier row does"
-            raise row.error(f"column {named!r} {told}; expected an id of its own for each report")
-        reports[own] = GivenReport(own, _text(row, column), _text(row, patient_column) if patient_column else own)
+            fault = "is blank" if not own else f"names {own!r}, as an earlier row does"
+            raise row.error(f"column {named!r} {fault}; expected an id of its own for each report")
+        reports[own] = GivenReport(
+            own, _cell_text(row, column), _cell_text(row, patient_column) if patient_column else own
+        )
     if not any(report.text.strip() for report in reports.values()):
         raise UserError(f"{file}: column {column!r} holds no report")
     return list(reports.values())
@@ -81,17 +83,19 @@ def read_labels(
     """
     UsageError.refuse_unknown("codes is", ("table", "values"), codes)
     rows = read_table(file)
-    columns = _columns(file, rows, {} if id_column is None else {"id": id_column})
+    columns = _label_columns(file, rows, {} if id_column is None else {"id": id_column})
     named = id_column or next((name for name in columns if name.lower() in IDS), None)
     findings = [name for name in scheme.findings if name in columns]
     if named is None or not findings:
-        lost = f"a column of ids ({', '.join(IDS)})" if named is None else "the columns of findings"
-        raise UsageError(f"{file} lacks {lost}; it has {', '.join(columns)}")
+        lacks = f"a column of ids ({', '.join(IDS)})" if named is None else "the columns of findings"
+        raise UsageError(f"{file} lacks {lacks}; it has {', '.join(columns)}")
     meaning = written_values(scheme) if codes == "table" else {}
-    known = (
-        {shown: value for value, shown in reversed(meaning.items())} if meaning else {one: one for one in scheme.values}
+    codes_ = (
+        {code: value for value, code in reversed(meaning.items())}
+        if meaning
+        else {value: value for value in scheme.values}
     )
-    return {_text(row, named): {name: _value(row, name, known) for name in findings} for row in rows}
+    return {_cell_text(row, named): {name: _label_value(row, name, codes_) for name in findings} for row in rows}
 
 
 def written_values(scheme: LabelScheme) -> dict[str, str]:
@@ -101,8 +105,8 @@ def written_values(scheme: LabelScheme) -> dict[str, str]:
     return {value: WRITTEN[scheme.state(value)] for value in scheme.values}
 
 
-def _value(row: Row, name: str, known: Mapping[str, str]) -> str:
-    text = _text(row, name)
+def _label_value(row: Row, name: str, known: Mapping[str, str]) -> str:
+    text = _cell_text(row, name)
     short = text.removesuffix(".0")
     if short not in known:
         held = ", ".join(map(repr, known))
@@ -110,7 +114,7 @@ def _value(row: Row, name: str, known: Mapping[str, str]) -> str:
     return known[short]
 
 
-def _columns(file: Path, rows: Sequence[Row], wanted: Mapping[str, str]) -> list[str]:
+def _label_columns(file: Path, rows: Sequence[Row], wanted: Mapping[str, str]) -> list[str]:
     columns = list(dict.fromkeys(name for row in rows for name in row.values))
     for key, name in wanted.items():
         if rows and name not in columns:
@@ -118,7 +122,7 @@ def _columns(file: Path, rows: Sequence[Row], wanted: Mapping[str, str]) -> list
     return columns
 
 
-def _text(row: Row, column: str) -> str:
+def _cell_text(row: Row, column: str) -> str:
     """Text of a cell; "" of one that is missing, and of the NaN that other programs write for it."""
     text = row.text(column) if column in row.values else ""
     return "" if text.lower() == "nan" else text

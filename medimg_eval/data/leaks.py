@@ -83,26 +83,26 @@ def find_leaks(
 
     Images are equal if their files are, byte for byte.
     """
-    until, found, left = time.monotonic() + seconds, dict[Leak, None](), dict[str, None]()
+    until, leaks, unread = time.monotonic() + seconds, dict[Leak, None](), dict[str, None]()
     folds: list[tuple[int | None, Task]] = [] if task.subsets else [*task.folds().items()]
-    for number, one in folds or [(None, task)]:
-        held = _parts(one) if parts is None else parts
-        alike = len(held) > 1 and len({_cases(cases) for cases in held.values()}) == 1
-        if alike and not split_source(one.layout):
+    for number, fold_task in folds or [(None, task)]:
+        held = _task_parts(fold_task) if parts is None else parts
+        is_same = len(held) > 1 and len({_case_identities(cases) for cases in held.values()}) == 1
+        if is_same and not split_source(fold_task.layout):
             continue  # nothing says which case belongs to which part, so all serve each
         of_fold = "" if number is None else f"fold {number}: "
-        for leak in _shared(held):
-            found[leak._replace(text=of_fold + leak.text)] = None
+        for leak in _shared_patients(held):
+            leaks[leak._replace(text=of_fold + leak.text)] = None
         images = _Images(until)
         for leak in images.shared(held):
-            found[leak._replace(text=of_fold + leak.text)] = None
-        left |= dict.fromkeys(images.not_looked())
+            leaks[leak._replace(text=of_fold + leak.text)] = None
+        unread |= dict.fromkeys(images.not_looked())
         if lookalikes:
-            seen = _Seen()
-            for leak in seen.shared(held):
-                found[leak._replace(text=of_fold + leak.text)] = None
-            left |= dict.fromkeys(seen.not_looked())
-    return Leaks(list(found), "; ".join(left))
+            images_ = _Seen()
+            for leak in images_.shared(held):
+                leaks[leak._replace(text=of_fold + leak.text)] = None
+            unread |= dict.fromkeys(images_.not_looked())
+    return Leaks(list(leaks), "; ".join(unread))
 
 
 def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
@@ -121,34 +121,34 @@ def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
         log.warning("%s: task %s: %s", where, task.name, text)
 
 
-def _parts(task: Task) -> dict[str, list[Case]]:
+def _task_parts(task: Task) -> dict[str, list[Case]]:
     """The cases of each part that there is."""
-    found = {}
+    cases_by_part = {}
     for part in PARTS:
         try:
-            found[part] = task.cases(part)
+            cases_by_part[part] = task.cases(part)
         except UserError:  # a dataset to test on need not hold cases to fit on, or be complete
             continue
-    return found
+    return cases_by_part
 
 
-def _cases(cases: Iterable[Case]) -> frozenset[tuple[str, Files]]:
+def _case_identities(cases: Iterable[Case]) -> frozenset[tuple[str, Files]]:
     return frozenset((case.id, case.files[:1]) for case in cases)
 
 
-def _shared(parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
+def _shared_patients(parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
     """Patients and cases that two parts share; of parts that are the same, that."""
-    cases = {part: _cases(held) for part, held in parts.items()}
+    cases = {part: _case_identities(held) for part, held in parts.items()}
     patients = {part: {case.patient for case in held if case.patient is not None} for part, held in parts.items()}
-    for one, other in itertools.combinations(parts, 2):
-        both = cases[one] & cases[other]
-        if both and both == cases[one] == cases[other]:
-            yield Leak("same cases", f"{one} and {other} are the same {len(both):,} cases")
-        elif names := sorted(patients[one] & patients[other]):
-            yield Leak("patients", f"{one} and {other} share {len(names):,} patients: {shortened(names)}")
+    for first, second in itertools.combinations(parts, 2):
+        both = cases[first] & cases[second]
+        if both and both == cases[first] == cases[second]:
+            yield Leak("same cases", f"{first} and {second} are the same {len(both):,} cases")
+        elif names := sorted(patients[first] & patients[second]):
+            yield Leak("patients", f"{first} and {second} share {len(names):,} patients: {shortened(names)}")
         elif both:
             names = sorted(name for name, _ in both)
-            yield Leak("cases", f"{one} and {other} share {len(both):,} cases: {shortened(names)}")
+            yield Leak("cases", f"{first} and {second} share {len(both):,} cases: {shortened(names)}")
 
 
 class _Seen:
@@ -162,17 +162,20 @@ class _Seen:
         from medimg_eval.metrics.privacy import joined_looks, lookalikes_between
 
         held = {part: list(self._looks(cases)) for part, cases in parts.items()}
-        for one, other in itertools.combinations([part for part in held if held[part]], 2):
+        for first_part, second_part in itertools.combinations([part for part in held if held[part]], 2):
             pairs: dict[str, float] = {}
-            (mine, theirs) = (joined_looks([looks for _, _, looks in held[part]]) for part in (one, other))
-            for left, right, alike in lookalikes_between(mine, theirs):
-                (first, files, _), (second, others, _) = held[one][left], held[other][right]
-                if files != others and not _equal(files, others):
-                    pairs[f"{first} ~ {second}"] = max(alike, pairs.get(f"{first} ~ {second}", 0))
+            (mine, theirs) = (joined_looks([looks for _, _, looks in held[part]]) for part in (first_part, second_part))
+            for own_index, right, similarity in lookalikes_between(mine, theirs):
+                (first, files, _), (second, other_files, _) = held[first_part][own_index], held[second_part][right]
+                if files != other_files and not _equal_files(files, other_files):
+                    pairs[f"{first} ~ {second}"] = max(similarity, pairs.get(f"{first} ~ {second}", 0))
             if pairs:
-                named = [f"{pair} ({alike:.2f})" for pair, alike in sorted(pairs.items(), key=lambda pair: -pair[1])]
+                named = [
+                    f"{pair} ({similarity:.2f})"
+                    for pair, similarity in sorted(pairs.items(), key=lambda pair: -pair[1])
+                ]
                 count = f"{len(pairs):,} pairs of images that look alike"
-                yield Leak("lookalikes", f"{one} and {other} share {count}: {shortened(named)}")
+                yield Leak("lookalikes", f"{first_part} and {second_part} share {count}: {shortened(named)}")
 
     def not_looked(self) -> Iterator[str]:
         """Notes on what was not compared."""
@@ -184,14 +187,14 @@ class _Seen:
 
         for case in cases:
             for image in case.images:
-                array = _pixels(image)
+                array = _read_pixels(image)
                 if array is None:
                     self._unseen += 1
                 else:
                     yield case.id, tuple(image.files), looks_of(array.mean(-1) if array.ndim == 4 else array)
 
 
-def _pixels(image: Reference[Image]) -> Array | None:
+def _read_pixels(image: Reference[Image]) -> Array | None:
     """Channels, rows, columns and maybe slices; None where they cannot be read, or are too many."""
     try:
         return image.read().array if math.prod(image.geometry().shape) <= LARGEST else None
@@ -199,19 +202,19 @@ def _pixels(image: Reference[Image]) -> Array | None:
         return None
 
 
-def _equal(files: Files, others: Files) -> bool:
-    files, others = _below(files), _below(others)
-    return _sizes(files) == _sizes(others) and [*map(file_digest, files)] == [*map(file_digest, others)]
+def _equal_files(files: Files, others: Files) -> bool:
+    files, others = _files_below(files), _files_below(others)
+    return _file_sizes(files) == _file_sizes(others) and [*map(file_digest, files)] == [*map(file_digest, others)]
 
 
-def _below(paths: Files) -> Files:
+def _files_below(paths: Files) -> Files:
     """The files themselves; of a folder, such as that of a DICOM series, every file below it that is not hidden."""
     return tuple(
         file for path in paths for file in (sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path])
     )
 
 
-def _sizes(files: Files) -> tuple[int, ...]:
+def _file_sizes(files: Files) -> tuple[int, ...]:
     return tuple(path.stat().st_size for path in files)
 
 
@@ -230,18 +233,20 @@ class _Images:
         self._inside.update(itertools.chain(*several))
         held = {part: self._by_files(cases, several) for part, cases in parts.items()}
         sizes = {part: self._by_size(files) for part, files in held.items()}
-        for one, other in itertools.combinations(parts, 2):
+        for first_, second_ in itertools.combinations(parts, 2):
             pairs = []
-            for size in sizes[one].keys() & sizes[other].keys():
-                known: dict[tuple[str, ...], str] = {}
-                for files in sizes[one][size]:
-                    known.setdefault(self._content(files), held[one][files])
-                for files in sizes[other][size]:
-                    first, second = known.get(self._content(files), ""), held[other][files]
-                    if first and (first != second or files not in held[one]):
+            for size in sizes[first_].keys() & sizes[second_].keys():
+                contents: dict[tuple[str, ...], str] = {}
+                for files in sizes[first_][size]:
+                    contents.setdefault(self._content(files), held[first_][files])
+                for files in sizes[second_][size]:
+                    first, second = contents.get(self._content(files), ""), held[second_][files]
+                    if first and (first != second or files not in held[first_]):
                         pairs.append(f"{first} = {second}")
             if pairs:
-                yield Leak("images", f"{one} and {other} share {len(pairs):,} equal images: {shortened(sorted(pairs))}")
+                yield Leak(
+                    "images", f"{first_} and {second_} share {len(pairs):,} equal images: {shortened(sorted(pairs))}"
+                )
 
     def not_looked(self) -> Iterator[str]:
         """Notes on what was not compared."""
@@ -253,35 +258,35 @@ class _Images:
     def _several(self, cases: Iterable[Case]) -> set[Files]:
         """Files that hold several images: tables and archives, and those of which images are regions or frames."""
         first: dict[Files, str] = {}
-        found = set()
+        images = set()
         for case in cases:
             for image in case.images:
                 files = tuple(image.files)
                 part = repr((getattr(image, "region", None), getattr(image, "options", None)))
                 if files and (files[0].suffix.lower() in HOLDERS or first.setdefault(files, part) != part):
-                    found.add(files)
-        return found
+                    images.add(files)
+        return images
 
     def _by_files(self, cases: Sequence[Case], several: set[Files]) -> dict[Files, str]:
         """The files of each image -> the first case that shows it."""
-        found: dict[Files, str] = {}
+        case_of: dict[Files, str] = {}
         for case in cases:
             for image in case.images:
                 if (files := tuple(image.files)) and files not in several:
-                    found.setdefault(files, case.id)
-        return found
+                    case_of.setdefault(files, case.id)
+        return case_of
 
     def _by_size(self, images: Mapping[Files, str]) -> dict[tuple[int, ...], list[Files]]:
-        found: dict[tuple[int, ...], list[Files]] = defaultdict(list)
+        by_size: dict[tuple[int, ...], list[Files]] = defaultdict(list)
         for number, files in enumerate(images):
             if time.monotonic() > self._until:
                 self._late += len(images) - number
                 break
             try:
-                found[_sizes(_below(files))].append(files)
+                by_size[_file_sizes(_files_below(files))].append(files)
             except (CaseError, OSError):  # a missing file, or a folder that cannot be opened, fails as a case
                 continue
-        return found
+        return by_size
 
     def _content(self, files: Files) -> tuple[str, ...]:
         """Digests of the files; of an image that there is no time for, itself alone."""
@@ -289,5 +294,5 @@ class _Images:
             if time.monotonic() > self._until:
                 self._late += 1
                 return tuple(map(str, files))
-            self._digests[files] = tuple(map(file_digest, _below(files)))
+            self._digests[files] = tuple(map(file_digest, _files_below(files)))
         return self._digests[files]

@@ -54,37 +54,37 @@ class MniTissueBlocks:
     def cases(self, split: str) -> list[Case]:
         """The cases of `fit` (whole slabs below and above the validated level), `validate` or `test` (blocks)."""
         makers: dict[str, Callable[[], list[Case]]] = {
-            "fit": _slabs,
-            "validate": lambda: _blocks("left", FITTED, (VALIDATED,), self.minimum_tissue),
-            "test": lambda: _blocks("right", TESTED, range(len(LEVELS)), self.minimum_tissue),
+            "fit": _make_slabs,
+            "validate": lambda: _make_blocks("left", FITTED, (VALIDATED,), self.minimum_tissue),
+            "test": lambda: _make_blocks("right", TESTED, range(len(LEVELS)), self.minimum_tissue),
         }
         UserError.refuse_unknown("the MNI152 brain has no split", makers, split)
         return makers[split]()
 
 
-def _blocks(side: str, slabs: Iterable[int], levels: Iterable[int], minimum_tissue: float) -> list[Case]:
+def _make_blocks(side: str, slabs: Iterable[int], levels: Iterable[int], minimum_tissue: float) -> list[Case]:
     cases = []
     for slab, (column, x), level in itertools.product(slabs, enumerate(COLUMNS[side]), levels):
         x_ends, y_ends, z_ends = ((start, start + EDGE) for start in (x, SLABS[slab], LEVELS[level]))
-        case = _case(f"{side}-slab{slab}-column{column}-level{level}", (x_ends, y_ends, z_ends))
+        case = _make_case(f"{side}-slab{slab}-column{column}-level{level}", (x_ends, y_ends, z_ends))
         if float(np.mean(case.target.read().labels > 0)) >= minimum_tissue:
             cases.append(case)
     return cases
 
 
-def _slabs() -> list[Case]:
+def _make_slabs() -> list[Case]:
     x_ends = (min(COLUMNS["left"]), max(COLUMNS["left"]) + EDGE)
     gap = LEVELS[1] - LEVELS[0] - EDGE
     below = (LEVELS[0], LEVELS[VALIDATED] - gap)
     above = (LEVELS[VALIDATED] + EDGE + gap, LEVELS[-1] + EDGE)
     return [
-        _case(f"left-slab{slab}-{part}", (x_ends, (SLABS[slab], SLABS[slab] + EDGE), z_ends))
+        _make_case(f"left-slab{slab}-{part}", (x_ends, (SLABS[slab], SLABS[slab] + EDGE), z_ends))
         for slab in FITTED
         for part, z_ends in (("below", below), ("above", above))
     ]
 
 
-def _case(name: str, region: Region) -> Case:
+def _make_case(name: str, region: Region) -> Case:
     return Case(name, (ImageFile(template_file("t1"), region, modality="MR"),), TissueBlock(region))
 
 

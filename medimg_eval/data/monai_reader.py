@@ -41,7 +41,7 @@ class MedimgReader(ImageReader):  # type: ignore[misc]  # MONAI has no types
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         try:
             images = [read(path, **{**self._options, **kwargs}) for path in paths]
-            return images[0] if len(images) == 1 else _joined(images, paths)
+            return images[0] if len(images) == 1 else _join_channels(images, paths)
         except UserError as error:
             return error
 
@@ -69,7 +69,7 @@ class MedimgReader(ImageReader):  # type: ignore[misc]  # MONAI has no types
         return (img.array if several else img.array[0]), meta
 
 
-def _joined(images: Sequence[Image], paths: Sequence[PathLike]) -> Image:
+def _join_channels(images: Sequence[Image], paths: Sequence[PathLike]) -> Image:
     """Several files as the channels of one image; raises CaseError where they lie on different grids."""
     first = images[0]
     for path, image in zip(paths[1:], images[1:], strict=True):

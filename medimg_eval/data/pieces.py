@@ -73,8 +73,10 @@ class ShownPlan:
     @classmethod
     def of(cls, tiles: Mapping[str, Any] | None = None, slices: Mapping[str, Any] | None = None) -> ShownPlan:
         """The plan of a config's keys; raises UsageError for one that does not exist, or a number that is invalid."""
-        for group, kind, given in (("tiles", TilePlan, tiles), ("slices", SlicePlan, slices)):
-            UsageError.refuse_unknown(f"{group} has no key", [one.name for one in fields(kind)], *(given or {}))
+        for group, kind, plan_config in (("tiles", TilePlan, tiles), ("slices", SlicePlan, slices)):
+            UsageError.refuse_unknown(
+                f"{group} has no key", [field.name for field in fields(kind)], *(plan_config or {})
+            )
         plan = cls(TilePlan(**(tiles or {})), SlicePlan(**(slices or {})))
         size, overlap = plan.tiles.size, plan.tiles.overlap
         if not (isinstance(size, int) and size > 0 and 0 <= overlap < size):
@@ -128,28 +130,28 @@ def pieces_of(cases: Sequence[Case], plan: ShownPlan, *, volumes_whole: bool = F
     """
     paths = list(dict.fromkeys(path for case in cases for image in case.images for path in image.files))
     with ThreadPoolExecutor(max(1, threads(len(paths)))) as pool:
-        known = dict(zip(paths, pool.map(_content, paths), strict=True))
-    found: Pieces = {}
+        contents = dict(zip(paths, pool.map(_folder_digest, paths), strict=True))
+    pieces: Pieces = {}
     for case in cases:
-        found[case.id] = [_piece(case, image, known, plan, whole=volumes_whole) for image in case.images]
-    return found
+        pieces[case.id] = [_make_piece(case, image, contents, plan, whole=volumes_whole) for image in case.images]
+    return pieces
 
 
-def _piece(
+def _make_piece(
     case: Case, image: Reference[Image], known: Mapping[Path, str], plan: ShownPlan, *, whole: bool
 ) -> Piece | Failure:
     try:
-        kind = _kind(image)
+        kind = _image_kind(image)
     except UserError as error:
         return Failure(case.id, "read", str(error))
-    shown: Any = {"slide": asdict(plan.tiles), "volume": "whole" if whole else asdict(plan.slices)}.get(kind)
-    made_of = [VERSION, kind, [known[path] for path in image.files], _settings(image), shown]
+    shown_as: Any = {"slide": asdict(plan.tiles), "volume": "whole" if whole else asdict(plan.slices)}.get(kind)
+    made_of = [VERSION, kind, [known[path] for path in image.files], _reference_settings(image), shown_as]
     if not image.files:
         made_of.append(repr(image))
     return Piece(digest(made_of, 40), case.id, kind, image)
 
 
-def _kind(image: Reference[Image]) -> str:
+def _image_kind(image: Reference[Image]) -> str:
     path = image.files[0] if image.files else Path()
     if isinstance(image, ImageFile):
         if path.suffix.lower() in (".h5", ".hdf5") and _holds_patches(path):
@@ -166,20 +168,24 @@ def _holds_patches(path: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> str:
+def _folder_digest(path: Path) -> str:
     if not path.is_dir():
         return file_digest(path)
     return digest([(name, file_digest(path / name)) for name, _ in sorted(walk(path))], 40)
 
 
-def _settings(thing: Any) -> Any:
+def _reference_settings(thing: Any) -> Any:
     """Settings of a reference beside where its files lie."""
     if is_dataclass(thing) and not isinstance(thing, type):
-        return {type(thing).__name__: {one.name: _settings(getattr(thing, one.name)) for one in fields(thing)}}
+        return {
+            type(thing).__name__: {
+                field.name: _reference_settings(getattr(thing, field.name)) for field in fields(thing)
+            }
+        }
     if isinstance(thing, Mapping):
-        return {str(key): _settings(value) for key, value in thing.items()}
+        return {str(key): _reference_settings(value) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
-        return [_settings(one) for one in thing]
+        return [_reference_settings(item) for item in thing]
     return None if isinstance(thing, os.PathLike) or (isinstance(thing, str) and os.sep in thing) else thing
 
 
@@ -191,16 +197,16 @@ def planned(plan: ShownPlan, piece: Piece) -> list[Chunk] | Failure:
     if piece.kind not in ("slide", "patches"):
         return [Chunk(piece)]
     try:
-        tiles = _tiles(plan, piece)
+        tiles = _plan_tiles(plan, piece)
     except UserError as error:
         return Failure(piece.case, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one damaged slide must not end the work
         return Failure(piece.case, "read", f"{piece.image.files[0]}: {type(error).__name__}: {error}")
     if piece.kind == "slide":
-        tiles = _some(tiles, _in_blocks(tiles))
+        tiles = _select_tiles(tiles, _in_blocks(tiles))
     count = len(tiles)
     return [
-        Chunk(piece, _some(tiles, slice(start, start + CHUNK)), start, start + CHUNK >= count)
+        Chunk(piece, _select_tiles(tiles, slice(start, start + CHUNK)), start, start + CHUNK >= count)
         for start in range(0, count, CHUNK)
     ]
 
@@ -213,18 +219,18 @@ def _in_blocks(tiles: Tiles) -> Array:
     return order
 
 
-def _some(tiles: Tiles, which: Any) -> Tiles:
+def _select_tiles(tiles: Tiles, which: Any) -> Tiles:
     return replace(tiles, coordinates=tiles.coordinates[which])
 
 
-def _tiles(plan: ShownPlan, piece: Piece) -> Tiles:
+def _plan_tiles(plan: ShownPlan, piece: Piece) -> Tiles:
     if piece.kind == "patches":
         patches = read_patches(piece.image.files[0])
-        places = patches.coordinates
-        places = np.full((len(patches), 2), -1) if places is None else places
-        return Tiles(places, (float(patches.size[0]), float(patches.size[1])), patches.size[0], None)
+        coordinates = patches.coordinates
+        coordinates = np.full((len(patches), 2), -1) if coordinates is None else coordinates
+        return Tiles(coordinates, (float(patches.size[0]), float(patches.size[1])), patches.size[0], None)
     wanted = plan.tiles
-    with _slide(piece.image) as slide:
+    with _open_slide(piece.image) as slide:
         tiles = tile_grid(
             slide,
             size=wanted.size,
@@ -235,18 +241,18 @@ def _tiles(plan: ShownPlan, piece: Piece) -> Tiles:
         )
     if wanted.limit is None or len(tiles) <= wanted.limit:
         return tiles
-    kept = np.linspace(0, len(tiles) - 1, wanted.limit).round().astype(int)
-    return _some(tiles, kept)
+    indices = np.linspace(0, len(tiles) - 1, wanted.limit).round().astype(int)
+    return _select_tiles(tiles, indices)
 
 
-def _slide(image: Reference[Image]) -> Slide:
+def _open_slide(image: Reference[Image]) -> Slide:
     options = getattr(image, "options", {})
     size = options.get("level0_um_per_px")
-    return _opened(image.files[0], None if size is None else float(size), os.getpid())
+    return _cached_slide(image.files[0], None if size is None else float(size), os.getpid())
 
 
 @lru_cache(2)
-def _opened(path: Path, um_per_px: float | None, process: int) -> Slide:
+def _cached_slide(path: Path, um_per_px: float | None, process: int) -> Slide:
     del process  # a handle belongs to the process that opened it
     return Slide(path, um_per_px)
 
@@ -260,10 +266,10 @@ def read_chunk(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
     try:
         if chunk.tiles is not None:
             if piece.kind == "patches":
-                return _patches(piece.image.files[0]).read(chunk.start, chunk.start + len(chunk.tiles))
-            return read_tiles(_slide(piece.image), chunk.tiles)
+                return _cached_patches(piece.image.files[0]).read(chunk.start, chunk.start + len(chunk.tiles))
+            return read_tiles(_open_slide(piece.image), chunk.tiles)
         image = piece.image.read()
-        return _slices(image, plan.slices) if piece.kind == "volume" else [image]
+        return _volume_slices(image, plan.slices) if piece.kind == "volume" else [image]
     except UserError as error:
         return Failure(piece.case, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one unreadable image must not end the work
@@ -281,11 +287,11 @@ def read_whole(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
 
 
 @lru_cache(2)
-def _patches(path: Path) -> Patches:
+def _cached_patches(path: Path) -> Patches:
     return read_patches(path)
 
 
-def _slices(image: Image, plan: SlicePlan) -> Array:
+def _volume_slices(image: Image, plan: SlicePlan) -> Array:
     """Slices of a volume's first channel, uint8, (slice, 1, row, column): rows go to the back, columns to the left."""
     array = np.asarray(reorient(image, "LPS").array)
     if array.ndim != 4:
@@ -304,4 +310,4 @@ def _slices(image: Image, plan: SlicePlan) -> Array:
 
 def unique(pieces: Iterable[Piece | Failure]) -> list[Piece]:
     """The pieces of different content, in order."""
-    return list({one.key: one for one in pieces if isinstance(one, Piece)}.values())
+    return list({piece.key: piece for piece in pieces if isinstance(piece, Piece)}.values())

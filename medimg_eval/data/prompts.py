@@ -40,22 +40,22 @@ AHEAD = 2
 
 def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> AbstractContextManager[None]:
     """Has reading processes started while the model is loaded."""
-    return started_ahead(_read_header, (task, cases[:1]), _processes(cases, num_workers))
+    return started_ahead(_read_header, (task, cases[:1]), _count_processes(cases, num_workers))
 
 
-def _processes(cases: Sequence[Case], wanted: int) -> int:
+def _count_processes(cases: Sequence[Case], wanted: int) -> int:
     """How many processes are worth their start: none for questions about nothing, one for few and small files."""
     if not any(case.images or case.files for case in cases):
         return 0
     size = 0
     for image in (image for case in cases for image in case.images):
-        size += sum(map(_size, image.files)) if image.files else SHARE
+        size += sum(map(_file_size, image.files)) if image.files else SHARE
         if size >= wanted * SHARE:
             break
     return min(wanted, len(cases), 1 + size // SHARE)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     """Bytes that a file counts for; a folder's are not counted, but taken for many."""
     return max(path.stat().st_size, OPENING) if path.is_file() else SHARE
 
@@ -87,20 +87,20 @@ class PromptDataset:
     def __getitem__(self, index: int) -> PreparedCase:
         """Reads one; whatever goes wrong is its failure alone."""
         case = self._cases[index]
-        return PreparedCase(case, _read(self._state, case))
+        return PreparedCase(case, _read_prompt(self._state, case))
 
 
-def _read(state: tuple[Task, bool], case: Case) -> Prompt | Failure:
+def _read_prompt(state: tuple[Task, bool], case: Case) -> Prompt | Failure:
     task, read_images = state
     try:
         return task.prompt(case, task.read_images(case) if read_images else ())
     except UserError as error:
         return Failure(case.id, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
-        return _failure(case, f"{type(error).__name__}: {error}")
+        return _read_failure(case, f"{type(error).__name__}: {error}")
 
 
-def _failure(case: Case, why: str) -> Failure:
+def _read_failure(case: Case, why: str) -> Failure:
     return Failure(case.id, "read", f"{', '.join(map(str, case.files))}: {why}")
 
 
@@ -112,12 +112,12 @@ def share(
     Of several cases of one batch, those of like length come together, the longest first, within `WINDOW` batches. The
     place is the rank of this process, and the number of processes; `skip` are ids of cases that are done already.
     """
-    left = [index for index, case in enumerate(cases) if case.id not in skip]
+    due = [index for index, case in enumerate(cases) if case.id not in skip]
     if batch_size > 1:  # it takes as long as its longest prompt
         step = WINDOW * batch_size * place[1]
-        windows = (left[start : start + step] for start in range(0, len(left), step))
-        left = [index for window in windows for index in sorted(window, key=lambda i: -task.size_hint(cases[i]))]
-    return UnpaddedDistributedSampler(left, *place)
+        windows = (due[start : start + step] for start in range(0, len(due), step))
+        due = [index for window in windows for index in sorted(window, key=lambda i: -task.size_hint(cases[i]))]
+    return UnpaddedDistributedSampler(due, *place)
 
 
 class PromptBatches:
@@ -140,7 +140,7 @@ class PromptBatches:
     ) -> None:
         self._task, self._size, self._read_images = task, batch_size, read_images
         self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
-        self._count = _processes(self._cases, num_workers)
+        self._count = _count_processes(self._cases, num_workers)
 
     def __len__(self) -> int:
         """How many batches there are."""
@@ -152,10 +152,10 @@ class PromptBatches:
         step = self._size * (max(1, TOGETHER // self._size) if small else 1)
         parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
         state = (self._task, self._read_images)
-        workers = Workers(_read, state, self._count, name="reading", setting="num_workers")
+        workers = Workers(_read_prompt, state, self._count, name="reading", setting="num_workers")
         for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
             prepared = [
-                PreparedCase(case, prompt or _failure(case, "the reading process died twice (out of memory?)"))
+                PreparedCase(case, prompt or _read_failure(case, "the reading process died twice (out of memory?)"))
                 for case, prompt in zip(part, prompts, strict=True)
             ]
             for start in range(0, len(prepared), self._size):

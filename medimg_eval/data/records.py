@@ -76,10 +76,10 @@ class Row:
             value = text(field[1])
             if not field[3]:
                 return value[: int(field[2])] if field[2] else value
-            found = re.search(field[3], value)
-            if found is None:
+            match = re.search(field[3], value)
+            if match is None:
                 raise self.error(f"{value!r} does not fit {field[0]!r}")
-            return found[1] if found.re.groups else found[0]
+            return match[1] if match.re.groups else match[0]
 
         return FIELD.sub(one, pattern)
 
@@ -125,9 +125,11 @@ class Entry:
         """Value that all records state; raises UserError naming both lines where one differs from the first."""
         value = read(self.row)
         for row in self.rows[1:]:
-            other = read(row)
-            if repr(other) != repr(value):  # NaN equals nothing
-                raise row.error(f"says {other!r:.60} of case {self.id!r}, of which {self.row.place} says {value!r:.60}")
+            read_value = read(row)
+            if repr(read_value) != repr(value):  # NaN equals nothing
+                raise row.error(
+                    f"says {read_value!r:.60} of case {self.id!r}, of which {self.row.place} says {value!r:.60}"
+                )
         return value
 
     def fill(self, pattern: str) -> str:

@@ -54,7 +54,7 @@ class ResizedImage(_Resized[Image]):
         """Reads and resizes it; raises CaseError where it is no picture."""
         image = self.stored.read()
         _refuse_volume(image.geometry, self.files)
-        array = _linear(_linear(image.array, 1, self.size[0]), 2, self.size[1])
+        array = _interpolate_axis(_interpolate_axis(image.array, 1, self.size[0]), 2, self.size[1])
         return replace(image, array=array, affine=np.eye(4), units="pixel", valid=None)
 
 
@@ -70,9 +70,9 @@ class ResizedMask(_Resized[Mask]):
             np.minimum(np.floor(np.arange(new) * (old / new)).astype(np.int64), old - 1)
             for old, new in zip(mask.labels.shape, self.size, strict=True)
         )
-        kept = np.ix_(rows, columns)
-        numbers = None if mask.instances is None else mask.instances[kept]
-        return replace(mask, labels=mask.labels[kept], affine=np.eye(4), units="pixel", instances=numbers)
+        grid = np.ix_(rows, columns)
+        numbers = None if mask.instances is None else mask.instances[grid]
+        return replace(mask, labels=mask.labels[grid], affine=np.eye(4), units="pixel", instances=numbers)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Cropped(_Made[T]):
 
     def geometry(self) -> Geometry:
         """The size, in pixels; of a side that is shorter all of it."""
-        rows, columns = _middle(self.stored.geometry().shape, self.size)
+        rows, columns = _middle_slices(self.stored.geometry().shape, self.size)
         return Geometry((rows.stop - rows.start, columns.stop - columns.start), np.eye(4), "pixel")
 
 
@@ -98,7 +98,7 @@ class CroppedImage(_Cropped[Image]):
         """Reads and cuts it; raises CaseError where it is no picture."""
         image = self.stored.read()
         _refuse_volume(image.geometry, self.files)
-        array = image.array[:, *_middle(image.array.shape[1:], self.size)]
+        array = image.array[:, *_middle_slices(image.array.shape[1:], self.size)]
         return replace(image, array=array, affine=np.eye(4), units="pixel", valid=None)
 
 
@@ -115,12 +115,12 @@ class CroppedMask(_Cropped[Mask]):
         """Reads and cuts it; raises CaseError where it is no picture."""
         mask = self.stored.read()
         _refuse_volume(mask.geometry, self.files)
-        kept = _middle(mask.labels.shape, self.size)
-        numbers = None if mask.instances is None else mask.instances[kept]
-        return replace(mask, labels=mask.labels[kept], affine=np.eye(4), units="pixel", instances=numbers)
+        slices = _middle_slices(mask.labels.shape, self.size)
+        numbers = None if mask.instances is None else mask.instances[slices]
+        return replace(mask, labels=mask.labels[slices], affine=np.eye(4), units="pixel", instances=numbers)
 
 
-def _middle(shape: Sequence[int], size: Size) -> tuple[slice, slice]:
+def _middle_slices(shape: Sequence[int], size: Size) -> tuple[slice, slice]:
     starts = [max(0, old // 2 - new // 2) for old, new in zip(shape, size, strict=True)]
     rows, columns = (slice(start, min(start + new, old)) for start, new, old in zip(starts, size, shape, strict=True))
     return rows, columns
@@ -160,14 +160,14 @@ def _refuse_volume(grid: Geometry, files: tuple[Path, ...]) -> None:
         )
 
 
-def _linear(array: Array, axis: int, count: int) -> Array:
+def _interpolate_axis(array: Array, axis: int, count: int) -> Array:
     """Interpolates along one axis between pixel centres; beyond the outermost ones their value holds."""
     old = array.shape[axis]
     if old == count:
         return array
-    places = np.clip((np.arange(count) + 0.5) * (old / count) - 0.5, 0, old - 1)
-    low = places.astype(np.int64)
-    weight = np.expand_dims((places - low).astype(np.float32), tuple(i for i in range(array.ndim) if i != axis))
+    positions = np.clip((np.arange(count) + 0.5) * (old / count) - 0.5, 0, old - 1)
+    low = positions.astype(np.int64)
+    weight = np.expand_dims((positions - low).astype(np.float32), tuple(i for i in range(array.ndim) if i != axis))
     first, second = array.take(low, axis), array.take(np.minimum(low + 1, old - 1), axis)
     mixed: Array = first * (1 - weight) + second * weight
     return (np.rint(mixed) if array.dtype.kind in "iub" else mixed).astype(array.dtype)
@@ -178,12 +178,12 @@ def shrunk(array: Array, rows: int, columns: int) -> Array:
     from PIL import Image as Pillow
 
     def one(channel: Array) -> Array:
-        whole = channel.dtype == np.uint8
-        picture = Pillow.fromarray(channel if whole else channel.astype(np.float32))
-        made = np.asarray(picture.resize((columns, rows), Pillow.Resampling.BICUBIC))
-        if channel.dtype.kind in "iu" and not whole:
+        is_uint8 = channel.dtype == np.uint8
+        picture = Pillow.fromarray(channel if is_uint8 else channel.astype(np.float32))
+        resized = np.asarray(picture.resize((columns, rows), Pillow.Resampling.BICUBIC))
+        if channel.dtype.kind in "iu" and not is_uint8:
             limits = np.iinfo(channel.dtype)
-            made = np.clip(np.rint(made), limits.min, limits.max)
-        return made.astype(channel.dtype)
+            resized = np.clip(np.rint(resized), limits.min, limits.max)
+        return resized.astype(channel.dtype)
 
     return np.stack([one(channel) for channel in array])

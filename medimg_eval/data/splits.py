@@ -57,7 +57,7 @@ class SplitLists:
 
     def fold_numbers(self, root: Path) -> list[int]:
         """Those whose files there are."""
-        return _numbered(root, self.lists.values())
+        return _numbered_folds(root, self.lists.values())
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The lists."""
@@ -97,10 +97,10 @@ class SplitTable:
         """Those whose tables there are, or columns of the one table."""
         names = [self.table] if isinstance(self.table, str) else list(self.table.values())
         if FOLD not in self.split:
-            return _numbered(root, names)
+            return _numbered_folds(root, names)
         columns = read_table(root / names[0], separator=self.separator)[0].values
-        found = re.compile(re.escape(self.split).replace(re.escape(FOLD), r"(\d+)"))
-        return sorted(int(fit[1]) for column in columns if (fit := found.fullmatch(column)))
+        pattern = re.compile(re.escape(self.split).replace(re.escape(FOLD), r"(\d+)"))
+        return sorted(int(fit[1]) for column in columns if (fit := pattern.fullmatch(column)))
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The table, or tables."""
@@ -109,21 +109,21 @@ class SplitTable:
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split."""
-        found: dict[str, list[Row]] = defaultdict(list)
-        one = isinstance(self.table, str)
+        rows_by_split: dict[str, list[Row]] = defaultdict(list)
+        single = isinstance(self.table, str)
         for path, own in zip(self.files(root), [""] if isinstance(self.table, str) else self.table, strict=True):
             for row in self._within(path) if self.within else read_table(path, separator=self.separator):
-                split = row.text(self.split.replace(FOLD, str(self.fold))) if one else str(own)
+                split = row.text(self.split.replace(FOLD, str(self.fold))) if single else str(own)
                 if split:
-                    found[split].append(Row(row.path, row.place, {"id": row.fill(self.id)}))
-        return dict(found)
+                    rows_by_split[split].append(Row(row.path, row.place, {"id": row.fill(self.id)}))
+        return dict(rows_by_split)
 
     def _within(self, path: Path) -> list[Row]:
         content = read_json(path)
         items = content.get(self.within) if isinstance(content, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise UserError(f"{path}: expected a list of objects {self.within!r}")
-        return [Row(path, f"item {place} of {self.within!r}", item) for place, item in enumerate(items, start=1)]
+        return [Row(path, f"item {number} of {self.within!r}", item) for number, item in enumerate(items, start=1)]
 
 
 @dataclass
@@ -140,7 +140,7 @@ class SplitColumns:
 
     def fold_numbers(self, root: Path) -> list[int]:
         """Those whose tables there are."""
-        return _numbered(root, [self.table])
+        return _numbered_folds(root, [self.table])
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The table."""
@@ -187,7 +187,10 @@ class SplitJson:
         if not isinstance(content, dict) or not all(isinstance(ids, list) for ids in content.values()):
             raise UserError(f"{path}: expected one list of ids per split; for a list of folds, name one with fold=0")
         return {
-            split: [Row(path, f"item {place} of {split!r}", {"id": str(one)}) for place, one in enumerate(ids, start=1)]
+            split: [
+                Row(path, f"item {number} of {split!r}", {"id": str(case_id)})
+                for number, case_id in enumerate(ids, start=1)
+            ]
             for split, ids in content.items()
         }
 
@@ -219,12 +222,12 @@ class SplitFolds:
         divided = [entry for entry in entries if entry.split in (None, "train", "training")]
         if not isinstance(self.fold, int) or not 0 <= self.fold < self.folds:
             raise UserError(f"there is no fold {self.fold} of {self.folds} (the first is 0)")
-        count = len({_who(entry) for entry in divided})
+        count = len({_patient_key(entry) for entry in divided})
         if count < self.folds:
             raise UserError(f"{root}: {count} patients or cases cannot be cut into {self.folds} folds")
-        held = _drawn(divided, self.fold, self.folds, self.seed)
-        made = [replace(entry, split="val" if _who(entry) in held else "train") for entry in divided]
-        return made + [entry for entry in entries if entry.split not in (None, "train", "training")]
+        held = _draw_fold(divided, self.fold, self.folds, self.seed)
+        parted = [replace(entry, split="val" if _patient_key(entry) in held else "train") for entry in divided]
+        return parted + [entry for entry in entries if entry.split not in (None, "train", "training")]
 
 
 @dataclass
@@ -251,16 +254,18 @@ class SplitNames:
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
         """Puts each case into its split; raises UserError for a name that no case has, or that two splits have."""
-        places = [(name, str(split)) for split, names in self.names.items() for name in map(str, names)]
-        splits = dict(places)
-        twice = next((name for name, split in places if splits[name] != split), None)
+        pairs = [(name, str(split)) for split, names in self.names.items() for name in map(str, names)]
+        splits = dict(pairs)
+        twice = next((name for name, split in pairs if splits[name] != split), None)
         if twice is not None:
             raise UserError(f"task.layout.splits.names has {twice!r} in two splits")
-        found = [(entry, next((one for one in _names(entry, self.key) if one in splits), None)) for entry in entries]
-        lost = sorted(splits.keys() - {name for _, name in found})
-        if lost:
-            raise UserError(f"{root}: task.layout.splits.names has {_some(lost)}, which no case is called")
-        divided = [replace(entry, split=self.rest if name is None else splits[name]) for entry, name in found]
+        assigned = [
+            (entry, next((name for name in _case_keys(entry, self.key) if name in splits), None)) for entry in entries
+        ]
+        missing = sorted(splits.keys() - {name for _, name in assigned})
+        if missing:
+            raise UserError(f"{root}: task.layout.splits.names has {_shorten_names(missing)}, which no case is called")
+        divided = [replace(entry, split=self.rest if name is None else splits[name]) for entry, name in assigned]
         return [entry for entry in divided if entry.split]
 
 
@@ -292,8 +297,8 @@ class SplitGroups:
                 f"task.layout.splits.fold is invalid: expected 0 to {len(groups) - 1}, for the groups "
                 f"{', '.join(groups)}, got {self.fold}"
             )
-        left = groups[self.fold]
-        return [replace(entry, split="test" if entry.fill(self.group) == left else "train") for entry in entries]
+        held_out = groups[self.fold]
+        return [replace(entry, split="test" if entry.fill(self.group) == held_out else "train") for entry in entries]
 
 
 class _PlainValues(pickle.Unpickler):
@@ -317,7 +322,7 @@ class SplitPickles:
 
     def fold_numbers(self, root: Path) -> list[int]:
         """Those whose files there are."""
-        return _numbered(root, [names if isinstance(names, str) else names[0] for names in self.lists.values()])
+        return _numbered_folds(root, [names if isinstance(names, str) else names[0] for names in self.lists.values()])
 
     def files(self, root: Path) -> tuple[Path, ...]:
         """The pickles."""
@@ -352,30 +357,33 @@ def tuned(entries: Sequence[Entry], split: str) -> list[Entry]:
     Who is taken depends on the names alone: the first of ten folds that `SplitFolds` would draw.
     """
     chosen = [entry for entry in entries if entry.split == split]
-    count = len({_who(entry) for entry in chosen})
-    held = _drawn(chosen, 0, min(10, count), SplitFolds.seed) if count > 1 else frozenset()
-    return [replace(one, split="tune") if one.split == split and _who(one) in held else one for one in entries]
+    count = len({_patient_key(entry) for entry in chosen})
+    held = _draw_fold(chosen, 0, min(10, count), SplitFolds.seed) if count > 1 else frozenset()
+    return [
+        replace(entry, split="tune") if entry.split == split and _patient_key(entry) in held else entry
+        for entry in entries
+    ]
 
 
-def _who(entry: Entry) -> str:
+def _patient_key(entry: Entry) -> str:
     return entry.patient or entry.id
 
 
-def _drawn(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> frozenset[str]:
-    names = sorted({_who(entry) for entry in entries})
+def _draw_fold(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> frozenset[str]:
+    names = sorted({_patient_key(entry) for entry in entries})
     order = np.arange(len(names))
     np.random.RandomState(seed).shuffle(order)  # the generator that KFold uses
     return frozenset(names[index] for index in np.array_split(order, folds)[fold])
 
 
-def _numbered(root: Path, names: Iterable[str]) -> list[int]:
+def _numbered_folds(root: Path, names: Iterable[str]) -> list[int]:
     """The folds of which there is a file of each name that holds `{fold}`."""
     each = []
     for name in names:
         if FOLD in name:
-            found = re.compile(re.escape(name).replace(re.escape(FOLD), r"(\d+)"))
+            pattern = re.compile(re.escape(name).replace(re.escape(FOLD), r"(\d+)"))
             paths = (path.relative_to(root).as_posix() for path in root.glob(name.replace(FOLD, "*")))
-            each.append({int(fit[1]) for path in paths if (fit := found.fullmatch(path))})
+            each.append({int(fit[1]) for path in paths if (fit := pattern.fullmatch(path))})
     return sorted(set.intersection(*each)) if each else []
 
 
@@ -395,28 +403,28 @@ def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> li
     """
     if isinstance(splits, SplitFolds | SplitNames | SplitGroups):
         return splits.divide(entries, root)
-    known = grouped((name, entry) for entry in entries for name in _names(entry, splits.key))
+    by_name = grouped((name, entry) for entry in entries for name in _case_keys(entry, splits.key))
     chosen = []
     for split, rows in splits.read(root).items():
-        lost = [row for row in rows if row.text("id") not in known]
-        if lost:
-            names = _some([row.text("id") for row in lost])
-            raise lost[0].error(
+        missing = [row for row in rows if row.text("id") not in by_name]
+        if missing:
+            names = _shorten_names([row.text("id") for row in missing])
+            raise missing[0].error(
                 f"split {split!r} lists {names}, of which {root} holds no file"
-                + (nearest(lost[0].text("id"), known) if len(known) <= SHOWN else "")
+                + (nearest(missing[0].text("id"), by_name) if len(by_name) <= SHOWN else "")
             )
-        seen: set[str] = set()
+        assigned: set[str] = set()
         cases: dict[int, Entry] = {}
         for row in rows:
-            if row.text("id") in seen:
+            if row.text("id") in assigned:
                 raise row.error(f"split {split!r} lists {row.text('id')!r} a second time")
-            seen.add(row.text("id"))
-            cases.update((id(entry), entry) for entry in known[row.text("id")])
+            assigned.add(row.text("id"))
+            cases.update((id(entry), entry) for entry in by_name[row.text("id")])
         chosen += [replace(entry, split=split) for entry in cases.values()]
     return chosen
 
 
-def _names(entry: Entry, key: str) -> set[str]:
+def _case_keys(entry: Entry, key: str) -> set[str]:
     """Keys of a case: of each of its slides, where a case is a patient and the key names slides."""
     rows = entry.alike if len(entry.rows) > 1 else entry.rows
     return {replace(entry, rows=(row,)).fill(key) for row in rows}
@@ -430,7 +438,7 @@ def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> li
     held = {entry.split for entry in entries if entry.split is not None}
     chosen = []
     for split, wanted in folds.items():
-        names = [str(one) for one in wanted] if isinstance(wanted, list | tuple) else [str(wanted)]
+        names = [str(fold) for fold in wanted] if isinstance(wanted, list | tuple) else [str(wanted)]
         UserError.refuse_unknown(f"{root}: task.layout.folds names", held, *names)
         chosen += [replace(entry, split=str(split)) for entry in entries if entry.split in names]
     return chosen
@@ -438,15 +446,15 @@ def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> li
 
 def refuse_overlap(entries: Iterable[Entry], root: Path) -> None:
     """Raises UserError naming the patients, or of cases without one the images, that lie in more than one split."""
-    places: dict[tuple[str, str], set[str]] = defaultdict(set)
+    parts: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in entries:
         if entry.split is not None:
             # Without patients, two cases of one name may well be two images: 0001.png of train and of test.
             who = (entry.id, repr(entry.images)) if entry.patient is None else (entry.patient, "")
-            places[who].add(entry.split)
-    shared = {name: sorted(splits) for (name, _), splits in sorted(places.items()) if len(splits) > 1}
+            parts[who].add(entry.split)
+    shared = {name: sorted(splits) for (name, _), splits in sorted(parts.items()) if len(splits) > 1}
     if shared:
-        named = _some([f"{name!r} ({', '.join(splits)})" for name, splits in shared.items()], quoted=True)
+        named = _shorten_names([f"{name!r} ({', '.join(splits)})" for name, splits in shared.items()], quoted=True)
         raise UserError(
             f"{root}: {len(shared)} patients or cases lie in more than one split: {named}; a model would be tested on "
             "what it has seen. Mend the split, or state why it is accepted: task.layout.allow_overlap='...'"
@@ -455,13 +463,13 @@ def refuse_overlap(entries: Iterable[Entry], root: Path) -> None:
 
 def digests(files: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of each file, by its path."""
-    found = {}
+    digests = {}
     for path in files:
         with path.open("rb") as stream:
-            found[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return found
+            digests[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digests
 
 
-def _some(names: Sequence[str], *, quoted: bool = False) -> str:
-    shown = ", ".join(name if quoted else repr(name) for name in names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+def _shorten_names(names: Sequence[str], *, quoted: bool = False) -> str:
+    text = ", ".join(name if quoted else repr(name) for name in names[:SHOWN])
+    return text if len(names) <= SHOWN else f"{text} and {len(names) - SHOWN} more"

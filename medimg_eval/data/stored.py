@@ -34,10 +34,10 @@ def require_ours(config: Any, source: Path) -> None:
     `source` has it, with classes called as they are now. Raises UserError where it names something else, or refers to
     other values (`${...}`), and the folder is not trusted.
     """
-    require_trust(source, _strangers(config, "task_config"))
+    require_trust(source, _find_strangers(config, "task_config"))
 
 
-def _strangers(config: Any, place: str) -> Iterator[str]:
+def _find_strangers(config: Any, place: str) -> Iterator[str]:
     """Classes of others that a config would run, at any depth, and where they stand."""
     if isinstance(config, Mapping):
         if "_target_" in config and not _is_ours(config["_target_"]):
@@ -47,10 +47,10 @@ def _strangers(config: Any, place: str) -> Iterator[str]:
                 yield f"{key}={value!r} ({place})"
             if key in METRICS:
                 yield from (f"{name} ({place}.{key})" for name in _own_metrics(value))
-            yield from _strangers(value, f"{place}.{key}")
+            yield from _find_strangers(value, f"{place}.{key}")
     elif isinstance(config, list | tuple):
         for number, value in enumerate(config):
-            yield from _strangers(value, f"{place}.{number}")
+            yield from _find_strangers(value, f"{place}.{number}")
     elif isinstance(config, str) and "${" in config:
         yield f"{config} ({place})"
 
@@ -59,10 +59,10 @@ def _own_metrics(names: Any) -> list[str]:
     """The names that stand with a module that is neither of this package nor of a plug-in."""
     several = names if isinstance(names, list | tuple) else [names]
     bases = [name.partition("@")[0] for name in several if isinstance(name, str)]
-    return [base for base in bases if "." in base and base.partition(".")[0] not in _roots()]
+    return [base for base in bases if "." in base and base.partition(".")[0] not in _trusted_roots()]
 
 
-def _roots() -> set[str]:
+def _trusted_roots() -> set[str]:
     return {OWN, *(entry.module.partition(".")[0] for group in PLUGINS for entry in entry_points(group=group))}
 
 
@@ -71,15 +71,17 @@ def _is_ours(target: Any) -> bool:
 
     from medimg_eval.data.many import nnunet_task  # the layouts, which it is of, import this
 
-    roots = _roots()
+    roots = _trusted_roots()
     names = target.split(".") if isinstance(target, str) else [""]
     if names[0] not in roots or any(name.startswith("_") for name in names):
         return False
     try:
-        found = get_object(target)
+        target_object = get_object(target)
     except Exception:  # noqa: BLE001 - what cannot be found is not ours
         return False
-    if not isinstance(found, type):
-        return found is nnunet_task  # the one function that makes a task
-    known = issubclass(found, Task | Model) or any(callable(getattr(found, part, None)) for part in PARTS)
-    return known and found.__module__.partition(".")[0] in roots
+    if not isinstance(target_object, type):
+        return target_object is nnunet_task  # the one function that makes a task
+    is_known = issubclass(target_object, Task | Model) or any(
+        callable(getattr(target_object, part, None)) for part in PARTS
+    )
+    return is_known and target_object.__module__.partition(".")[0] in roots

@@ -49,11 +49,11 @@ def read_table(
     if not path.is_file():
         raise MissingDataError(f"{path}: no such table{_nearest_file(path)}")
     if kind == ".parquet":
-        return _parquet(path)
+        return _read_parquet(path)
     text = read_text(path)
     if kind in (".json", ".jsonl", ".ndjson"):
-        return list(_json(path, text, lines=kind != ".json", strays=strays))
-    return list(_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header, strays))
+        return list(_read_json_rows(path, text, lines=kind != ".json", strays=strays))
+    return list(_read_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header, strays))
 
 
 def read_json(path: Path) -> Any:
@@ -92,7 +92,7 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path}, line {line}: is no UTF-8 text; convert the file to UTF-8") from error
 
 
-def _separated(
+def _read_separated(
     path: Path, text: str, separator: str, header: Sequence[str], strays: list[UserError] | None
 ) -> Iterator[Row]:
     # Not splitlines, which also parts lines at characters that texts hold, such as U+2028.
@@ -106,62 +106,64 @@ def _separated(
         for fields in reader:
             first, start = start, reader.line_num + 1
             alone = fields == [""] and len(names) == 1  # a quoted blank is a value, and a blank line has no fields
-            if not alone and not any(one.strip() for one in fields):
+            if not alone and not any(field.strip() for field in fields):
                 continue
             if not names:
-                names = _header(path, first, fields, separator)
+                names = _check_header(path, first, fields, separator)
                 continue
             if len(fields) != len(names):
                 stray = UserError(
                     f"{path}, line {first}: has not as many fields ({len(fields)}) as the header's {len(names)}; "
                     "quote fields that hold the separator"
                 )
-                _note(strays, stray)
+                _note_stray(strays, stray)
                 continue
             yield Row(path, f"line {first}", dict(zip(names, fields, strict=True)))
     except csv.Error as error:
         raise UserError(f"{path}, line {start}: cannot be read as a table ({error}); is a quote left open?") from error
 
 
-def _header(path: Path, line: int, fields: Sequence[str], separator: str) -> list[str]:
-    names = [name.strip() or f"column {place}" for place, name in enumerate(fields, start=1)]
-    other = next((one for one in SEPARATORS if one != separator and one in names[0]), None)
-    if len(names) == 1 and other is not None:
-        raise UserError(f"{path}, line {line}: holds one column, {names[0]!r}; set separator={other!r}")
+def _check_header(path: Path, line: int, fields: Sequence[str], separator: str) -> list[str]:
+    names = [name.strip() or f"column {number}" for number, name in enumerate(fields, start=1)]
+    separator_ = next(
+        (separator_ for separator_ in SEPARATORS if separator_ != separator and separator_ in names[0]), None
+    )
+    if len(names) == 1 and separator_ is not None:
+        raise UserError(f"{path}, line {line}: holds one column, {names[0]!r}; set separator={separator_!r}")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(f"{path}, line {line}: column {twice[0]!r} occurs more than once; give one another name")
     return names
 
 
-def _note(strays: list[UserError] | None, error: UserError, cause: Exception | None = None) -> None:
+def _note_stray(strays: list[UserError] | None, error: UserError, cause: Exception | None = None) -> None:
     if strays is None:
         raise error from cause
     strays.append(error)
 
 
-def _json(path: Path, text: str, *, lines: bool, strays: list[UserError] | None = None) -> Iterator[Row]:
+def _read_json_rows(path: Path, text: str, *, lines: bool, strays: list[UserError] | None = None) -> Iterator[Row]:
     held = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if lines or (len(held) > 1 and _is_object(held[0][1])):  # JSON lines, whatever the file is called
         for number, line in held:
             try:
-                record = _record(path, f"line {number}", json.loads(line))
+                record = _make_row(path, f"line {number}", json.loads(line))
             except json.JSONDecodeError as error:
-                _note(strays, UserError(f"{path}, line {number}: is no JSON ({error.msg})"), error)
+                _note_stray(strays, UserError(f"{path}, line {number}: is no JSON ({error.msg})"), error)
             else:
                 yield record
         return
     content = read_json(path)
     if isinstance(content, list):
-        yield from (_record(path, f"item {place}", item) for place, item in enumerate(content, start=1))
-    elif isinstance(content, dict) and content and all(isinstance(one, list) for one in content.values()):
+        yield from (_make_row(path, f"item {number}", item) for number, item in enumerate(content, start=1))
+    elif isinstance(content, dict) and content and all(isinstance(value, list) for value in content.values()):
         for split, items in content.items():
-            for place, item in enumerate(items, start=1):
-                yield _record(path, f"item {place} of {split!r}", item, split=split)
-    elif isinstance(content, dict) and content and all(isinstance(one, dict) for one in content.values()):
-        yield from (_record(path, f"item {name!r}", item, id=name) for name, item in content.items())
+            for number_, item in enumerate(items, start=1):
+                yield _make_row(path, f"item {number_} of {split!r}", item, split=split)
+    elif isinstance(content, dict) and content and all(isinstance(value, dict) for value in content.values()):
+        yield from (_make_row(path, f"item {name!r}", item, id=name) for name, item in content.items())
     else:
-        yield _record(path, "item 1", content)
+        yield _make_row(path, "item 1", content)
 
 
 def _is_object(line: str) -> bool:
@@ -171,7 +173,7 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _record(path: Path, place: str, item: Any, **more: str) -> Row:
+def _make_row(path: Path, place: str, item: Any, **more: str) -> Row:
     if not isinstance(item, Mapping):
         raise Row(path, place, {}).error(f"expected an object of named values, found {item!r:.40}")
     return Row(path, place, more | dict(item))
@@ -210,7 +212,7 @@ class Cell:
 
         Raises CaseError for an empty cell.
         """
-        value = _column(self.path, self.group, self.column)[self.index].as_py()
+        value = _read_column(self.path, self.group, self.column)[self.index].as_py()
         data, name = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
         if not data:
             raise CaseError(f"{self.path}, {self.place}: holds no file in column {self.column!r}")
@@ -218,33 +220,33 @@ class Cell:
 
 
 @lru_cache(maxsize=2)
-def _column(path: Path, group: int, column: str) -> Any:
+def _read_column(path: Path, group: int, column: str) -> Any:
     # Neighbours are asked for one after the other, and a row group is the least that can be read.
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(path).read_row_group(group, columns=[column]).column(column)
 
 
-def _parquet(path: Path) -> list[Row]:
+def _read_parquet(path: Path) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with UserError.about(path, "cannot be read as Parquet", pa.ArrowInvalid, OSError):
         file = pq.ParquetFile(path)
-    embedded = [one.name for one in file.schema_arrow if _holds_files(pa, one.type)]
+    embedded = [field.name for field in file.schema_arrow if _holds_files(pa, field.type)]
     plain = [name for name in file.schema_arrow.names if name not in embedded]
     rows: list[Row] = []
     for group in range(file.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         records = file.read_row_group(group, columns=plain).to_pylist() if plain else [{}] * count
         for index, record in enumerate(records):
-            place = f"row {len(rows) + 1}"
-            cells = {name: Cell(path, group, index, name, place) for name in embedded}
-            rows.append(Row(path, place, record | cells))
+            location = f"row {len(rows) + 1}"
+            cells = {name: Cell(path, group, index, name, location) for name in embedded}
+            rows.append(Row(path, location, record | cells))
     return rows
 
 
 def _holds_files(pa: Any, kind: Any) -> bool:
     if pa.types.is_struct(kind):
-        return any(kind.field(place).name == "bytes" for place in range(kind.num_fields))
+        return any(kind.field(index).name == "bytes" for index in range(kind.num_fields))
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

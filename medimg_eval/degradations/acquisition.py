@@ -37,7 +37,7 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
     down, across, turn, below, right, light, depth = draw.uniform(-1, 1, 7)
     lit_first = bool(draw.random() < 0.5)
     size = np.array(grid.shape, np.float64)
-    zoom = _crop(1 - 0.1 * share * areas, share, ratios)
+    zoom = _first_crop(1 - 0.1 * share * areas, share, ratios)
     angle = np.radians(10 * share * turn)
     turned = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     linear, pushed = zoom[:, None] * turned, 0.1 * share * size * np.array([below, right])
@@ -59,19 +59,19 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
 
         return by_picture(image, change)
 
-    shown = _kept_in_frame(grid.shape, turned, pushed)
-    return Move(about_middle(linear, shift, grid.shape), then=colours, shown=shown)
+    picture = _kept_in_frame(grid.shape, turned, pushed)
+    return Move(about_middle(linear, shift, grid.shape), then=colours, shown=picture)
 
 
 def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Array:
     """Returns where something is shown after a crop, a turn and a shift, each cutting off what leaves the frame."""
     middle = (np.array(shape) - 1) / 2
-    places = np.indices(shape).reshape(2, -1).T - middle - pushed
-    inside = np.abs(np.stack([places, places @ turned.T])) <= np.array(shape) / 2
+    positions = np.indices(shape).reshape(2, -1).T - middle - pushed
+    inside = np.abs(np.stack([positions, positions @ turned.T])) <= np.array(shape) / 2
     return np.asarray(inside.all(axis=(0, 2))).reshape(shape)
 
 
-def _crop(areas: Array, share: float, ratios: Array) -> Array:
+def _first_crop(areas: Array, share: float, ratios: Array) -> Array:
     """Returns the edges of the first crop that lies in the picture, as shares of it, (2,); the picture where none does.
 
     As torchvision's RandomResizedCrop has it: an area, and a ratio of edges that is uniform on a logarithmic scale.

@@ -55,21 +55,21 @@ class DegradedImage:
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
         """Yields the frames of a film that are shown at some places, each with a draw of its own."""
         source: Any = self.image
-        found = find_degradation(self.condition.name)
-        if found.domain == "frames":
+        degradation = find_degradation(self.condition.name)
+        if degradation.domain == "frames":
             wanted = np.asarray(places, dtype=np.int64)
-            yield from source.frames(_places(wanted, self.condition, self.key).tolist())
+            yield from source.frames(_move_places(wanted, self.condition, self.key).tolist())
             return
-        for place, frame in zip(places, source.frames(places), strict=True):
+        for index, frame in zip(places, source.frames(places), strict=True):
             if frame.ndim < 3:
-                raise UsageError(f"condition {found.name} changes pictures, and the film is read as features")
+                raise UsageError(f"condition {degradation.name} changes pictures, and the film is read as features")
             picture = Image(frame, np.eye(4), modality="ES", units="pixel")
-            yield degrade_image(picture, self.condition, self.key, int(place)).array
+            yield degrade_image(picture, self.condition, self.key, int(index)).array
 
 
-def _places(places: Array, condition: Condition, key: DrawKey) -> Array:
-    found = find_degradation(condition.name)
-    return np.asarray(found.apply(places, key.generator(found.name), **found.parameters(condition)))
+def _move_places(places: Array, condition: Condition, key: DrawKey) -> Array:
+    degradation = find_degradation(condition.name)
+    return np.asarray(degradation.apply(places, key.generator(degradation.name), **degradation.parameters(condition)))
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class MovedTarget:
 
     def read(self) -> Any:
         """Reads and moves it; raises CaseError where it is of a kind that cannot be moved."""
-        found, grid = find_degradation(self.condition.name), self.shown.geometry()
-        move = found.apply(grid, self.key.generator(found.name), **found.parameters(self.condition))
+        degradation, grid = find_degradation(self.condition.name), self.shown.geometry()
+        move = degradation.apply(grid, self.key.generator(degradation.name), **degradation.parameters(self.condition))
         return move.target(self.target.read(), grid.shape)
 
     def geometry(self) -> Geometry:
@@ -110,21 +110,25 @@ def degrade_image(image: Image, condition: Condition, key: DrawKey, place: int =
     Raises:
         UsageError: there is no such condition or severity, or the image is of no kind that it is meant for.
     """
-    found = find_degradation(condition.name)
-    refuse_unsuitable(found, image)
-    degraded = _degraded(found, image, condition, key, place)
-    return replace(degraded, notes=(f"condition {condition.key} {UNCHANGED}",)) if _alike(degraded, image) else degraded
+    degradation = find_degradation(condition.name)
+    refuse_unsuitable(degradation, image)
+    degraded = _degrade_pixels(degradation, image, condition, key, place)
+    return (
+        replace(degraded, notes=(f"condition {condition.key} {UNCHANGED}",))
+        if _are_equal(degraded, image)
+        else degraded
+    )
 
 
-def _alike(one: Image, other: Image) -> bool:
+def _are_equal(one: Image, other: Image) -> bool:
     middle = (..., one.array.shape[-1] // 2)
     return np.array_equal(one.array[middle], other.array[middle]) and np.array_equal(one.array, other.array)
 
 
-def _degraded(found: Degradation, image: Image, condition: Condition, key: DrawKey, place: int) -> Image:
+def _degrade_pixels(found: Degradation, image: Image, condition: Condition, key: DrawKey, place: int) -> Image:
     if found.domain == "frames":
-        shown = _places(np.arange(image.array.shape[1]), condition, key)
-        return replace(image, array=image.array[:, shown], notes=())
+        frames_ = _move_places(np.arange(image.array.shape[1]), condition, key)
+        return replace(image, array=image.array[:, frames_], notes=())
     if is_clip(image) and found.domain == "pixels":
         frames = [replace(image, array=image.array[:, frame]) for frame in range(image.array.shape[1])]
         changed = [degrade_image(frame, condition, key, number).array for number, frame in enumerate(frames)]
@@ -165,16 +169,18 @@ def degrade_case(case: Case, condition: Condition, key: DrawKey) -> Case:
     """
     if is_part_condition(condition):
         return without_parts(case, condition, key)
-    found = find_degradation(condition.name)
-    found.parameters(condition)
-    if found.domain == "words":
+    degradation = find_degradation(condition.name)
+    degradation.parameters(condition)
+    if degradation.domain == "words":
         if case.question is None:
             return case
-        reworded = found.apply(case.question, key.generator(found.name), **found.parameters(condition))
+        reworded = degradation.apply(
+            case.question, key.generator(degradation.name), **degradation.parameters(condition)
+        )
         return replace(case, question=reworded.question, target=RewordedKey(case.target, reworded))
-    moves = found.domain == "moves"
+    moves = degradation.domain == "moves"
     images = tuple(
-        DegradedImage(image, condition, key, 0 if moves else place) for place, image in enumerate(case.images)
+        DegradedImage(image, condition, key, 0 if moves else index) for index, image in enumerate(case.images)
     )
     if not moves or not case.images:
         return replace(case, images=images)

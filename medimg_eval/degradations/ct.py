@@ -32,7 +32,7 @@ def _by_slices(image: Image, change: Array) -> Array:
     return stored_as(image, change.reshape(image.array.shape[1:])[None])
 
 
-def _slices(image: Image) -> Array:
+def _first_channel(image: Image) -> Array:
     """The first channel as (row, column, slice), float32."""
     array: Array = image.array[0].astype(np.float32)
     return array if array.ndim == 3 else array[..., None]
@@ -54,7 +54,7 @@ def low_dose(image: Image, draw: np.random.Generator, *, photons: float) -> Arra
         counts += np.sqrt(counts + np.float32(ELECTRONIC**2)) * unit  # normal in the place of Poisson
         return np.asarray(np.log(np.float32(photons)) - np.log(np.maximum(counts, 1)), np.float32)
 
-    return _by_slices(image, changed_by(_slices(image), image.spacing[0], measure))
+    return _by_slices(image, changed_by(_first_channel(image), image.spacing[0], measure))
 
 
 @_ct(
@@ -67,7 +67,7 @@ def sparse_view(image: Image, draw: np.random.Generator, *, views: int) -> Array
     """Streaks of fewer views, evenly spaced."""
     chosen = np.zeros(VIEWS, bool)
     chosen[np.linspace(0, VIEWS, views, endpoint=False).astype(int)] = True
-    return _by_slices(image, changed_by(_slices(image), image.spacing[0], lambda integrals: integrals, chosen))
+    return _by_slices(image, changed_by(_first_channel(image), image.spacing[0], lambda integrals: integrals, chosen))
 
 
 @_ct(
@@ -79,7 +79,7 @@ def limited_angle(image: Image, draw: np.random.Generator, *, degrees: float) ->
     """Streaks and lost edges where part of the turn is missing."""
     first = int(draw.integers(VIEWS))
     chosen = np.roll(np.arange(VIEWS) < degrees / 180 * VIEWS, first)
-    return _by_slices(image, changed_by(_slices(image), image.spacing[0], lambda integrals: integrals, chosen))
+    return _by_slices(image, changed_by(_first_channel(image), image.spacing[0], lambda integrals: integrals, chosen))
 
 
 @_ct(
@@ -89,7 +89,7 @@ def limited_angle(image: Image, draw: np.random.Generator, *, degrees: float) ->
 )
 def metal(image: Image, draw: np.random.Generator, *, rods: int, millimetres: float) -> Array:
     """Streaks of metal rods in the body; those of a lower severity are among those of a higher."""
-    slices, spacing = _slices(image), image.spacing[0]
+    slices, spacing = _first_channel(image), image.spacing[0]
     units = draw.random(MOST_RODS)
     inside = np.argwhere(slices.max(axis=2) > -300)
     if not len(inside):
@@ -105,8 +105,8 @@ def metal(image: Image, draw: np.random.Generator, *, rods: int, millimetres: fl
     def starve(integrals: Array) -> Array:
         return np.asarray(integrals + np.minimum(through, np.maximum(STARVED - integrals, 0)) - through)
 
-    found = changed_by(slices, spacing, starve)
-    return _by_slices(image, np.where(rod[..., None], np.float32(METAL), found))
+    streaked = changed_by(slices, spacing, starve)
+    return _by_slices(image, np.where(rod[..., None], np.float32(METAL), streaked))
 
 
 @_ct(
@@ -125,26 +125,26 @@ def motion(image: Image, draw: np.random.Generator, *, millimetres: float) -> Ar
         bins = np.arange(integrals.shape[1])
         moved = np.empty_like(integrals)
         for view, shift in enumerate(shifts):
-            place = np.clip(bins - shift, 0, len(bins) - 1)
-            low = np.minimum(place.astype(int), len(bins) - 2)
-            share = (place - low).astype(np.float32)[:, None]
+            position = np.clip(bins - shift, 0, len(bins) - 1)
+            low = np.minimum(position.astype(int), len(bins) - 2)
+            share = (position - low).astype(np.float32)[:, None]
             moved[view] = integrals[view][low] * (1 - share) + integrals[view][low + 1] * share
         return moved
 
-    return _by_slices(image, changed_by(_slices(image), image.spacing[0], move))
+    return _by_slices(image, changed_by(_first_channel(image), image.spacing[0], move))
 
 
-def _filtered(image: Image, response: Array) -> Array:
+def _filter_spectrum(image: Image, response: Array) -> Array:
     """Multiplies the spectrum of each slice by a response, (row, column)."""
     from scipy.fft import irfft2, rfft2
 
-    slices = np.moveaxis(_slices(image), -1, 0)
+    slices = np.moveaxis(_first_channel(image), -1, 0)
     rows, columns = slices.shape[1:]
-    found = irfft2(rfft2(slices) * response[:, : columns // 2 + 1], s=(rows, columns))
-    return _by_slices(image, np.moveaxis(found, 0, -1))
+    filtered = irfft2(rfft2(slices) * response[:, : columns // 2 + 1], s=(rows, columns))
+    return _by_slices(image, np.moveaxis(filtered, 0, -1))
 
 
-def _frequencies(image: Image) -> Array:
+def _radial_frequencies(image: Image) -> Array:
     """Radial frequency over that of Nyquist, (row, column)."""
     rows, columns = (np.fft.fftfreq(size) * 2 for size in image.array.shape[1:3])
     radii: Array = np.hypot(rows[:, None], columns).astype(np.float32)
@@ -160,7 +160,7 @@ def _frequencies(image: Image) -> Array:
 )
 def soft_kernel(image: Image, draw: np.random.Generator, *, cutoff: float) -> Array:
     """A smoother reconstruction kernel."""
-    return _filtered(image, np.exp(-np.log(10) * (_frequencies(image) / cutoff) ** 2))
+    return _filter_spectrum(image, np.exp(-np.log(10) * (_radial_frequencies(image) / cutoff) ** 2))
 
 
 @_ct(
@@ -172,8 +172,8 @@ def soft_kernel(image: Image, draw: np.random.Generator, *, cutoff: float) -> Ar
 )
 def sharp_kernel(image: Image, draw: np.random.Generator, *, gain: float) -> Array:
     """A sharper reconstruction kernel, with the noise that it lifts."""
-    f = np.minimum(_frequencies(image), 1)
-    return _filtered(image, 1 + gain * f**2)
+    f = np.minimum(_radial_frequencies(image), 1)
+    return _filter_spectrum(image, 1 + gain * f**2)
 
 
 @_ct(
@@ -185,7 +185,7 @@ def sharp_kernel(image: Image, draw: np.random.Generator, *, gain: float) -> Arr
 )
 def thick_slices(image: Image, draw: np.random.Generator, *, millimetres: float) -> Array:
     """Means over thicker slices along the last axis, linearly back to the grid."""
-    slices, step = _slices(image), image.spacing[2]
+    slices, step = _first_channel(image), image.spacing[2]
     count, size = slices.shape[2], millimetres / step
     if size <= 1:
         return image.array
@@ -196,8 +196,8 @@ def thick_slices(image: Image, draw: np.random.Generator, *, millimetres: float)
     at_edges = sums[..., low] + (sums[..., low + 1] - sums[..., low]) * (edges - low)
     means = np.diff(at_edges, axis=2) / np.diff(edges)
     middles = (edges[1:] + edges[:-1]) / 2 - 0.5
-    place = np.clip(np.interp(np.arange(count), middles, np.arange(len(middles))), 0, len(middles) - 1)
-    first = np.minimum(place.astype(int), max(len(middles) - 2, 0))
-    share = place - first
+    position = np.clip(np.interp(np.arange(count), middles, np.arange(len(middles))), 0, len(middles) - 1)
+    first = np.minimum(position.astype(int), max(len(middles) - 2, 0))
+    share = position - first
     after = np.minimum(first + 1, len(middles) - 1)
     return _by_slices(image, means[..., first] * (1 - share) + means[..., after] * share)

@@ -98,7 +98,7 @@ def _import_rooms() -> None:
 
 def conditions_on(*domains: Domain) -> frozenset[str]:
     """Names of the degradations that change pixels, places, words, samples or frames."""
-    return frozenset(name for name, found in degradations().items() if found.domain in domains)
+    return frozenset(name for name, degradation in degradations().items() if degradation.domain in domains)
 
 
 def find_degradation(name: str) -> Degradation:

@@ -17,7 +17,7 @@ BLOOD = (0.45, 0.05, 0.04)
 """Colour of blood, red, green and blue from 0 to 1."""
 
 
-def _clouds(draw: np.random.Generator, shape: tuple[int, ...], width: float) -> Array:
+def _cloud_noise(draw: np.random.Generator, shape: tuple[int, ...], width: float) -> Array:
     """Smooth noise on a scale from 0 to 1 by rank, (row, column): the same share lies below each value."""
     from scipy.ndimage import gaussian_filter
 
@@ -27,7 +27,7 @@ def _clouds(draw: np.random.Generator, shape: tuple[int, ...], width: float) -> 
     return ranks.reshape(shape)
 
 
-def _soft(mask: Array, pixels: float = 1.0) -> Array:
+def _soften_mask(mask: Array, pixels: float = 1.0) -> Array:
     from scipy.ndimage import gaussian_filter
 
     return np.asarray(gaussian_filter(mask.astype(np.float32), pixels))
@@ -39,9 +39,9 @@ def _soft(mask: Array, pixels: float = 1.0) -> Array:
 def specular(image: Image, draw: np.random.Generator, *, share: float) -> Array:
     """White reflections where the picture is bright; those of a lower severity are among those of a higher."""
     pixels = as_unit(image)
-    bright = _soft(pixels.mean(axis=0), 2)
-    rank = _clouds(draw, pixels.shape[1:], 0.02) + 0.5 * (bright - bright.min()) / max(np.ptp(bright), 1e-6)
-    white = _soft(rank >= np.quantile(rank, 1 - share))
+    bright = _soften_mask(pixels.mean(axis=0), 2)
+    rank = _cloud_noise(draw, pixels.shape[1:], 0.02) + 0.5 * (bright - bright.min()) / max(np.ptp(bright), 1e-6)
+    white = _soften_mask(rank >= np.quantile(rank, 1 - share))
     return from_unit(image, pixels + (1 - pixels) * white)
 
 
@@ -55,7 +55,7 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: int) -> Array:
 def smoke(image: Image, draw: np.random.Generator, *, opacity: float) -> Array:
     """Grey haze, thicker in some places."""
     pixels = as_unit(image)
-    haze = np.clip(opacity * (0.6 + 0.8 * _clouds(draw, pixels.shape[1:], 0.1)), 0, 1)
+    haze = np.clip(opacity * (0.6 + 0.8 * _cloud_noise(draw, pixels.shape[1:], 0.1)), 0, 1)
     return from_unit(image, pixels * (1 - haze) + 0.75 * haze)
 
 
@@ -63,7 +63,7 @@ def smoke(image: Image, draw: np.random.Generator, *, opacity: float) -> Array:
 def blood(image: Image, draw: np.random.Generator, *, share: float) -> Array:
     """Pools of blood, through which a fifth is seen; those of a lower severity are among those of a higher."""
     pixels = as_unit(image)
-    pool = 0.8 * _soft(_clouds(draw, pixels.shape[1:], 0.05) >= 1 - share)
+    pool = 0.8 * _soften_mask(_cloud_noise(draw, pixels.shape[1:], 0.05) >= 1 - share)
     colour = np.array(BLOOD if len(pixels) == 3 else (0.2,)).reshape(-1, 1, 1)
     return from_unit(image, pixels * (1 - pool) + colour * pool)
 

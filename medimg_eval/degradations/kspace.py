@@ -43,8 +43,8 @@ def undersampling(image: Image, draw: np.random.Generator, *, factor: float) -> 
     count = image.array.shape[-1]
     units = draw.random(count)
     from_middle = np.abs(np.arange(count) - (count - 1) / 2)
-    kept = (units < 1 / factor) | (from_middle <= MIDDLE * count / 2)
-    return np.where(kept, image.array, 0).astype(image.array.dtype)
+    sampled = (units < 1 / factor) | (from_middle <= MIDDLE * count / 2)
+    return np.where(sampled, image.array, 0).astype(image.array.dtype)
 
 
 @_samples(
@@ -69,9 +69,9 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: float) -> Array:
 @_samples("kspace_spikes", levels={"number": (1, 2, 4, 8, 16)}, unit="samples to which a tenth of the largest is added")
 def spikes(image: Image, draw: np.random.Generator, *, number: int) -> Array:
     """Samples that are far too large; those of a lower severity are among those of a higher."""
-    found, units = image.array.copy(), draw.random((16, 3))
-    height = SPIKE * float(np.abs(found).max())
+    spiked, units = image.array.copy(), draw.random((16, 3))
+    height = SPIKE * float(np.abs(spiked).max())
     for own in units[:number]:
-        row, column = (int(unit * size) for unit, size in zip(own[:2], found.shape[-2:], strict=True))
-        found[..., row, column] += height * np.exp(2j * np.pi * own[2])
-    return found
+        row, column = (int(unit * size) for unit, size in zip(own[:2], spiked.shape[-2:], strict=True))
+        spiked[..., row, column] += height * np.exp(2j * np.pi * own[2])
+    return spiked

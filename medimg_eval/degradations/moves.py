@@ -61,22 +61,22 @@ class Move:
     def _sources(self, shape: tuple[int, ...]) -> Array:
         axes, linear = len(shape), self.matrix.astype(np.float32)
         assert self.field is not None  # noqa: S101 - told apart by the caller
-        found = self.field + linear[:, axes].reshape(-1, *[1] * axes)
-        for place, size in enumerate(shape):
-            line = np.arange(size, dtype=np.float32).reshape([-1 if axis == place else 1 for axis in range(axes)])
-            found = found + linear[:, place].reshape(-1, *[1] * axes) * line
-        return found
+        sources = self.field + linear[:, axes].reshape(-1, *[1] * axes)
+        for axis_, size in enumerate(shape):
+            line = np.arange(size, dtype=np.float32).reshape([-1 if axis == axis_ else 1 for axis in range(axes)])
+            sources = sources + linear[:, axis_].reshape(-1, *[1] * axes) * line
+        return sources
 
     def image(self, image: Image) -> Image:
         """Returns the image with its content moved; what comes from outside is 0 in pictures, else the least value."""
         fill = 0.0 if image.array.dtype == np.uint8 else float(image.array.min())
-        whole = np.issubdtype(image.array.dtype, np.integer)
-        channels = image.array.astype(np.float32) if whole else image.array
+        is_integer = np.issubdtype(image.array.dtype, np.integer)
+        channels = image.array.astype(np.float32) if is_integer else image.array
         moved = np.stack([self.sample(channel, 1, fill) for channel in channels])
-        moved = np.rint(moved).astype(image.array.dtype) if whole else moved.astype(image.array.dtype, copy=False)
+        moved = np.rint(moved).astype(image.array.dtype) if is_integer else moved.astype(image.array.dtype, copy=False)
         valid = None if image.valid is None else self.sample(image.valid.astype(np.uint8), 0, 0).astype(bool)
-        found = replace(image, array=moved, valid=valid, notes=())
-        return found if self.then is None else replace(found, array=self.then(found))
+        moved_image = replace(image, array=moved, valid=valid, notes=())
+        return moved_image if self.then is None else replace(moved_image, array=self.then(moved_image))
 
     def target(self, target: Any, shape: tuple[int, ...]) -> Any:
         """Returns what is right of the moved image; what has no place in it, such as a class, stays as it is.
@@ -106,17 +106,17 @@ class Move:
 
         axes = positions.shape[1]
         back, offset = np.linalg.inv(self.matrix[:, :axes]), self.matrix[:, axes]
-        found = (positions - offset) @ back.T
+        moved = (positions - offset) @ back.T
         if self.field is None or not len(positions):
-            return found
+            return moved
         for _ in range(_ROUNDS):  # the field says whence each voxel comes; whither a point goes is looked for
-            shift = [map_coordinates(part, found.T, order=1, mode="nearest") for part in self.field]
-            before, found = found, (positions - offset - np.stack(shift, axis=1)) @ back.T
-        if np.abs(found - before).max() > _CLOSE:
+            shift = [map_coordinates(part, moved.T, order=1, mode="nearest") for part in self.field]
+            before, moved = moved, (positions - offset - np.stack(shift, axis=1)) @ back.T
+        if np.abs(moved - before).max() > _CLOSE:
             raise CaseError(
                 "a point lies where the move folds the image, and has no single place there; ask for a lower severity"
             )
-        return found
+        return moved
 
     def _points_inside(self, points: Points, shape: tuple[int, ...]) -> Points:
         moved = self.positions(points.positions)
@@ -134,13 +134,13 @@ class Move:
     def _boxes_inside(self, boxes: Boxes, shape: tuple[int, ...]) -> Boxes:
         if boxes.masks is not None:
             raise CaseError("boxes with masks cannot be moved with their image; leave out conditions that move")
-        axes, found, held = len(shape), [], []
+        axes, parts, held = len(shape), [], []
         for corners in boxes.corners:
             moved = self.positions(self._outline(corners[:axes] - 0.5, corners[axes:] + 0.5))
             low, high = moved.min(axis=0), moved.max(axis=0)
             first, last = np.maximum(low, -0.5), np.minimum(high, np.array(shape) - 0.5)
             share = np.prod(np.maximum(last - first, 0)) / np.prod(high - low)
-            found.append(np.concatenate([first + 0.5, last - 0.5]))
+            parts.append(np.concatenate([first + 0.5, last - 0.5]))
             held.append(bool(share >= LEAST_INSIDE))
         keep = np.array(held, dtype=bool)
 
@@ -148,7 +148,7 @@ class Move:
             return None if values is None else values[keep]
 
         return Boxes(
-            np.array(found, dtype=np.float64).reshape(-1, 2 * axes)[keep],
+            np.array(parts, dtype=np.float64).reshape(-1, 2 * axes)[keep],
             tuple(name for name, there in zip(boxes.names, held, strict=True) if there),
             kept(boxes.scores),
             None,
@@ -180,11 +180,11 @@ class Coarsening(Move):
     def image(self, image: Image) -> Image:
         """Returns the image as it looks at the coarser resolution."""
         size = image.array.shape[1 + self.axis]
-        chosen, place = self._grid(size)
+        chosen, position = self._grid(size)
         coarse = np.take(image.array, chosen, axis=1 + self.axis)
-        below = np.clip(np.floor(place).astype(int), 0, len(chosen) - 1)
+        below = np.clip(np.floor(position).astype(int), 0, len(chosen) - 1)
         above = np.minimum(below + 1, len(chosen) - 1)
-        weight = np.clip(place - below, 0, 1).astype(np.float32)
+        weight = np.clip(position - below, 0, 1).astype(np.float32)
         weight = weight.reshape([-1 if axis == 1 + self.axis else 1 for axis in range(image.array.ndim)])
         first, second = (np.take(coarse, at, axis=1 + self.axis).astype(np.float32) for at in (below, above))
         mixed = first + (second - first) * weight
@@ -196,8 +196,8 @@ class Coarsening(Move):
         """Returns masks at the coarser resolution, by nearest voxels; points and boxes stay."""
         if not isinstance(target, Mask):
             return target
-        chosen, place = self._grid(target.labels.shape[self.axis])
-        near = chosen[np.clip(np.rint(place).astype(int), 0, len(chosen) - 1)]
+        chosen, position = self._grid(target.labels.shape[self.axis])
+        near = chosen[np.clip(np.rint(position).astype(int), 0, len(chosen) - 1)]
         numbered = target.instances
         instances = None if numbered is None else np.take(numbered, near, axis=self.axis)
         return replace(target, labels=np.take(target.labels, near, axis=self.axis), instances=instances)
@@ -219,12 +219,12 @@ def about_middle(linear: Array, shift: Array, shape: tuple[int, ...]) -> Array:
 
 def rotation(degrees: Array) -> Array:
     """Returns the matrix of turns about the second, then the first, then the third axis, as ITK has them: (3, 3)."""
-    found = np.eye(3)
+    turned = np.eye(3)
     for axis in (1, 0, 2):
-        one, two = [(1, 2), (2, 0), (0, 1)][axis]
+        first, two = [(1, 2), (2, 0), (0, 1)][axis]
         angle = np.radians(degrees[axis])
         turn = np.eye(3)
-        turn[one, one] = turn[two, two] = np.cos(angle)
-        turn[one, two], turn[two, one] = -np.sin(angle), np.sin(angle)
-        found = turn @ found
-    return found
+        turn[first, first] = turn[two, two] = np.cos(angle)
+        turn[first, two], turn[two, first] = -np.sin(angle), np.sin(angle)
+        turned = turn @ turned
+    return turned

@@ -60,8 +60,8 @@ def elastic(grid: Geometry, draw: np.random.Generator, *, millimetres: float) ->
     """A smooth field of cubic B-splines over 7 x 7 x 7 control points."""
     points = draw.uniform(-1, 1, (*[CONTROL_POINTS] * 3, 3))
     for axis in range(3):
-        for place in (0, 1, -1, -2):
-            points[(slice(None),) * axis + (place,)] = 0
+        for layer in (0, 1, -1, -2):
+            points[(slice(None),) * axis + (layer,)] = 0
     field = spline_field(millimetres * points, grid.shape) / np.array(grid.spacing, np.float32).reshape(3, 1, 1, 1)
     return Move(np.eye(3, 4), field.astype(np.float32))
 
@@ -69,16 +69,16 @@ def elastic(grid: Geometry, draw: np.random.Generator, *, millimetres: float) ->
 def spline_field(points: Array, shape: tuple[int, ...]) -> Array:
     """Returns the uniform cubic B-spline of control points, (i, j, k, 3), over a grid: float32, (3, *shape)."""
     lines = [_spline_weights(size, count) for size, count in zip(shape, points.shape[:3], strict=True)]
-    found = np.moveaxis(points, -1, 0).astype(np.float32)
+    field = np.moveaxis(points, -1, 0).astype(np.float32)
     for axis, weights in enumerate(lines):
-        found = np.moveaxis(np.tensordot(found, weights, ([1 + axis], [1])), -1, 1 + axis)
-    return np.ascontiguousarray(found)
+        field = np.moveaxis(np.tensordot(field, weights, ([1 + axis], [1])), -1, 1 + axis)
+    return np.ascontiguousarray(field)
 
 
 def _spline_weights(size: int, count: int) -> Array:
-    place = (np.arange(size) + 0.5) / size * (count - 3)  # as ITK lays the mesh: over whole voxels
-    first = np.minimum(place.astype(int), count - 4)
-    t = place - first
+    position = (np.arange(size) + 0.5) / size * (count - 3)  # as ITK lays the mesh: over whole voxels
+    first = np.minimum(position.astype(int), count - 4)
+    t = position - first
     basis = [(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3]
     weights = np.zeros((size, count), np.float32)
     for step, values in enumerate(basis):
@@ -101,15 +101,15 @@ def bias_field(image: Image, draw: np.random.Generator, *, coefficient: float) -
 
 def bias(factors: Array, shape: tuple[int, ...]) -> Array:
     """Returns exp of a polynomial whose coefficients go up the powers of i, j, k: float32, (*shape)."""
-    found = np.zeros((4, 4, 4))
+    coefficients = np.zeros((4, 4, 4))
     for power, factor in zip((p for p in product(range(4), repeat=3) if sum(p) <= 3), factors, strict=True):
-        found[power] = factor
+        coefficients[power] = factor
     for axis, size in enumerate(shape):
         line = np.arange(-size / 2, size / 2) + 0.5
         line = line / line.max() if line.max() > 0 else line
-        found = np.moveaxis(np.tensordot(found, line ** np.arange(4)[:, None], ([axis], [0])), -1, axis)
-        found = found.astype(np.float32) if axis < 2 else found
-    return np.exp(found, dtype=np.float32)
+        coefficients = np.moveaxis(np.tensordot(coefficients, line ** np.arange(4)[:, None], ([axis], [0])), -1, axis)
+        coefficients = coefficients.astype(np.float32) if axis < 2 else coefficients
+    return np.exp(coefficients, dtype=np.float32)
 
 
 @_volume(
@@ -150,9 +150,9 @@ def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity:
     weights[::number] = 1 - intensity
     # Planes are of one axis, so that a transform along it alone gives what one along all three does.
     weights[size // 2] = 1
-    weights = ifftshift(weights).reshape([-1 if place == axis else 1 for place in range(image.array.ndim)])
-    found = ifft(fft(image.array.astype(np.float32), axis=axis) * weights, axis=axis).real
-    return stored_as(image, np.maximum(found, 0))
+    weights = ifftshift(weights).reshape([-1 if axis_ == axis else 1 for axis_ in range(image.array.ndim)])
+    ghosted = ifft(fft(image.array.astype(np.float32), axis=axis) * weights, axis=axis).real
+    return stored_as(image, np.maximum(ghosted, 0))
 
 
 @_volume(
@@ -182,10 +182,10 @@ def motion(image: Image, draw: np.random.Generator, *, degrees: float, millimetr
         for turn, shift in zip(turns[:movements], shifts[:movements], strict=True)
     ]
     pixels = image.array.astype(np.float32)
-    return stored_as(image, np.stack([np.maximum(_moving(channel, moves, times), 0) for channel in pixels]))
+    return stored_as(image, np.stack([np.maximum(_move_volume(channel, moves, times), 0) for channel in pixels]))
 
 
-def _moving(volume: Array, moves: list[Move], times: Array) -> Array:
+def _move_volume(volume: Array, moves: list[Move], times: Array) -> Array:
     from scipy.fft import fft, fftshift, ifft, ifftshift
 
     size = volume.shape[-1]
@@ -194,13 +194,13 @@ def _moving(volume: Array, moves: list[Move], times: Array) -> Array:
     still = int(later[0]) if later.size else len(lain) - 1
     lain[0], lain[still] = lain[still], lain[0]  # the middle of k-space is of the volume as it was
     ends, start, least = [*(size * times).astype(int), size], 0, float(volume.min())
-    found = np.empty(volume.shape, np.complex64)
+    spectrum = np.empty(volume.shape, np.complex64)
     for move, end in zip(lain, ends, strict=True):
         if end > start:
-            seen = volume if move is None else move.sample(volume, 1, least)
-            found[..., start:end] = fftshift(fft(seen, axis=-1), axes=-1)[..., start:end]
+            moved = volume if move is None else move.sample(volume, 1, least)
+            spectrum[..., start:end] = fftshift(fft(moved, axis=-1), axes=-1)[..., start:end]
         start = max(start, end)
-    return np.asarray(ifft(ifftshift(found, axes=-1), axis=-1).real)
+    return np.asarray(ifft(ifftshift(spectrum, axes=-1), axis=-1).real)
 
 
 @_volume(
@@ -216,9 +216,9 @@ def rician_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array
     real = standard_normal(draw, image)
     real *= spread
     real += image.array
-    other = standard_normal(draw, image)
-    other *= spread
-    return stored_as(image, np.hypot(real, other, out=real))
+    imaginary = standard_normal(draw, image)
+    imaginary *= spread
+    return stored_as(image, np.hypot(real, imaginary, out=real))
 
 
 @_volume(
@@ -253,10 +253,10 @@ def gibbs(image: Image, draw: np.random.Generator, *, kept: float) -> Array:
 def spikes(image: Image, draw: np.random.Generator, *, height: float) -> Array:
     """Stripes: one sample of k-space is far too large."""
     pixels = image.array.astype(np.float32)
-    place = [int(draw.integers(size // 8, max(size // 3, size // 8 + 1))) for size in pixels.shape[1:]]
+    frequency = [int(draw.integers(size // 8, max(size // 3, size // 8 + 1))) for size in pixels.shape[1:]]
     phase = sum(
-        2 * np.pi * at * np.arange(size).reshape([-1 if axis == other else 1 for other in range(3)]) / size
-        for axis, (at, size) in enumerate(zip(place, pixels.shape[1:], strict=True))
+        2 * np.pi * at * np.arange(size).reshape([-1 if axis == axis_ else 1 for axis_ in range(3)]) / size
+        for axis, (at, size) in enumerate(zip(frequency, pixels.shape[1:], strict=True))
     )
     top = np.abs(pixels.reshape(len(pixels), -1).mean(axis=1)).reshape(-1, 1, 1, 1)  # of k-space, over the voxels
     return stored_as(image, np.maximum(pixels + height * top * np.cos(phase, dtype=np.float32), 0))

@@ -44,9 +44,9 @@ class BlankedValues:
 
     def read(self) -> Image:
         """Reads them, (1, 1, value), NaN where they are blanked; those of a lower share are blank under a higher."""
-        found = self.values.read()
-        drawn = self.key.generator("blank_values").random(found.array.shape)
-        return replace(found, array=np.where(100 * drawn < self.share, np.nan, found.array))
+        values = self.values.read()
+        drawn = self.key.generator("blank_values").random(values.array.shape)
+        return replace(values, array=np.where(100 * drawn < self.share, np.nan, values.array))
 
     def geometry(self) -> Geometry:
         """That of the values."""
@@ -73,13 +73,13 @@ class DamagedPart:
 
     def read(self) -> Image:
         """Reads and damages it; raises UsageError for a severity that there is not."""
-        found, severity = self.image.read(), self.condition.severity or 1
+        image, severity = self.image.read(), self.condition.severity or 1
         if severity > len(DROPPED):
             raise UsageError(f"condition {self.condition.key!r}: expected a severity from 1 to 5, got {severity}")
         kind = self.condition.name.partition("_")[0]
         damage = add_noise if kind == "noisy" else drop_words
         level = (SIGNAL_TO_NOISE if kind == "noisy" else DROPPED)[severity - 1]
-        return replace(found, array=damage(found.array, level, self.key.generator(kind)))
+        return replace(image, array=damage(image.array, level, self.key.generator(kind)))
 
     def geometry(self) -> Geometry:
         """That of the part."""
@@ -112,8 +112,8 @@ def drop_words(codes: Array, share: float, random: np.random.Generator) -> Array
     pieces = text.split() if blank else list(text)
     order = random.permutation(len(pieces))
     dropped = set(order[: min(round(share * len(pieces)), len(pieces) - 1)].tolist())
-    kept = blank.join(piece for place, piece in enumerate(pieces) if place not in dropped)
-    return np.frombuffer(kept.encode(), np.uint8)[None, None]
+    kept_text = blank.join(piece for index, piece in enumerate(pieces) if index not in dropped)
+    return np.frombuffer(kept_text.encode(), np.uint8)[None, None]
 
 
 def part_conditions(parts: Iterable[str], forms: Mapping[str, str] = MappingProxyType({})) -> frozenset[str]:

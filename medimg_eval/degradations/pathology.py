@@ -19,7 +19,7 @@ MICROMETRES = 0.5
 MOST_STROKES = 8
 
 
-def _coloured(image: Image) -> Array:
+def _require_colour(image: Image) -> Array:
     if len(image.array) != 3:
         raise CaseError(f"the condition is of colours, and the image has {len(image.array)} channels")
     return as_unit(image)
@@ -37,7 +37,7 @@ def stain(image: Image, draw: np.random.Generator, *, share: float) -> Array:
     from skimage.color import hed_from_rgb, rgb_from_hed
 
     signs = draw.choice([-1.0, 1.0], (2, 3))
-    optical = -np.log10(np.maximum(np.moveaxis(_coloured(image), 0, -1), 1 / 255))
+    optical = -np.log10(np.maximum(np.moveaxis(_require_colour(image), 0, -1), 1 / 255))
     densities = optical @ hed_from_rgb  # those below 0 are kept, so that nothing changes without a share
     changed = densities * (1 + share * signs[0]) + 0.2 * share * signs[1] * densities.std(axis=(0, 1))
     return from_unit(image, np.moveaxis(10 ** -(changed @ rgb_from_hed), -1, 0))
@@ -56,7 +56,7 @@ def defocus(image: Image, draw: np.random.Generator, *, micrometres: float) -> A
     return from_unit(image, gaussian_filter(as_unit(image), (0, micrometres / edge, micrometres / edge)))
 
 
-def _stroke(shape: tuple[int, ...], units: Array, width: float) -> Array:
+def _draw_stroke(shape: tuple[int, ...], units: Array, width: float) -> Array:
     """A band along a bent line through the picture, bool (row, column); `units` are four numbers from 0 to 1."""
     height, across = shape
     rows, columns = np.mgrid[:height, :across]
@@ -71,10 +71,10 @@ def _stroke(shape: tuple[int, ...], units: Array, width: float) -> Array:
 @_section("he_pen", levels={"strokes": (1, 2, 3, 4, 5)}, unit="number of strokes, a twentieth of the side wide")
 def pen(image: Image, draw: np.random.Generator, *, strokes: int) -> Array:
     """Strokes of a pen, blue, green or black; those of a lower severity are among those of a higher."""
-    pixels, units = _coloured(image).copy(), draw.random((MOST_STROKES, 5))
+    pixels, units = _require_colour(image).copy(), draw.random((MOST_STROKES, 5))
     for own in units[:strokes]:
         colour = np.array([(0.1, 0.15, 0.6), (0.05, 0.45, 0.2), (0.05, 0.05, 0.05)][int(3 * own[4])])
-        band = _stroke(pixels.shape[1:], own, 0.05)
+        band = _draw_stroke(pixels.shape[1:], own, 0.05)
         pixels[:, band] = 0.25 * pixels[:, band] + 0.75 * colour[:, None]
     return from_unit(image, pixels)
 
@@ -85,5 +85,5 @@ def fold(image: Image, draw: np.random.Generator, *, folds: int) -> Array:
     pixels, units = as_unit(image), draw.random((MOST_STROKES, 4))
     twice = np.zeros(pixels.shape[1:], bool)
     for own in units[:folds]:
-        twice |= _stroke(pixels.shape[1:], own, 1 / 15)
+        twice |= _draw_stroke(pixels.shape[1:], own, 1 / 15)
     return from_unit(image, np.where(twice, pixels**2, pixels))

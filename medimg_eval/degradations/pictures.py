@@ -47,7 +47,7 @@ def grey(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
 @degradation("blur", draws=False, unit="standard deviation in pixels")
 def blur(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
     """Gaussian blur; its standard deviation is the severity, in pixels along every spatial axis."""
-    return _within(image.array, smoothed(image.array, [severity] * (image.array.ndim - 1)))
+    return _restore_range(image.array, smoothed(image.array, [severity] * (image.array.ndim - 1)))
 
 
 @degradation("noise", draws=False, unit="4 % of the range for each degree")
@@ -57,10 +57,10 @@ def noise(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
     # Its draws rest on the pixels, as they did before draws had keys: stored runs go on.
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(array).tobytes()))
     width = float(array.max()) - float(array.min())
-    return _within(array, array + rng.normal(0, NOISE * severity * width, array.shape))
+    return _restore_range(array, array + rng.normal(0, NOISE * severity * width, array.shape))
 
 
-def _within(array: Array, pixels: Array) -> Array:
+def _restore_range(array: Array, pixels: Array) -> Array:
     if np.issubdtype(array.dtype, np.integer):
         pixels = np.clip(np.rint(pixels), array.min(), array.max())
     return pixels.astype(array.dtype)
@@ -128,15 +128,15 @@ def pixelate(image: Image, draw: np.random.Generator, *, factor: float) -> Array
     def change(picture: Picture) -> Picture:
         fewer = [max(int(size * factor), 1) for size in picture.size]
         # Where each new pixel shows one of the fewer ones, nearest neighbours give the same in a third of the time.
-        alike = all(_repeats(*sizes) for sizes in zip(fewer, picture.size, strict=True))
-        back = Pillow.Resampling.NEAREST if alike else Pillow.Resampling.BOX
+        is_regular = all(_repeats_pixels(*sizes) for sizes in zip(fewer, picture.size, strict=True))
+        back = Pillow.Resampling.NEAREST if is_regular else Pillow.Resampling.BOX
         return picture.resize((fewer[0], fewer[1]), Pillow.Resampling.BOX).resize(picture.size, back)
 
     return by_picture(image, change)
 
 
 @lru_cache(maxsize=256)
-def _repeats(few: int, many: int) -> bool:
+def _repeats_pixels(few: int, many: int) -> bool:
     """Whether Pillow's boxes enlarge a line by showing its nearest pixels."""
     from PIL import Image as Pillow
 
@@ -289,7 +289,7 @@ def gaussian_blur(image: Image, draw: np.random.Generator, *, kernel: int) -> Ar
     return stored_as(image, pixels)
 
 
-def _disk(radius: float, alias: float) -> Array:
+def _make_disk(radius: float, alias: float) -> Array:
     from scipy.ndimage import correlate1d
 
     reach, size = (8, 3) if radius <= 8 else (int(radius), 5)
@@ -311,10 +311,10 @@ def _disk(radius: float, alias: float) -> Array:
 )
 def defocus_blur(image: Image, draw: np.random.Generator, *, radius: float, alias: float) -> Array:
     """Blur by a disk."""
-    return from_unit(image, _filtered(as_unit(image), _disk(radius, alias)))
+    return from_unit(image, _filter_channels(as_unit(image), _make_disk(radius, alias)))
 
 
-def _filtered(pixels: Array, kernel: Array) -> Array:
+def _filter_channels(pixels: Array, kernel: Array) -> Array:
     """Correlates each channel of a picture with a kernel, borders reflected without their last pixel."""
     cv2 = import_optional("cv2")
     return np.stack([cv2.filter2D(np.ascontiguousarray(channel), -1, kernel) for channel in pixels])
@@ -340,12 +340,12 @@ def _moved_blur(pixels: Array, radius: float, sigma: float, degrees: float) -> A
     right = np.ceil(steps * np.cos(angle) - 0.5).astype(int)
     down = np.ceil(steps * np.sin(angle) - 0.5).astype(int)
     _, height, breadth = pixels.shape
-    found = np.zeros_like(pixels)
+    blurred = np.zeros_like(pixels)
     for weight, across, along in zip(weights, right, down, strict=True):
         rows = np.clip(np.arange(height) + along, 0, height - 1)
         columns = np.clip(np.arange(breadth) + across, 0, breadth - 1)
-        found += np.float32(weight) * pixels[:, rows[:, None], columns]
-    return found
+        blurred += np.float32(weight) * pixels[:, rows[:, None], columns]
+    return blurred
 
 
 @_picture(
@@ -361,11 +361,11 @@ def zoom_blur(image: Image, draw: np.random.Generator, *, largest: float, step: 
     factors = np.arange(1, largest, step)
     total = np.zeros_like(pixels)
     for factor in factors:
-        total += _zoomed(pixels, float(factor))
+        total += _zoom_picture(pixels, float(factor))
     return from_unit(image, np.moveaxis((pixels + total) / (len(factors) + 1), -1, 0))
 
 
-def _zoomed(pixels: Array, factor: float) -> Array:
+def _zoom_picture(pixels: Array, factor: float) -> Array:
     from scipy.ndimage import zoom
 
     height, width = pixels.shape[:2]
@@ -438,15 +438,17 @@ def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Ar
     share, units = draw.random(), draw.random((8, 3)).tolist()
     waves = draw.normal(size=(8, 2, 4)) * 0.12
     eight = image.array.dtype == np.uint8
-    found = image.array.copy(order="K") if eight else from_unit(image, as_unit(image))
+    stained = image.array.copy(order="K") if eight else from_unit(image, as_unit(image))
     for (x, y, size), wave in zip(units[: whole(share, 1, number)], waves, strict=False):
         radius = (0.03 + 0.05 * size) * min(height, width)
-        rows, columns, mark = _mark(y * height, x * width, radius, wave, (height, width))
-        found[:, rows, columns][:, mark] = extent(image)[0]
-    return found
+        rows, columns, mark = _ink_mark(y * height, x * width, radius, wave, (height, width))
+        stained[:, rows, columns][:, mark] = extent(image)[0]
+    return stained
 
 
-def _mark(row: float, column: float, radius: float, wave: Array, shape: tuple[int, int]) -> tuple[slice, slice, Array]:
+def _ink_mark(
+    row: float, column: float, radius: float, wave: Array, shape: tuple[int, int]
+) -> tuple[slice, slice, Array]:
     """Returns the part of a picture that a mark of ink lies in, and which of its pixels are dark.
 
     Its edge is at radius (1 + sum over k from 2 to 5 of wave[0, k - 2] cos k angle + wave[1, k - 2] sin k angle).
@@ -489,13 +491,13 @@ def characters(image: Image, draw: np.random.Generator, *, words: int, letters: 
 
     def change(shown: Picture) -> Picture:
         (width, height), picture = shown.size, np.array(shown)
-        for place in range(whole(share, 1, min(words, 16))):
-            count, size, across, down = units[place]
+        for index in range(whole(share, 1, min(words, 16))):
+            count, size, across, down = units[index]
             length = whole(count, 3, letters)
             font = whole(size, 14, max(int(scale * 100), 14)) / 100.0
             start = (whole(across, 10, width - 8 * length), whole(down, 10, height - 10))
-            colour = tuple(map(int, colours[place]))
-            word = text[16 * place : 16 * place + length]
+            colour = tuple(map(int, colours[index]))
+            word = text[16 * index : 16 * index + length]
             cv2.putText(picture, word, start, cv2.FONT_HERSHEY_DUPLEX, font, colour, 1, cv2.LINE_AA)
         return Pillow.fromarray(picture)
 

@@ -64,15 +64,15 @@ def smoothed(array: Array, widths: Sequence[float]) -> Array:
     pixels = array.astype(np.float32, copy=False)
     if array.ndim < 4:
         return np.asarray(gaussian_filter(pixels, [0, *widths]))
-    found = np.empty(array.shape, np.float32)
-    for channel, made in zip(pixels, found, strict=True):
-        lines, into = channel.reshape(len(channel), -1), made.reshape(len(channel), -1)
+    smooth = np.empty(array.shape, np.float32)
+    for channel, target in zip(pixels, smooth, strict=True):
+        lines, into = channel.reshape(len(channel), -1), target.reshape(len(channel), -1)
         for start in range(0, lines.shape[1], TOGETHER):
             some = np.ascontiguousarray(lines[:, start : start + TOGETHER])
             into[:, start : start + TOGETHER] = gaussian_filter1d(some, widths[0], axis=0)
         for axis, width in enumerate(widths[1:], start=1):
-            gaussian_filter1d(made, width, axis=axis, output=made)
-    return found
+            gaussian_filter1d(target, width, axis=axis, output=target)
+    return smooth
 
 
 def by_picture(image: Image, change: Callable[[Picture], Picture]) -> Array:
@@ -90,13 +90,13 @@ def by_bytes(image: Image, change: Callable[[Array], Array]) -> Array:
     """
     low, high = extent(image)
     eight = image.array if image.array.dtype == np.uint8 else np.rint(as_unit(image) * 255).astype(np.uint8)
-    parts = [eight] if eight.shape[0] == 3 else [eight[place : place + 1] for place in range(len(eight))]
+    parts = [eight] if eight.shape[0] == 3 else [eight[index : index + 1] for index in range(len(eight))]
     if eight.ndim == 4:
         slices = range(eight.shape[-1])
-        found = [np.stack([change(part[..., place]) for place in slices], axis=-1) for part in parts]
+        parts_changed = [np.stack([change(part[..., index]) for index in slices], axis=-1) for part in parts]
     else:
-        found = [change(part) for part in parts]
-    changed = found[0] if len(found) == 1 else np.concatenate(found)
+        parts_changed = [change(part) for part in parts]
+    changed = parts_changed[0] if len(parts_changed) == 1 else np.concatenate(parts_changed)
     return changed if image.array.dtype == np.uint8 else stored_as(image, changed / 255.0 * (high - low) + low)
 
 
@@ -123,12 +123,12 @@ def through_table(pixels: Array, table: Array) -> Array:
     flat = pixels.transpose(axes)
     if not flat.flags.c_contiguous:  # there are gaps between them
         return table[pixels]
-    found, words = np.empty_like(pixels), table.tobytes()
-    flat, into = flat.reshape(-1), found.transpose(axes).reshape(-1)
+    mapped, words = np.empty_like(pixels), table.tobytes()
+    flat, into = flat.reshape(-1), mapped.transpose(axes).reshape(-1)
     for start in range(0, flat.size, AT_ONCE):  # by small parts, whose memory needs not to be asked for
         some = flat[start : start + AT_ONCE].tobytes().translate(words)
         into[start : start + AT_ONCE] = np.frombuffer(some, np.uint8)
-    return found
+    return mapped
 
 
 def through_jpeg(picture: Picture, **how: int) -> Picture:

@@ -44,7 +44,7 @@ SMALL = 2**12
 """Pixels of a slice whose rays are kept for the next one."""
 
 
-def _rays(shape: tuple[int, int], view: int, views: int) -> csr_matrix:
+def _projection_rays(shape: tuple[int, int], view: int, views: int) -> csr_matrix:
     return (_kept_rays if shape[0] * shape[1] <= SMALL else _make_rays)(shape, view, views)
 
 
@@ -55,30 +55,30 @@ def _make_rays(shape: tuple[int, int], view: int, views: int) -> csr_matrix:
     """
     from scipy.sparse import csr_matrix
 
-    bins = _bins(shape)
+    bins = _detector_bins(shape)
     angle = np.pi * view / views
     rows, columns = (np.arange(size) - (size - 1) / 2 for size in shape)
-    place = (np.cos(angle) * rows[:, None] + np.sin(angle) * columns).ravel() + (bins - 1) / 2
+    position = (np.cos(angle) * rows[:, None] + np.sin(angle) * columns).ravel() + (bins - 1) / 2
     sides = sorted((max(abs(np.cos(angle)), 1e-3), max(abs(np.sin(angle)), 1e-3)))
-    first = np.floor(place - sum(sides) / 2 + 0.5).astype(np.int32)
-    edges = [_shadow(first - 0.5 + step - place, *sides) for step in range(_WIDTH + 1)]
+    first = np.floor(position - sum(sides) / 2 + 0.5).astype(np.int32)
+    edges = [_shadow_share(first - 0.5 + step - position, *sides) for step in range(_WIDTH + 1)]
     shares = np.stack([after - before for before, after in pairwise(edges)], axis=1).astype(np.float32)
-    starts = np.arange(0, _WIDTH * place.size + 1, _WIDTH, dtype=np.int32)
+    starts = np.arange(0, _WIDTH * position.size + 1, _WIDTH, dtype=np.int32)
     held = shares.ravel(), (first[:, None] + np.arange(_WIDTH, dtype=np.int32)).ravel(), starts
-    return csr_matrix(held, shape=(place.size, bins))
+    return csr_matrix(held, shape=(position.size, bins))
 
 
 _kept_rays = lru_cache(maxsize=2 * VIEWS)(_make_rays)
 
 
-def _shadow(until: Array, short: float, long: float) -> Array:
+def _shadow_share(until: Array, short: float, long: float) -> Array:
     """Share of a pixel's shadow, a trapezoid about 0, that lies below a place."""
     ends = ((short + long) / 2, (long - short) / 2)
     corners = [(1, ends[0]), (-1, ends[1]), (-1, -ends[1]), (1, -ends[0])]
     return np.asarray(sum(sign * np.maximum(until + end, 0) ** 2 for sign, end in corners) / (2 * short * long))
 
 
-def _bins(shape: tuple[int, int]) -> int:
+def _detector_bins(shape: tuple[int, int]) -> int:
     return int(np.ceil(np.hypot(*shape))) + 4
 
 
@@ -86,7 +86,7 @@ def project(slices: Array, views: int = VIEWS) -> Array:
     """Returns line integrals, (view, bin, slice), of slices (row, column, slice), in units of a pixel."""
     shape = slices.shape[0], slices.shape[1]
     flat = np.ascontiguousarray(slices.reshape(-1, slices.shape[2]), np.float32)
-    return np.stack([_rays(shape, view, views).T @ flat for view in range(views)])
+    return np.stack([_projection_rays(shape, view, views).T @ flat for view in range(views)])
 
 
 def reconstruct(integrals: Array, shape: tuple[int, int], chosen: Array | None = None) -> Array:
@@ -108,7 +108,7 @@ def reconstruct(integrals: Array, shape: tuple[int, int], chosen: Array | None =
     image = np.zeros((shape[0] * shape[1], count), np.float32)
     for view in taken:
         filtered = irfft(rfft(integrals[view], size, axis=0) * response, size, axis=0)[:bins].astype(np.float32)
-        image += _rays(shape, int(view), views) @ filtered
+        image += _projection_rays(shape, int(view), views) @ filtered
     return (image * np.float32(np.pi / len(taken))).reshape(*shape, count)
 
 
@@ -123,7 +123,7 @@ def changed_by(hounsfield: Array, spacing: float, change: Change, chosen: Array 
         change: of dimensionless line integrals.
         chosen: bool, (view,): the views that are left.
     """
-    found = np.empty(hounsfield.shape, np.float32)
+    changed = np.empty(hounsfield.shape, np.float32)
     shape = hounsfield.shape[:2]
     for start in range(0, hounsfield.shape[2], TOGETHER):
         some = hounsfield[:, :, start : start + TOGETHER]
@@ -133,5 +133,5 @@ def changed_by(hounsfield: Array, spacing: float, change: Change, chosen: Array 
             apart = reconstruct(measured - integrals, shape)
         else:
             apart = reconstruct(measured, shape, chosen) - reconstruct(integrals, shape)
-        found[:, :, start : start + TOGETHER] = some + hounsfield_of(apart / np.float32(spacing))
-    return found
+        changed[:, :, start : start + TOGETHER] = some + hounsfield_of(apart / np.float32(spacing))
+    return changed

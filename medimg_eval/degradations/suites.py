@@ -33,9 +33,9 @@ def read_suite(name: str) -> Mapping[str, Mapping[str, Sequence[Any]]]:
         UsageError.refuse_unknown("there is no suite", suite_names(), name)
         raise UsageError(f"there is no suite {name!r}")
     held = yaml.safe_load(file.read_text("utf-8"))["degradations"]
-    for one in held:
-        UsageError.refuse_unknown(f"suite {name!r} names", degradations(), one)
-    return {one: levels or {} for one, levels in held.items()}
+    for name_ in held:
+        UsageError.refuse_unknown(f"suite {name!r} names", degradations(), name_)
+    return {name: levels or {} for name, levels in held.items()}
 
 
 def sweep(named: Sequence[str], severities: Sequence[int]) -> list[Condition]:
@@ -51,15 +51,15 @@ def sweep(named: Sequence[str], severities: Sequence[int]) -> list[Condition]:
     for severity in severities:
         if not isinstance(severity, int) or isinstance(severity, bool) or not 0 <= severity <= SEVERITIES:
             raise UsageError(f"expected severities from 0 to {SEVERITIES}, got {severity!r}")
-    found: dict[str, Condition] = {}
+    conditions: dict[str, Condition] = {}
     for name in named:
         members = read_suite(name.removeprefix(SUITE)) if name.startswith(SUITE) else {name: {}}
         for member, levels in members.items():
             for severity in sorted(set(severities) - {0}):
-                condition = _condition(member, severity, levels)
-                if found.setdefault(condition.key, condition) != condition:
+                condition = _make_condition(member, severity, levels)
+                if conditions.setdefault(condition.key, condition) != condition:
                     raise UsageError(f"degrade: {member} has other levels in {name} than before; leave one out")
-    return list(found.values())
+    return list(conditions.values())
 
 
 def read_severities(said: Any) -> list[int]:
@@ -72,11 +72,11 @@ def read_severities(said: Any) -> list[int]:
     if dots and first.isdigit() and last.isdigit():
         return list(range(int(first), int(last) + 1))
     held = said if isinstance(said, list | tuple) else [said]
-    if not all(isinstance(one, int) for one in held):
+    if not all(isinstance(severity, int) for severity in held):
         raise UsageError(f"expected severities such as 3, [1,3,5] or 1..5, got {said!r}")
     return list(held)
 
 
-def _condition(name: str, severity: int, levels: Mapping[str, Sequence[Any]]) -> Condition:
+def _make_condition(name: str, severity: int, levels: Mapping[str, Sequence[Any]]) -> Condition:
     own = {key: values[severity - 1] for key, values in {**find_degradation(name).levels, **levels}.items()}
     return Condition(name, severity, own)

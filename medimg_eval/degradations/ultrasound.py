@@ -18,7 +18,7 @@ DECIBELS = 60.0
 MOST_WEDGES = 8
 
 
-def _shifted(image: Image, decibels: Array) -> Array:
+def _shift_echoes(image: Image, decibels: Array) -> Array:
     """Adds decibels to each echo; where there is none, there stays none."""
     pixels = as_unit(image)
     return from_unit(image, np.where(pixels > 0, pixels + decibels / DECIBELS, 0))
@@ -33,11 +33,11 @@ def speckle(image: Image, draw: np.random.Generator, *, sd: float) -> Array:
     """Rayleigh-distributed factors of the amplitude, alike over one row and three columns."""
     from scipy.ndimage import gaussian_filter1d
 
-    real, other = draw.standard_normal((2, *image.array.shape[1:]))
-    both = [gaussian_filter1d(part, 3 / 2.355, axis=1) for part in (real, other)]
+    real, imaginary = draw.standard_normal((2, *image.array.shape[1:]))
+    both = [gaussian_filter1d(part, 3 / 2.355, axis=1) for part in (real, imaginary)]
     rayleigh = np.hypot(*both)
     factor = 1 + sd * (rayleigh - rayleigh.mean()) / rayleigh.std()
-    return _shifted(image, 20 * np.log10(np.maximum(factor, 1e-3)))
+    return _shift_echoes(image, 20 * np.log10(np.maximum(factor, 1e-3)))
 
 
 @_ultrasound(
@@ -49,7 +49,7 @@ def gain_slope(image: Image, draw: np.random.Generator, *, decibels: float) -> A
     """Wrong compensation of depth: brighter or darker towards the bottom."""
     sign = 1 if draw.random() < 0.5 else -1
     slope = np.linspace(-0.5, 0.5, image.array.shape[1])[:, None]
-    return _shifted(image, sign * decibels * slope)
+    return _shift_echoes(image, sign * decibels * slope)
 
 
 @_ultrasound(
@@ -69,7 +69,7 @@ def shadow(image: Image, draw: np.random.Generator, *, wedges: int) -> Array:
         first = (0.1 + 0.4 * down) * height
         reach = (0.02 + 0.04 * size) * width * (1 + (rows - first) / height)
         dark |= (rows > first) & (np.abs(columns - across * width) < reach)
-    return _shifted(image, -12 * gaussian_filter(dark.astype(np.float32), min(height, width) / 100 + 0.5))
+    return _shift_echoes(image, -12 * gaussian_filter(dark.astype(np.float32), min(height, width) / 100 + 0.5))
 
 
 @_ultrasound(

@@ -22,10 +22,10 @@ def dropped_frames(places: Array, draw: np.random.Generator, *, share: float) ->
     The first frame that is shown is never lost.
     """
     size = int(places.max(initial=0)) + 1
-    lost = draw.random(min(size, NUMBERS)) < share
-    lost = lost[places % NUMBERS]
-    lost[:1] = False
-    return places[np.maximum.accumulate(np.where(lost, 0, np.arange(len(places))))]
+    dropped = draw.random(min(size, NUMBERS)) < share
+    dropped = dropped[places % NUMBERS]
+    dropped[:1] = False
+    return places[np.maximum.accumulate(np.where(dropped, 0, np.arange(len(places))))]
 
 
 @_frames("video_frame_rate", levels={"factor": (2, 3, 5, 8, 12)}, unit="times fewer frames a second")

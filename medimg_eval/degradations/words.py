@@ -86,7 +86,7 @@ def typos(question: Question, draw: np.random.Generator, *, share: float) -> Rew
 def with_typos(text: str, draw: np.random.Generator, share: float) -> str:
     """Returns a text with a share of its letters mistyped, but for the first of each word."""
     closed = np.zeros(len(text), bool)
-    for match in (found for pattern in PROTECTED for found in pattern.finditer(text)):
+    for match in (match for pattern in PROTECTED for match in pattern.finditer(text)):
         closed[match.start() : match.end()] = True
     for match in re.finditer(r"[A-Za-z]+", text):
         closed[match.start()] = True
@@ -95,27 +95,27 @@ def with_typos(text: str, draw: np.random.Generator, share: float) -> str:
     units = draw.random((len(text), UNITS))
 
     def mistype(match: re.Match[str]) -> str:
-        place = slice(match.start(), match.end())
-        changed = _mistyped(match[0], closed[place], units[place], share)
+        span = slice(match.start(), match.end())
+        changed = _mistype_word(match[0], closed[span], units[span], share)
         # Nor may an error make a side or a negation, such as "not" of "noted".
         return changed if protected_spans(changed) == protected_spans(match[0]) else match[0]
 
     return re.sub(r"[A-Za-z]+", mistype, text)
 
 
-def _mistyped(word: str, closed: Array, units: Array, share: float) -> str:
+def _mistype_word(word: str, closed: Array, units: Array, share: float) -> str:
     written: list[str] = []
     skip = False
-    for place, letter in enumerate(word):
+    for index, letter in enumerate(word):
         if skip:
             skip = False
             continue
-        hit, kind, which = units[place]
-        if closed[place] or hit >= share:
+        hit, kind, which = units[index]
+        if closed[index] or hit >= share:
             written.append(letter)
             continue
-        following = word[place + 1 : place + 2]
-        swaps = following and following != letter and not closed[place + 1]
+        following = word[index + 1 : index + 2]
+        swaps = following and following != letter and not closed[index + 1]
         if kind < 0.25 and swaps:
             written += [following, letter]
             skip = True
@@ -178,7 +178,7 @@ SENTENCES = (
 @_words("distractors", levels={"number": (1, 2, 3, 4, 5)}, unit="sentences before the question")
 def distractors(question: Question, draw: np.random.Generator, *, number: int) -> Reworded:
     """Sentences beside the point before the question; those of a lower severity are among those of a higher."""
-    chosen = [SENTENCES[place] for place in draw.permutation(len(SENTENCES))[:number]]
+    chosen = [SENTENCES[index] for index in draw.permutation(len(SENTENCES))[:number]]
     return Reworded(replace(question, text=" ".join([*chosen, question.text])))
 
 
@@ -192,8 +192,8 @@ def option_order(question: Question, draw: np.random.Generator, *, order: int) -
     chosen = orders[order - 1]
     if (chosen == np.arange(len(letters))).all():
         chosen = np.roll(chosen, 1)
-    options = {letters[place]: texts[old] for place, old in enumerate(chosen.tolist())}
-    moved = {letters[old]: letters[place] for place, old in enumerate(chosen.tolist())}
+    options = {letters[index]: texts[old] for index, old in enumerate(chosen.tolist())}
+    moved = {letters[old]: letters[index] for index, old in enumerate(chosen.tolist())}
     return Reworded(replace(question, options=options), moved)
 
 
@@ -221,7 +221,7 @@ def paraphrase(question: Question, draw: np.random.Generator, *, rules: int) -> 
     chosen = sorted(draw.permutation(len(PARAPHRASES))[:rules].tolist())
 
     def write(text: str) -> str:
-        for pattern, words in (PARAPHRASES[place] for place in chosen):
+        for pattern, words in (PARAPHRASES[index] for index in chosen):
             text = re.sub(pattern, partial(_as_written, words), text, flags=re.IGNORECASE)
         return text
 

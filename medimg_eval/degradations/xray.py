@@ -85,8 +85,8 @@ def detector_lines(image: Image, draw: np.random.Generator, *, lines: int) -> Ar
     """Dead rows and columns; those of a lower severity are among those of a higher."""
     units = draw.random((MOST_LINES, 3))
     pixels = as_unit(image).copy()
-    for across, place, value in units[:lines]:
-        at = int(place * pixels.shape[1 if across < 0.5 else 2])
+    for across, position, value in units[:lines]:
+        at = int(position * pixels.shape[1 if across < 0.5 else 2])
         if across < 0.5:
             pixels[:, at, :] = round(value)
         else:
@@ -105,11 +105,11 @@ def blurred_along(unit: Array, length: float, angle: float) -> Array:
     from scipy.ndimage import shift
 
     steps = np.linspace(-(length - 1) / 2, (length - 1) / 2, 2 * int(np.ceil(length)) - 1)
-    found = np.zeros(unit.shape, np.float32)
+    blurred = np.zeros(unit.shape, np.float32)
     for step in steps:
         offset = (0, step * np.sin(angle), step * np.cos(angle))
-        found += shift(unit.astype(np.float32), offset, order=1, mode="nearest")
-    return found / len(steps)
+        blurred += shift(unit.astype(np.float32), offset, order=1, mode="nearest")
+    return blurred / len(steps)
 
 
 WORDS = ("PORTABLE", "AP", "SUPINE", "08:15", "ICU")

@@ -92,7 +92,9 @@ class Header:
 
     def findings(self) -> list[Finding]:
         """Returns what was found, sorted."""
-        return [replace(found, count=count) for _, (found, count) in sorted(self.seen.items(), key=lambda one: one[0])]
+        return [
+            replace(finding, count=count) for _, (finding, count) in sorted(self.seen.items(), key=lambda one: one[0])
+        ]
 
 
 def judge_attribute(header: Header, tag: int, vr: str, text: str, name: str) -> None:
@@ -110,24 +112,24 @@ def judge_attribute(header: Header, tag: int, vr: str, text: str, name: str) -> 
         _judge_uid(header, rule, text, name)
     elif rule is None:
         _judge_other(header, vr, text, name)
-    elif not _allowed(header, rule, vr, text, name):
+    elif not _is_allowed(header, rule, vr, text, name):
         _judge_listed(header, rule, vr, text, name)
 
 
 def _judge_uid(header: Header, rule: Rule | None, text: str, name: str) -> None:
-    kept = "u" in header.options
+    is_kept = "u" in header.options
     action = rule.action if rule is not None else ""
-    if header.past is not None and not kept:
+    if header.past is not None and not is_kept:
         for uid in text.split("\\"):
             if uid in header.past.uids:
                 header.add("uid", name, "is a UID of the files before", action, text=uid)
-    if rule is not None and rule.action == "X" and not kept:
+    if rule is not None and rule.action == "X" and not is_kept:
         header.add("uid", name, "is filled", action, text=text)
-    elif rule is not None and not kept and not text.startswith(REGISTERED) and _DATED_UID.search(text):
+    elif rule is not None and not is_kept and not text.startswith(REGISTERED) and _DATED_UID.search(text):
         header.add("uid", name, "is a UID that seems to hold a date", action, "look", text)
 
 
-def _allowed(header: Header, rule: Rule, vr: str, text: str, name: str) -> bool:
+def _is_allowed(header: Header, rule: Rule, vr: str, text: str, name: str) -> bool:
     """Whether an option lets the attribute stay; what an option says is cleaned is looked through."""
     options = rule.options & header.options
     if not options:
@@ -158,11 +160,11 @@ def _judge_listed(header: Header, rule: Rule, vr: str, text: str, name: str) -> 
         header.add(kind, name, "is filled", rule.action, text=text)
     elif header.past is not None and text in header.past.values.get(name, ()) and not is_counter(text):
         header.add(kind, name, "is as it was before", rule.action, text=text)
-    elif not (vr in TEXTS | {"PN"} and _pseudonym(header, text, name)):
+    elif not (vr in TEXTS | {"PN"} and _is_pseudonym(header, text, name)):
         header.add(kind, name, "is filled, and not with a dummy", rule.action, text=text)
 
 
-def _pseudonym(header: Header, text: str, name: str) -> bool:
+def _is_pseudonym(header: Header, text: str, name: str) -> bool:
     """Whether a value is taken for a dummy: a counter, one that name and number share, or to be looked at."""
     if is_counter(text):
         return True
@@ -225,26 +227,26 @@ def _side_values(header: Header, value: Any, name: str) -> None:
 
     if isinstance(value, Mapping):
         inner = value.get("Value") if "vr" in value else None
-        for key, one in value.items() if inner is None else [("", inner)]:
-            below = "" if key in _NAME_PARTS else _key(header, str(key))
-            _side_values(header, one, f"{name}.{below}".strip("."))
+        for key, item in value.items() if inner is None else [("", inner)]:
+            below = "" if key in _NAME_PARTS else _masked_key(header, str(key))
+            _side_values(header, item, f"{name}.{below}".strip("."))
     elif isinstance(value, list):
-        for one in value:
-            _side_values(header, one, name)
+        for item in value:
+            _side_values(header, item, name)
     elif value is not None and not isinstance(value, bool):
         last = name.rpartition(".")[2]
         tag = int(last, 16) if re.fullmatch("[0-9A-Fa-f]{8}", last) else tag_for_keyword(last)
-        known = tag is not None and bool(keyword_for_tag(tag))
-        vr = dictionary_VR(tag) if tag is not None and known else "LT"
-        if known and isinstance(tag, int):
+        is_known = tag is not None and bool(keyword_for_tag(tag))
+        vr = dictionary_VR(tag) if tag is not None and is_known else "LT"
+        if is_known and isinstance(tag, int):
             judge_attribute(header, tag, vr, text_of(value), name)
         elif isinstance(value, str):
             _judge_other(header, "LT", text_of(value), name)
 
 
-def _key(header: Header, key: str) -> str:
+def _masked_key(header: Header, key: str) -> str:
     """A key of a side-car as it may be shown: some are numbers and names of patients."""
-    said = suspicions(key.replace("_", " "), header.terms)
-    for what in said:
+    doubts = suspicions(key.replace("_", " "), header.terms)
+    for what in doubts:
         header.add("text", "a key", what, text=key)
-    return mask(key) if said or not re.fullmatch(r"\w+", key) else key
+    return mask(key) if doubts or not re.fullmatch(r"\w+", key) else key

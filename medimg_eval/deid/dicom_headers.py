@@ -95,11 +95,11 @@ def header_findings(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        declared = _declared(dataset)
+        declared = _declared_options(dataset)
         letters = frozenset(OPTIONS[name][0] for name in {*keep, *declared})
         moved = text_of(dataset.get("LongitudinalTemporalInformationModified")) in ("MODIFIED", "REMOVED")
         removed = text_of(dataset.get("PatientIdentityRemoved")) == "YES"
-        patient = (_plain(dataset, 0x00100010), _plain(dataset, 0x00100020))
+        patient = (_plain_text(dataset, 0x00100010), _plain_text(dataset, 0x00100020))
         header = Header(path, letters, removed, moved, past, patient)
         header.left_out = Counter() if left_out is None else left_out
         header.terms = vocabulary_of(dataset, removed=removed)
@@ -109,8 +109,8 @@ def header_findings(
             if part is not None:
                 _look_through(header, part, "")
         _look_before(header, dataset)
-        _statements(header, dataset, declared)
-        _pictured(header, dataset)
+        _check_statements(header, dataset, declared)
+        _note_pixel_identifiers(header, dataset)
         return header.findings(), header.terms, declared
 
 
@@ -120,9 +120,9 @@ def past_of(dataset: Any) -> Past:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for part in (getattr(dataset, "file_meta", None), dataset):
-            for tag, vr, text, name in _walk(part, "") if part is not None else ():
+            for tag, vr, text, name in _walk_elements(part, "") if part is not None else ():
                 if vr == "UI" and tag in rules():
-                    past.uids.update(one for one in text.split("\\") if one and not one.startswith(REGISTERED))
+                    past.uids.update(uid for uid in text.split("\\") if uid and not uid.startswith(REGISTERED))
                 elif tag in rules() and vr != "SQ":
                     past.values.setdefault(name, set()).add(text)
         past.terms = vocabulary_of(dataset, removed=False)
@@ -132,7 +132,7 @@ def past_of(dataset: Any) -> Past:
 def vocabulary_of(dataset: Any, *, removed: bool) -> Vocabulary:
     """Returns what names the patient and others in a header; dummies name nobody, nor pseudonyms where so stated."""
     words = Vocabulary()
-    for _, vr, text, name in _walk(dataset, ""):
+    for _, vr, text, name in _walk_elements(dataset, ""):
         keyword = name.rpartition(".")[2]
         if (vr != "PN" and keyword not in _NUMBERS) or names_nobody(vr, text) or is_counter(text):
             continue
@@ -151,10 +151,10 @@ def _look_through(header: Header, dataset: Any, above: str) -> None:
         if tag.is_private:
             if "r" in header.options:
                 _judge_private(header, dataset, tag, above)
-            elif not tag.is_private_creator and _holds(dataset, tag):
+            elif not tag.is_private_creator and _is_filled(dataset, tag):
                 header.add("private", f"{above}private", "private attributes may hold anything", "X")
             continue
-        vr, text, name = _element(dataset, tag, above)
+        vr, text, name = _describe_element(dataset, tag, above)
         if not text:
             continue
         if 0x5000 <= group <= 0x50FF or (0x6000 <= group <= 0x60FF and tag.element in (0x3000, 0x4000)):
@@ -174,7 +174,7 @@ def _judge_private(header: Header, dataset: Any, tag: Any, above: str) -> None:
         for item in element.value:
             _look_through(header, item, f"{above}private.")
         return
-    vr, text, _ = _element(dataset, tag, above)
+    vr, text, _ = _describe_element(dataset, tag, above)
     if vr == "UN":
         text = text_of(element.value)
         vr, text = "LT", text if text.isprintable() else ""
@@ -197,29 +197,29 @@ def _look_before(header: Header, dataset: Any) -> None:
 def _judge_sequence(header: Header, items: Any, tag: int, name: str) -> None:
     rule = rules().get(tag)
     if rule is not None and "U" not in rule.action and not rule.options & header.options:
-        if any(True for item in items for found in _walk(item, "") if found[2]):
+        if any(True for item in items for element in _walk_elements(item, "") if element[2]):
             header.add(kind_of("SQ", rule), name, "has items", rule.action)
         return
     for item in items:
         _look_through(header, item, f"{name}.")
 
 
-def _walk(dataset: Any, above: str) -> Iterator[tuple[int, str, str, str]]:
+def _walk_elements(dataset: Any, above: str) -> Iterator[tuple[int, str, str, str]]:
     """Tag, value representation, text and name of every filled standard attribute, those of sequences too."""
     for tag in dataset.keys():  # noqa: SIM118 - as above
         if tag.is_private:
             continue
-        vr, text, name = _element(dataset, tag, above)
+        vr, text, name = _describe_element(dataset, tag, above)
         if not text:
             continue
         yield int(tag), vr, text, name
         if vr == "SQ":
             for item in dataset[tag].value:
-                yield from _walk(item, f"{name}.")
+                yield from _walk_elements(item, f"{name}.")
 
 
 @lru_cache(maxsize=4096)
-def _known(tag: int) -> tuple[str, str]:
+def _dictionary_entry(tag: int) -> tuple[str, str]:
     """Value representation and name of a tag by the dictionary."""
     from pydicom.datadict import dictionary_has_tag, dictionary_VR, keyword_for_tag
 
@@ -227,11 +227,11 @@ def _known(tag: int) -> tuple[str, str]:
     return vr, keyword_for_tag(tag) or f"({tag >> 16:04X},{tag & 0xFFFF:04X})"
 
 
-def _element(dataset: Any, tag: Any, above: str) -> tuple[str, str, str]:
+def _describe_element(dataset: Any, tag: Any, above: str) -> tuple[str, str, str]:
     """Value representation, text and name of an element, without decoding it."""
     element = dataset.get_item(tag)
     vr, value = element.VR, element.value
-    usual, keyword = _known(tag)
+    usual, keyword = _dictionary_entry(tag)
     vr = usual if vr in (None, "UN") else vr
     name = above + keyword
     if vr == "SQ":
@@ -246,33 +246,33 @@ def _element(dataset: Any, tag: Any, above: str) -> tuple[str, str, str]:
     return vr, text_of(value), name
 
 
-def _holds(dataset: Any, tag: Any) -> bool:
+def _is_filled(dataset: Any, tag: Any) -> bool:
     value = dataset.get_item(tag).value
     return value is not None and (not hasattr(value, "__len__") or len(value) > 0)
 
 
-def _plain(dataset: Any, tag: int) -> str:
+def _plain_text(dataset: Any, tag: int) -> str:
     from pydicom.tag import BaseTag
 
-    return _element(dataset, BaseTag(tag), "")[1] if tag in dataset else ""
+    return _describe_element(dataset, BaseTag(tag), "")[1] if tag in dataset else ""
 
 
-def _declared(dataset: Any) -> frozenset[str]:
+def _declared_options(dataset: Any) -> frozenset[str]:
     """The options that a file says were made use of."""
     codes = {text_of(item.get("CodeValue")) for item in dataset.get("DeidentificationMethodCodeSequence") or ()}
     return frozenset(name for name, (_, code) in OPTIONS.items() if code in codes)
 
 
-def _statements(header: Header, dataset: Any, declared: frozenset[str]) -> None:
+def _check_statements(header: Header, dataset: Any, declared: frozenset[str]) -> None:
     """Whether what the file says of its de-identification is there and fits together."""
     if not dataset.get("SOPClassUID"):
         return
-    said = {
+    statements = {
         keyword: text_of(dataset.get(keyword))
         for keyword in ("PatientIdentityRemoved", "DeidentificationMethod", "LongitudinalTemporalInformationModified")
     }
-    method = said["DeidentificationMethod"] or dataset.get("DeidentificationMethodCodeSequence")
-    times = said["LongitudinalTemporalInformationModified"]
+    method = statements["DeidentificationMethod"] or dataset.get("DeidentificationMethodCodeSequence")
+    times = statements["LongitudinalTemporalInformationModified"]
     wrong = {
         "PatientIdentityRemoved": "does not say that the patient's identity was removed" if not header.removed else "",
         "DeidentificationMethod": _method_fault(bool(method), removed=bool(header.removed)),
@@ -290,7 +290,7 @@ def _method_fault(method: bool, *, removed: bool) -> str:
 
 
 def _times_fault(header: Header, times: str, declared: frozenset[str]) -> str:
-    rules_broken = {found.rule for found, _ in header.seen.values() if found.kind == "date"}
+    rules_broken = {finding.rule for finding, _ in header.seen.values() if finding.kind == "date"}
     if times == "REMOVED" and rules_broken:
         return "dates are said to be removed, and some are filled"
     if times == "MODIFIED" and SAME_DAY in rules_broken:
@@ -302,7 +302,7 @@ def _times_fault(header: Header, times: str, declared: frozenset[str]) -> str:
     return ""
 
 
-def _pictured(header: Header, dataset: Any) -> None:
+def _note_pixel_identifiers(header: Header, dataset: Any) -> None:
     """Identifiers that only a look at the pixels can tell: text, faces, labels of slides."""
     modality, stated = text_of(dataset.get("Modality")), text_of(dataset.get("BurnedInAnnotation"))
     captured = text_of(dataset.get("SOPClassUID")).startswith(SECONDARY_CAPTURE)
@@ -311,11 +311,11 @@ def _pictured(header: Header, dataset: Any) -> None:
     elif stated != "NO" and (modality in DRAWN_ON or captured):
         what = f"does not say whether text is burned in, as is common in {modality or 'screenshots'}"
         header.add("pixels", "BurnedInAnnotation", what, level="look")
-    if {"LABEL", "OVERVIEW"} & set(_plain(dataset, 0x00080008).split("\\")):
+    if {"LABEL", "OVERVIEW"} & set(_plain_text(dataset, 0x00080008).split("\\")):
         header.add("pixels", "ImageType", "is the picture of a slide's label, or shows it", level="look")
     if text_of(dataset.get("RecognizableVisualFeatures")) == "YES":
         header.add("surface", "RecognizableVisualFeatures", "says that the patient can be recognised", level="look")
     elif modality in ("CT", "MR", "PT") and "defac" not in text_of(dataset.get("DeidentificationMethod")).lower():
-        words = " ".join(_plain(dataset, tag) for tag in (0x00180015, 0x00081030, 0x0008103E, 0x00181030))
+        words = " ".join(_plain_text(dataset, tag) for tag in (0x00180015, 0x00081030, 0x0008103E, 0x00181030))
         if _HEAD.search(words) and text_of(dataset.get("RecognizableVisualFeatures")) != "NO":
             header.add("surface", "BodyPartExamined", "a volume of the head shows the face", level="look")

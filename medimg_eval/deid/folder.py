@@ -50,7 +50,7 @@ class PhiReport:
     @property
     def found(self) -> int:
         """How many places break a rule."""
-        return sum(one.count for one in self.findings if one.level == "found")
+        return sum(finding.count for finding in self.findings if finding.level == "found")
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Returns by kind: places and files that break a rule, places and files to be looked at."""
@@ -58,19 +58,19 @@ class PhiReport:
         for kind in KINDS:
             row = {}
             for level in ("found", "look"):
-                some = [one for one in self.findings if one.kind == kind and one.level == level]
-                row[level] = sum(one.count for one in some)
-                row[f"{level}_files"] = len({one.path for one in some})
+                some = [finding for finding in self.findings if finding.kind == kind and finding.level == level]
+                row[level] = sum(finding.count for finding in some)
+                row[f"{level}_files"] = len({finding.path for finding in some})
             table[kind] = row
         return table
 
     def by_file(self) -> dict[Path, tuple[int, int]]:
         """Returns by file: places that break a rule, places to be looked at; most first."""
         table: dict[Path, list[int]] = {}
-        for one in self.findings:
-            table.setdefault(one.path, [0, 0])[one.level == "look"] += one.count
+        for finding in self.findings:
+            table.setdefault(finding.path, [0, 0])[finding.level == "look"] += finding.count
         ordered = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], str(item[0])))
-        return {path: (found, look) for path, (found, look) in ordered}
+        return {path: (certain, look) for path, (certain, look) in ordered}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields one flat record per finding."""
@@ -94,42 +94,42 @@ def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collectio
     """
     path = Path(path)
     UsageError.refuse_unknown("there is no option", OPTIONS, *keep, then=" of the profile")
-    root, names, missing = _files(path)
-    pasts, everything = _before(before)
+    root, names, missing = _list_files(path)
+    pasts, everything = _read_past(before)
     report = PhiReport(root, paired=None if before is None else 0)
     report.left_out.update({"links to files that are not there": missing} if missing else {})
     terms = Vocabulary()
     terms.update(everything.terms)
-    families = {name: _family(root / name) for name in names}
+    families = {name: _file_family(root / name) for name in names}
     for name, family in families.items():
         if family == "dicom":
             past = pasts.get(name, everything) if before is not None else None
             report.paired = None if report.paired is None else report.paired + (name in pasts)
-            terms.update(_header(report, root, name, keep, past))
+            terms.update(_scan_header(report, root, name, keep, past))
     for name, family in families.items():
         if family != "dicom":
-            _side(report, root, name, family, terms, keep)
-    doubtful = _named(report, root, names, terms)
-    order = {name: place for place, name in enumerate(names)}
+            _scan_sidecar(report, root, name, family, terms, keep)
+    doubtful = _scan_names(report, root, names, terms)
+    order = {name: index for index, name in enumerate(names)}
     report.findings.sort(key=lambda one: order[one.path.as_posix()])
-    report.findings = [replace(one, path=Path(shown(one.path, doubtful))) for one in report.findings]
+    report.findings = [replace(finding, path=Path(shown(finding.path, doubtful))) for finding in report.findings]
     return report
 
 
-def _files(path: Path) -> tuple[Path, list[str], int]:
+def _list_files(path: Path) -> tuple[Path, list[str], int]:
     """The folder, its files, hidden ones too, and how many links lead nowhere."""
     if path.is_file():
         return path.parent, [path.name], 0
     if not path.is_dir():
         raise CaseError(f"{path}: no such file or folder")
-    found = list(walk(path, hidden=True))
-    names = sorted(name for name, state in found if state is not None)
+    entries = list(walk(path, hidden=True))
+    names = sorted(name for name, state in entries if state is not None)
     if not names:
         raise CaseError(f"{path}: holds no files")
-    return path, names, len(found) - len(names)
+    return path, names, len(entries) - len(names)
 
 
-def _family(path: Path) -> str:
+def _file_family(path: Path) -> str:
     """`dicom`, `volume`, `picture`, `slide`, `json`; `unreadable`; "" for what is not looked at."""
     if path.suffix.lower() == ".json":
         return "json"
@@ -143,16 +143,16 @@ def _family(path: Path) -> str:
     return family if family in ("dicom", "volume", "picture") else ""
 
 
-def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
+def _read_past(before: Path | None) -> tuple[Mapping[str, Past], Past]:
     """Former identifiers of files, by relative name and of all; a past shares the UIDs of all."""
     everything = Past()
     pasts: dict[str, Past] = {}
     if before is None:
         return pasts, everything
-    root, names, _ = _files(before)
+    root, names, _ = _list_files(before)
     unread = 0  # counted, for a name of a file may be that of a patient
     for name in names:
-        if _family(root / name) != "dicom":
+        if _file_family(root / name) != "dicom":
             continue
         try:
             past = past_of(read_whole(root / name))
@@ -170,20 +170,22 @@ def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
     return pasts, everything
 
 
-def _header(report: PhiReport, root: Path, name: str, keep: Collection[str], past: Past | None) -> Vocabulary:
+def _scan_header(report: PhiReport, root: Path, name: str, keep: Collection[str], past: Past | None) -> Vocabulary:
     try:
         dataset = read_whole(root / name)
-        found, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past, left_out=report.left_out)
+        findings, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past, left_out=report.left_out)
     except Exception:  # noqa: BLE001 - as above
-        report.findings.append(_unread(name))
+        report.findings.append(_unread_finding(name))
         return Vocabulary()
     report.looked["DICOM"] += 1
     report.declared.update(declared)
-    report.findings += found
+    report.findings += findings
     return terms
 
 
-def _side(report: PhiReport, root: Path, name: str, family: str, terms: Vocabulary, keep: Collection[str]) -> None:
+def _scan_sidecar(
+    report: PhiReport, root: Path, name: str, family: str, terms: Vocabulary, keep: Collection[str]
+) -> None:
     path = root / name
     looks = {
         "json": lambda: json_findings(path, terms, keep, report.left_out),
@@ -198,31 +200,31 @@ def _side(report: PhiReport, root: Path, name: str, family: str, terms: Vocabula
     if family not in looks:
         marks = path.name.startswith(".")  # .gitkeep, .lock: empty files of programs
         if family == "unreadable" or (path.stat().st_size == 0 and not marks):
-            report.findings.append(_unread(name))
+            report.findings.append(_unread_finding(name))
         else:
             report.passed[path.suffix.lower() or "no suffix"] += 1
         return
     try:
         with kept_log("nibabel.global"), kept_log("tifffile"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large or odd pictures, whose pixels nobody reads here
-            report.findings += [replace(one, path=Path(name)) for one in looks[family]()]
+            report.findings += [replace(finding, path=Path(name)) for finding in looks[family]()]
         report.looked[{"json": "JSON"}.get(family, family)] += 1
     except CaseError:
-        report.findings.append(_unread(name))
+        report.findings.append(_unread_finding(name))
 
 
-def _unread(name: str) -> Finding:
+def _unread_finding(name: str) -> Finding:
     return Finding(Path(name), "unread", "", "cannot be read, so that nothing is known of it")
 
 
-def _named(report: PhiReport, root: Path, names: list[str], terms: Vocabulary) -> set[str]:
+def _scan_names(report: PhiReport, root: Path, names: list[str], terms: Vocabulary) -> set[str]:
     """Looks at names of files and folders; returns the parts that are not to be shown."""
     doubtful: dict[str, list[str]] = {}
     for part in dict.fromkeys(part for name in names for part in Path(name).parts):
-        said = list(name_doubts(part))
-        said += [what for what in suspicions(part.replace("_", " "), terms) if what.startswith("repeats")]
-        if said:
-            doubtful[part] = list(dict.fromkeys(said))
+        doubts = list(name_doubts(part))
+        doubts += [what for what in suspicions(part.replace("_", " "), terms) if what.startswith("repeats")]
+        if doubts:
+            doubtful[part] = list(dict.fromkeys(doubts))
     for name in names:
         for what in dict.fromkeys(what for part in Path(name).parts for what in doubtful.get(part, ())):
             report.findings.append(Finding(Path(name), "name", "", what))

@@ -156,7 +156,7 @@ class Rule(NamedTuple):
 @cache
 def rules() -> Mapping[int, Rule]:
     """Returns the rule of every tag in the table."""
-    found: dict[int, Rule] = {}
+    rules: dict[int, Rule] = {}
     rule = Rule("", frozenset())
     words = iter(_ROWS.split())
     for word in words:
@@ -164,5 +164,5 @@ def rules() -> Mapping[int, Rule]:
             letters = next(words).rstrip(":").replace("t", "fm").replace("-", "")
             rule = Rule(word, frozenset(letters))
         else:
-            found[int(word, 16)] = rule
-    return found
+            rules[int(word, 16)] = rule
+    return rules

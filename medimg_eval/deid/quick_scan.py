@@ -21,11 +21,11 @@ from medimg_eval.imaging.formats import identify
 Kind = Literal["identity", "date", "text", "private", "pixels", "name"]
 
 
-def _keywords(text: str) -> frozenset[str]:
+def _split_keywords(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MAY_BE_DUMMY = _keywords("""
+MAY_BE_DUMMY = _split_keywords("""
     PatientName PatientID PatientBirthDate ReferringPhysicianName ConsultingPhysicianName ContentCreatorName
     AccessionNumber StudyID PersonName VerifyingObserverName FillerOrderNumberImagingServiceRequest OperatorsName
     InstitutionName PlacerOrderNumberImagingServiceRequest StationName DeviceSerialNumber DetectorID
@@ -34,7 +34,7 @@ MAY_BE_DUMMY = _keywords("""
 """)
 """Attributes that the profile lets be filled with a dummy, where the file says that the identity was removed."""
 
-IDENTITY = _keywords("""
+IDENTITY = _split_keywords("""
     PatientID PatientBirthDate OtherPatientIDs OtherPatientIDsSequence IssuerOfPatientID PatientBirthName
     PatientMotherBirthName PatientAddress PatientTelephoneNumbers PatientTelecomInformation RegionOfResidence
     CountryOfResidence PatientInsurancePlanCodeSequence PatientPrimaryLanguageCodeSequence
@@ -59,7 +59,7 @@ IDENTITY = _keywords("""
 """)
 """Numbers, addresses and places. Attributes that hold a person's name are told by their value representation."""
 
-TEXT = _keywords("""
+TEXT = _split_keywords("""
     StudyDescription SeriesDescription ProtocolName ImageComments PatientComments FrameComments StudyComments
     AdditionalPatientHistory AdmittingDiagnosesDescription AdmittingDiagnosesCodeSequence AcquisitionComments
     AcquisitionProtocolDescription AcquisitionDeviceProcessingDescription CommentsOnThePerformedProcedureStep
@@ -77,10 +77,10 @@ TEXT = _keywords("""
 """)
 """Words somebody typed, or copies of older headers."""
 
-PIXELS = _keywords("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
+PIXELS = _split_keywords("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
 """Pictures and documents inside the file."""
 
-DRAWN_ON = _keywords("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
+DRAWN_ON = _split_keywords("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
 """Modalities whose pixels often show text, and so should say whether they do."""
 
 PHILIPS: Mapping[str, Kind] = {
@@ -134,8 +134,8 @@ def scan(path: str | Path) -> list[Doubt]:
                 return []  # a slide of another format
             except (OSError, EOFError, ValueError, AttributeError, KeyError):
                 raise CaseError(f"{path}: its header cannot be read; write or copy it again") from None
-        return _dicom(dataset, path)
-    return _volume(path) if family == "volume" else []
+        return _scan_dicom(dataset, path)
+    return _scan_volume(path) if family == "volume" else []
 
 
 def identities(path: Path) -> dict[str, str]:
@@ -155,7 +155,7 @@ def scan_names(paths: Iterable[Path], known: Mapping[str, str]) -> list[Doubt]:
     """
     # A name may be written in another order: its parts are looked for.
     parted = {
-        (keyword, tuple(sorted(filter(None, map(_folded, re.split(r"[\^=, ]+", value))))))
+        (keyword, tuple(sorted(filter(None, map(_fold_letters, re.split(r"[\^=, ]+", value))))))
         for keyword, value in known.items()
     }
     folded = {(keyword, parts) for keyword, parts in parted if sum(map(len, parts)) >= 4}
@@ -166,7 +166,7 @@ def scan_names(paths: Iterable[Path], known: Mapping[str, str]) -> list[Doubt]:
     ]
 
 
-def _folded(text: str) -> str:
+def _fold_letters(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
@@ -189,51 +189,51 @@ def name_doubts(part: str, known: Collection[tuple[str, tuple[str, ...]]] = ()) 
         text = part.replace(date.group(), "") if date and what == "looks like a record number" else part
         if re.search(pattern, text):
             yield what
-    folded = _folded(part)
+    folded = _fold_letters(part)
     for keyword, pieces in sorted(known):
         if all(piece in folded for piece in pieces):
             yield f"repeats the {keyword} of a header"
 
 
-def _dicom(dataset: Any, path: Path) -> list[Doubt]:
+def _scan_dicom(dataset: Any, path: Path) -> list[Doubt]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydicom's warnings print values
         removed = dataset.get("PatientIdentityRemoved") == "YES"
-        doubts = [*_attributes(dataset, path, removed=removed), *_pixels(dataset, path)]
+        doubts = [*_scan_attributes(dataset, path, removed=removed), *_scan_pixels(dataset, path)]
         if not removed and dataset.get("SOPClassUID"):
             what = "does not say that the patient's identity was removed"
             doubts.append(Doubt(path, what, "identity", "PatientIdentityRemoved"))
         return doubts
 
 
-def _attributes(dataset: Any, path: Path, *, removed: bool) -> Iterator[Doubt]:
+def _scan_attributes(dataset: Any, path: Path, *, removed: bool) -> Iterator[Doubt]:
     shifted = dataset.get("LongitudinalTemporalInformationModified") in ("MODIFIED", "REMOVED")
-    found: Counter[tuple[Kind, str]] = Counter()
+    counts: Counter[tuple[Kind, str]] = Counter()
     creators: set[str] = set()
-    for kind, keyword in _filled(dataset, creators):
+    for kind, keyword in _filled_attributes(dataset, creators):
         if not (removed and keyword in MAY_BE_DUMMY) and not (shifted and kind == "date"):
-            found[kind, keyword] += 1
-    for (kind, keyword), count in sorted(found.items()):
+            counts[kind, keyword] += 1
+    for (kind, keyword), count in sorted(counts.items()):
         what = {
             "identity": f"{keyword} is filled",
             "date": f"{keyword} is filled, and the file does not say that dates were changed",
             "text": f"{keyword} is filled; it may hold a name",
-            "private": f"private attributes ({count} by {_makers(creators)}) may hold anything",
+            "private": f"private attributes ({count} by {_known_creators(creators)}) may hold anything",
             "pixels": f"{keyword} is a picture or document inside the file; look at it",
             "name": keyword,
         }[kind]
         yield Doubt(path, what, kind, keyword, count)
 
 
-def _makers(creators: Collection[str]) -> str:
+def _known_creators(creators: Collection[str]) -> str:
     """The creators that are known to be no person: a creator is a value like any other."""
     from pydicom.datadict import private_dictionaries
 
-    known = sorted(creator for creator in creators if creator in private_dictionaries)
-    return ", ".join([*known, *(["others"] if len(known) < len(creators) else [])]) or "nobody"
+    creators_ = sorted(creator for creator in creators if creator in private_dictionaries)
+    return ", ".join([*creators_, *(["others"] if len(creators_) < len(creators) else [])]) or "nobody"
 
 
-def _filled(dataset: Any, creators: set[str]) -> Iterator[tuple[Kind, str]]:
+def _filled_attributes(dataset: Any, creators: set[str]) -> Iterator[tuple[Kind, str]]:
     """Kind and keyword of every filled attribute that is in doubt, nested ones too; collects private creators."""
     from pydicom.datadict import dictionary_has_tag, dictionary_VR, keyword_for_tag
 
@@ -246,18 +246,18 @@ def _filled(dataset: Any, creators: set[str]) -> Iterator[tuple[Kind, str]]:
             yield "private", "private attributes"
             continue
         vr = element.VR or (dictionary_VR(tag) if dictionary_has_tag(tag) else "UN")
-        if not _holds(element, vr):
+        if not _is_filled(element, vr):
             continue
         keyword = keyword_for_tag(tag)
-        kind = _kind(keyword, vr, tag.group)
+        kind = _doubt_kind(keyword, vr, tag.group)
         if kind is not None:
             yield kind, keyword or str(tag)
         if vr == "SQ":
             for item in dataset[tag].value:
-                yield from _filled(item, creators)
+                yield from _filled_attributes(item, creators)
 
 
-def _kind(keyword: str, vr: str, group: int) -> Kind | None:
+def _doubt_kind(keyword: str, vr: str, group: int) -> Kind | None:
     if vr == "PN" or keyword in IDENTITY:
         return "identity"
     if keyword in TEXT:
@@ -267,7 +267,7 @@ def _kind(keyword: str, vr: str, group: int) -> Kind | None:
     return "date" if vr in ("DA", "DT") else None
 
 
-def _holds(element: Any, vr: str) -> bool:
+def _is_filled(element: Any, vr: str) -> bool:
     """Whether an attribute is filled with more than what stands for nothing; without decoding it."""
     value = element.value
     if vr == "SQ" or value is None:
@@ -277,7 +277,7 @@ def _holds(element: Any, vr: str) -> bool:
     return value.strip(b"\0 ^=\\").upper() not in BLANK | {b"", b"[]"}
 
 
-def _pixels(dataset: Any, path: Path) -> Iterator[Doubt]:
+def _scan_pixels(dataset: Any, path: Path) -> Iterator[Doubt]:
     modality = str(dataset.get("Modality") or "")
     stated = dataset.get("BurnedInAnnotation")
     captured = str(dataset.get("SOPClassUID") or "").startswith(SECONDARY_CAPTURE)
@@ -290,11 +290,11 @@ def _pixels(dataset: Any, path: Path) -> Iterator[Doubt]:
         yield Doubt(path, "says that the patient can be recognised in it", "pixels", "RecognizableVisualFeatures")
 
 
-def _volume(path: Path) -> list[Doubt]:
+def _scan_volume(path: Path) -> list[Doubt]:
     with path.open("rb") as stream:
         head = stream.read(1 << 18)
     if head.startswith(b"NRRD0") or path.suffix.lower() in (".mha", ".mhd"):
-        return _keys(path, head)
+        return _scan_text_header(path, head)
     if path.suffix.lower() == ".par":
         return [
             Doubt(path, f"the header's {field!r} is filled; it may hold a name", kind, field)
@@ -330,7 +330,7 @@ def header_texts(image: Any) -> tuple[Any, dict[str, bytes]]:
     return header, {field: header[field].tobytes() for field in fields if field in stated}
 
 
-def _keys(path: Path, head: bytes) -> list[Doubt]:
+def _scan_text_header(path: Path, head: bytes) -> list[Doubt]:
     """DICOM attributes that ITK and 3D Slicer copy into headers of text."""
     from pydicom.datadict import dictionary_VR, keyword_for_tag
 
@@ -339,7 +339,7 @@ def _keys(path: Path, head: bytes) -> list[Doubt]:
     for group, element, value in re.findall(pattern, head):
         tag = int(group + element, 16)
         keyword = keyword_for_tag(tag)
-        kind = _kind(keyword, dictionary_VR(tag), tag >> 16) if keyword else None
+        kind = _doubt_kind(keyword, dictionary_VR(tag), tag >> 16) if keyword else None
         if kind is not None and value.strip().upper() not in BLANK:
             doubts.append(Doubt(path, f"{keyword} was copied into the header", kind, keyword))
     return doubts

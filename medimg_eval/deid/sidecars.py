@@ -66,21 +66,21 @@ def volume_findings(path: Path, terms: Vocabulary) -> list[Finding]:
 
     Raises CaseError where the header cannot be read.
     """
-    found = []
+    findings = []
     values = _nifti_texts(path)
     for doubt in phi.scan(path):
         text = values.get(doubt.tag, "")
         if doubt.tag in values and _PROGRAM.match(text):
-            found += _judged(path, "text", doubt.tag, text, terms)
+            findings += _judge_text(path, "text", doubt.tag, text, terms)
             if _CLOCK.search(text):
-                found.append(Finding(path, "date", doubt.tag, "holds the hour of the scan", masked=mask(text)))
+                findings.append(Finding(path, "date", doubt.tag, "holds the hour of the scan", masked=mask(text)))
             continue
-        found.append(
-            Finding(path, doubt.kind, doubt.tag or "extension", doubt.what, _action(doubt.tag), masked=mask(text))
+        findings.append(
+            Finding(path, doubt.kind, doubt.tag or "extension", doubt.what, _rule_action(doubt.tag), masked=mask(text))
         )
     if _HEAD.search(path.name) and not _WITHOUT_FACE.search(path.name):
-        found.append(Finding(path, "surface", "", "a volume of the head shows the face", level="look"))
-    return found
+        findings.append(Finding(path, "surface", "", "a volume of the head shows the face", level="look"))
+    return findings
 
 
 def _nifti_texts(path: Path) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _nifti_texts(path: Path) -> dict[str, str]:
     return {name: text_of(texts[name]) for name in ("descrip", "aux_file", "db_name", "intent_name") if name in texts}
 
 
-def _action(keyword: str) -> str:
+def _rule_action(keyword: str) -> str:
     from pydicom.datadict import tag_for_keyword
 
     tag = tag_for_keyword(keyword) if keyword else None
@@ -105,7 +105,7 @@ def _action(keyword: str) -> str:
     return f"{rule.action}: {WORDS[rule.action]}" if rule is not None else ""
 
 
-def _judged(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabulary) -> list[Finding]:
+def _judge_text(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabulary) -> list[Finding]:
     return [Finding(path, kind, attribute, what, masked=mask(text)) for what in suspicions(text, terms)]
 
 
@@ -131,19 +131,19 @@ def picture_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> l
 
     Raises CaseError where the header cannot be read.
     """
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     try:
-        for field, value in _fields(path):
-            for one in _field(path, field, text_of(value), terms, left_out):
-                found.setdefault(f"{field} {one.rule}", one)
+        for field, value in _text_fields(path):
+            for finding in _judge_field(path, field, text_of(value), terms, left_out):
+                findings.setdefault(f"{field} {finding.rule}", finding)
     except CaseError:
         raise
     except Exception:  # noqa: BLE001 - each of Pillow's formats has errors of its own
         raise CaseError(f"{path}: its header cannot be read; write or copy it again") from None
-    return list(found.values())
+    return list(findings.values())
 
 
-def _field(path: Path, field: str, text: str, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
+def _judge_field(path: Path, field: str, text: str, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     if names_nobody("LT", text):
         return []
     named = field.rpartition(" ")[2]
@@ -156,17 +156,17 @@ def _field(path: Path, field: str, text: str, terms: Vocabulary, left_out: Count
             return [Finding(path, "date", field, "is filled", masked=mask(text))]
         if _PEOPLE.search(named) or named in _EXIF.values():
             return [Finding(path, "identity", field, "is filled", masked=mask(text))]
-    return _judged(path, "text", field, text, terms)
+    return _judge_text(path, "text", field, text, terms)
 
 
-def _fields(path: Path) -> Iterator[tuple[str, Any]]:
+def _text_fields(path: Path) -> Iterator[tuple[str, Any]]:
     """Every named text of a picture; of a PNG also those behind its pixels."""
     from PIL import Image
 
     with path.open("rb") as stream:
         png = stream.read(8) == b"\x89PNG\r\n\x1a\n"
         if png:
-            yield from _chunks(stream)
+            yield from _png_chunks(stream)
     with Image.open(path) as picture:
         exif = picture.getexif()
         for part in (exif, exif.get_ifd(0x8769)):
@@ -179,18 +179,18 @@ def _fields(path: Path) -> Iterator[tuple[str, Any]]:
                 yield str(key), value
 
 
-def _chunks(stream: Any) -> Iterator[tuple[str, str]]:
+def _png_chunks(stream: Any) -> Iterator[tuple[str, str]]:
     while len(head := stream.read(8)) == 8:
         length, kind = int.from_bytes(head[:4], "big"), head[4:]
         if kind not in (b"tEXt", b"zTXt", b"iTXt"):
             stream.seek(length + 4, 1)
             continue
-        key, _, rest = stream.read(length).partition(b"\0")
+        key, _, text = stream.read(length).partition(b"\0")
         stream.seek(4, 1)
-        yield f"text {key.decode('latin-1')}", text_of(_inflated(kind, rest))
+        yield f"text {key.decode('latin-1')}", text_of(_inflate_chunk(kind, text))
 
 
-def _inflated(kind: bytes, rest: bytes) -> bytes:
+def _inflate_chunk(kind: bytes, rest: bytes) -> bytes:
     if kind == b"iTXt":
         packed, rest = rest[:1] == b"\1", rest[2:].split(b"\0", 2)[-1]
         return zlib.decompress(rest) if packed else rest
@@ -209,12 +209,12 @@ def slide_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> lis
             texts, pictures = dict(slide.properties), set(slide.associated_images)
     except openslide.OpenSlideError:
         return picture_findings(path, terms, left_out)
-    found = [
-        one
+    findings = [
+        finding
         for key, value in texts.items()
         if not key.startswith(("openslide.", "tiff.X", "tiff.Y", "tiff.Res"))
-        for one in _field(path, key.replace(".", " "), text_of(value), terms, left_out)
+        for finding in _judge_field(path, key.replace(".", " "), text_of(value), terms, left_out)
     ]
     what = "holds a picture of a label or of the whole glass, which may show a name"
-    found += [Finding(path, "pixels", name, what, level="look") for name in sorted({"label", "macro"} & pictures)]
-    return found
+    findings += [Finding(path, "pixels", name, what, level="look") for name in sorted({"label", "macro"} & pictures)]
+    return findings

@@ -183,19 +183,19 @@ def suspicions(text: str, vocabulary: Vocabulary, *, dates: bool = True) -> list
 
     `dates` says whether a date tells anything; a version of a program is often written as one.
     """
-    said = [
+    texts = [
         f"repeats the {span.kind}" if span.known else f"holds what looks like a {span.kind}"
         for span in spans_of(text, vocabulary)
         if dates or span.kind != "date"
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(texts))
 
 
 def shown(path: Path, doubtful: Collection[str]) -> str:
     """Returns a relative path as it may be printed: parts that name a patient as their shape."""
-    return "/".join(_shape(part) if part in doubtful else part for part in path.parts)
+    return "/".join(_mask_part(part) if part in doubtful else part for part in path.parts)
 
 
-def _shape(part: str) -> str:
+def _mask_part(part: str) -> str:
     suffix = _SUFFIX.search(part)
     return mask(part[: suffix.start()]) + suffix.group() if suffix else mask(part)

@@ -44,7 +44,7 @@ def slug(name: str) -> str:
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Hash of several files by content, a folder counting as all the files below it."""
-    found: list[tuple[str, str]] = []
+    digests: list[tuple[str, str]] = []
     for path in paths:
         if path.is_dir():
             walked = os.walk(path, followlinks=True)  # folders of links to cases are common
@@ -52,10 +52,10 @@ def files_digest(paths: Iterable[Path]) -> str:
             below = sorted(
                 Path(folder, name) for folder, _, names in walked for name in names if not name.startswith(".")
             )
-            found += [(entry.relative_to(path).as_posix(), file_digest(entry)) for entry in below]
+            digests += [(entry.relative_to(path).as_posix(), file_digest(entry)) for entry in below]
         else:
-            found.append(("", file_digest(path)))
-    return digest(found, 16)
+            digests.append(("", file_digest(path)))
+    return digest(digests, 16)
 
 
 def data_fingerprint(cases: Sequence[Case]) -> str:
@@ -64,25 +64,28 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     A target that stands beside other things in its file, such as what a model wrote, has its `content` hashed instead.
     Of salted keys it counts which cases share one: the data are the same with every salt.
     """
-    places: dict[str | None, int] = {}
+    places_: dict[str | None, int] = {}
     patients = [
-        places.setdefault(case.patient, len(places)) if salt_of(case.patient or "") else case.patient for case in cases
+        places_.setdefault(case.patient, len(places_)) if salt_of(case.patient or "") else case.patient
+        for case in cases
     ]
     paths = list(dict.fromkeys(path for case in cases for path in case.files))
     # Reading and hashing let other threads go on. Few at a time, or a folder of pictures is mostly bookkeeping.
     workers = threads(len(paths)) or 1
     step = min(64, len(paths) // (8 * workers)) or 1
-    known: dict[Path, str] = {}
+    digests_: dict[Path, str] = {}
     pool = ThreadPoolExecutor(workers)
     try:
         pieces = [paths[start : start + step] for start in range(0, len(paths), step)]
-        for piece, digests in zip(tracked(pieces, "hashing the data, part"), pool.map(_contents, pieces), strict=True):
-            known |= zip(piece, digests, strict=True)
+        for piece, digests in zip(
+            tracked(pieces, "hashing the data, part"), pool.map(_content_digests, pieces), strict=True
+        ):
+            digests_ |= zip(piece, digests, strict=True)
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C need not wait for the rest
     return digest_of_each(
         (
-            (case.id, patient, dict(case.attributes), [*(known[path] for path in case.files), *_content_of(case)])
+            (case.id, patient, dict(case.attributes), [*(digests_[path] for path in case.files), *_content_of(case)])
             for case, patient in zip(cases, patients, strict=True)
         ),
         16,
@@ -107,16 +110,16 @@ def model_identity(
 
     def settled(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):  # such as the models of an ensemble
-            return {inner: settled(inner, one) for inner, one in value.items()}
+            return {inner: settled(inner, item) for inner, item in value.items()}
         if isinstance(value, list | tuple):
-            return [settled(key, one) for one in value]
+            return [settled(key, item) for item in value]
         if key not in named or not isinstance(value, str):
             return value
         path = Path(value).expanduser()
         # A fit run's folder also holds logs, which change without the weights changing.
-        kept = path / "checkpoints"
-        best, head = kept / "best.ckpt", kept / "head.json"
-        decisive = best if best.is_file() else kept if head.is_file() else path
+        checkpoints = path / "checkpoints"
+        best, head = checkpoints / "best.ckpt", checkpoints / "head.json"
+        decisive = best if best.is_file() else checkpoints if head.is_file() else path
         return files_digest([decisive]) if path.exists() else value
 
     return {key: settled(key, value) for key, value in config.items() if key not in left_out}
@@ -130,8 +133,10 @@ def placeless(layout: Any) -> Any:
     if not isinstance(layout, Mapping):
         return layout
     stands_on_run = str(layout.get("_target_", "")).rpartition(".")[2] in ("Generated", "Reconstructed")
-    places = ("root", "run") if stands_on_run else ("root",)
-    return {key: placeless(one) if _is_layout(key, one) else one for key, one in layout.items() if key not in places}
+    keys = ("root", "run") if stands_on_run else ("root",)
+    return {
+        key: placeless(value) if _is_layout(key, value) else value for key, value in layout.items() if key not in keys
+    }
 
 
 def _is_layout(key: Any, value: Any) -> bool:
@@ -176,19 +181,19 @@ def provenance() -> dict[str, Any]:
     """Versions, git revision if any, and hardware."""
     return {
         "python": platform.python_version(),
-        "versions": dict(_versions()),
-        "git": _git(),
+        "versions": dict(_package_versions()),
+        "git": _git_revision(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "hardware": {
             "machine": platform.machine(),
             "system": platform.system(),
             "cpus": os.cpu_count(),
-            "gpus": _gpus(),
+            "gpus": _gpu_names(),
         },
     }
 
 
-def _gpus() -> list[str]:
+def _gpu_names() -> list[str]:
     """Names of the GPUs that torch sees."""
     if not sees_gpu():
         return []
@@ -197,12 +202,12 @@ def _gpus() -> list[str]:
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
-def _contents(paths: Sequence[Path]) -> list[str]:
+def _content_digests(paths: Sequence[Path]) -> list[str]:
     return [files_digest([path]) if path.is_dir() else file_digest(path) for path in paths]
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     """Versions of the recorded packages that are installed; each takes a millisecond to read."""
     versions = {}
     for name in RECORDED:
@@ -211,7 +216,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _git() -> dict[str, Any] | None:
+def _git_revision() -> dict[str, Any] | None:
     """Revision of the folder the program is run in, which is where the user's own wrapper lives."""
 
     def ask(*words: str) -> str | None:

@@ -60,15 +60,15 @@ def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequen
         LeaveError: it may not leave.
         UsageError: `said`, or the card, is none of yes, no and ask.
     """
-    card, told = data.may_leave, permission(said, "may_leave")
-    by = permitted_by(card, told)
-    to = list(dict.fromkeys(_hosts(asked)))
+    card, permission_ = data.may_leave, permission(said, "may_leave")
+    by = permitted_by(card, permission_)
+    to = list(dict.fromkeys(_list_hosts(asked)))
     if to and not by:
         would = f"{role} {name!r} would send {', '.join(what)} to {', '.join(to)}"
         if card == "no":
             why = "its data may not leave this machine (may_leave: no in its card)"
             raise LeaveError(f"task {data.name!r}: {why}, and {would}; name one on this machine", mend="")
-        if told == "no":
+        if permission_ == "no":
             raise LeaveError(f"task {data.name!r}: may_leave=no, and {would}; name one on this machine", mend="")
         raise LeaveError(
             f"task {data.name!r}: nothing says that its data may leave this machine (may_leave: ask in its card, or no "
@@ -81,7 +81,7 @@ def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequen
 def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
     """Notes in the manifest, before it happens, what goes where; `trials`: of how many cases, at most."""
     before = run.manifest.get("sent", [])
-    new = [entry for one in sent if (entry := {**one, "trials": trials}) not in before]
+    new = [entry for sent_entry in sent if (entry := {**sent_entry, "trials": trials}) not in before]
     if new:
         run.note(sent=[*before, *new])
 
@@ -89,8 +89,8 @@ def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
 def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[Case]) -> list[Sent]:
     """`permit` of the model that is asked, and of those that the task itself asks, such as a patient."""
     pictures = any(case.images for case in cases) and getattr(model, "reads_images", True)
-    shown = ["images"] if pictures and task.shows_images else []
-    sent = permit(task, said, "model", name, model, [*shown, "questions"])
+    contents = ["images"] if pictures and task.shows_images else []
+    sent = permit(task, said, "model", name, model, [*contents, "questions"])
     for role, partner in task.partners.items():
         sent += permit(task, said, role, str(getattr(partner, "model", role)), partner, ["questions", "answers"])
     return sent
@@ -98,13 +98,15 @@ def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[C
 
 def permit_trackers(task: Task, said: Any, trackers: Sequence[Any]) -> list[Sent]:
     """`permit` of the trackers that a run is reported to."""
-    return [sent for one in trackers for sent in permit(task, said, "tracker", type(one).__name__, one, TRACKED)]
+    return [
+        sent for tracker in trackers for sent in permit(task, said, "tracker", type(tracker).__name__, tracker, TRACKED)
+    ]
 
 
 def permit_judge(task: Task, said: Any, name: str, judge: Any) -> list[Sent]:
     """`permit` of the judge of a task's answers."""
-    shown = {what for need in task.requirements() if need.provider == JUDGE for what in task.shows(need)}
-    return permit(task, said, "judge", name, judge, sorted(shown, key=("images", "questions", "answers").index))
+    contents = {what for need in task.requirements() if need.provider == JUDGE for what in task.shows(need)}
+    return permit(task, said, "judge", name, judge, sorted(contents, key=("images", "questions", "answers").index))
 
 
 def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) -> list[Sent]:
@@ -116,30 +118,30 @@ def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) 
     return sent
 
 
-def _hosts(asked: Any) -> Iterator[str]:
+def _list_hosts(asked: Any) -> Iterator[str]:
     """Where a logger, or a model and what it is made of, sends what it is given; nothing for what stays here."""
     kinds = {kind.__name__ for kind in type(asked).__mro__}
     if "Logger" in kinds:
         yield from _tracker_hosts(asked, kinds)
         return
-    waiting, seen = [asked], set()
+    waiting, visited = [asked], set()
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        item = waiting.pop()
+        if id(item) in visited:
             continue
-        seen.add(id(one))
-        if one is asked or isinstance(one, Model):
-            if getattr(one, "remote", False):
-                urls = [getattr(one, "base_url", ""), *getattr(one, "further_urls", ())]
-                named = [urlsplit(str(url)).hostname or f"where {type(one).__name__} sends it" for url in urls]
+        visited.add(id(item))
+        if item is asked or isinstance(item, Model):
+            if getattr(item, "remote", False):
+                urls = [getattr(item, "base_url", ""), *getattr(item, "further_urls", ())]
+                named = [urlsplit(str(url)).hostname or f"where {type(item).__name__} sends it" for url in urls]
                 yield from (host for host in named if len(named) == 1 or not is_here(host))
-            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
-        elif isinstance(one, Mapping):
-            waiting += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
-            waiting += one
-        elif callable(getattr(type(one), "children", None)):  # what torch keeps modules in
-            waiting += one.children()
+            waiting += vars(item).values() if hasattr(item, "__dict__") else ()
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting += item
+        elif callable(getattr(type(item), "children", None)):  # what torch keeps modules in
+            waiting += item.children()
 
 
 def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:

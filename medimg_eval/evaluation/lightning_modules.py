@@ -84,12 +84,12 @@ class FitModule(pl.LightningModule):
                 self._judge(prepared.case, answer)
 
     def _judge(self, case: Case, answer: Any) -> None:
-        given: Any = {} if self.context == EMPTY else {"context": self.context}  # which not every task knows
-        scores = self.task.score(case, answer, self._followed, **given)
+        arguments: Any = {} if self.context == EMPTY else {"context": self.context}  # which not every task knows
+        scores = self.task.score(case, answer, self._followed, **arguments)
         for name, values in self._scores.items():
-            known = [one.value for one in scores if one.metric == name and not math.isnan(one.value)]
-            if known:
-                values.append(sum(known) / len(known))
+            values_ = [score.value for score in scores if score.metric == name and not math.isnan(score.value)]
+            if values_:
+                values.append(sum(values_) / len(values_))
 
     def on_validation_epoch_end(self) -> None:
         """Logs the means over cases of all ranks; NaN, which is never the best, when none could be judged."""
@@ -98,15 +98,15 @@ class FitModule(pl.LightningModule):
         total = self.trainer.strategy.reduce(
             torch.tensor(sums, dtype=torch.float32, device=self.device), reduce_op="sum"
         )
-        for name, (whole, count) in zip(self._followed, total, strict=True):
+        for name, (total_, count) in zip(self._followed, total, strict=True):
             if name == self.task.monitor or count > 0:
-                self.log(f"val/{name}", whole / count, prog_bar=name == self.task.monitor)
+                self.log(f"val/{name}", total_ / count, prog_bar=name == self.task.monitor)
 
     def configure_optimizers(self) -> Any:
         """The schedule is stepped per batch and ends at zero with the last one."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay)
         steps = int(self.trainer.estimated_stepping_batches)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _cosine(steps, round(self.warmup * steps)))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _cosine_schedule(steps, round(self.warmup * steps)))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
@@ -119,7 +119,7 @@ def require_trainable(model: Any, name: str) -> None:
         )
 
 
-def _cosine(steps: int, warmup: int) -> Callable[[int], float]:
+def _cosine_schedule(steps: int, warmup: int) -> Callable[[int], float]:
     def factor(step: int) -> float:
         if step < warmup:
             return (step + 1) / warmup

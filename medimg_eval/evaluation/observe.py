@@ -169,51 +169,51 @@ class _Stage:
 
     def observe(self, topic: str, subjects: Iterable[Subject]) -> dict[Place, Observation]:
         """Observations of subjects: from the run, from the store, or asked now."""
-        found: dict[Place, Observation] = {}
-        left: dict[str, _Left] = {}
-        said = {key: value for key, value in self.lines.values() if value is not None}
+        observations: dict[Place, Observation] = {}
+        unsettled: dict[str, _Left] = {}
+        provided = {key: value for key, value in self.lines.values() if value is not None}
         for subject in subjects:
-            place = (self.source.name, topic, subject.owner)
+            key_ = (self.source.name, topic, subject.owner)
             if subject.needless:
-                found[place] = Observation(subject.value, "unneeded", subject.needless)
+                observations[key_] = Observation(subject.value, "unneeded", subject.needless)
                 continue
             if self.source.lend is None:
-                if place in self.lines:
-                    found[place] = _known(*self.lines[place])
+                if key_ in self.lines:
+                    observations[key_] = _given_observation(*self.lines[key_])
                 continue
             try:
                 key = subject.key if isinstance(subject.key, str) else subject.key()
                 if not key:
                     subject.read()  # may say what is wrong with it
             except Exception as error:  # noqa: BLE001 - whatever goes wrong is this subject's failure
-                _refused(error)
-                found[place] = Observation(None, "failed", self._told(subject.owner, error))
+                _raise_refused(error)
+                observations[key_] = Observation(None, "failed", self._told(subject.owner, error))
                 continue
-            if key in said:
-                found[place] = _known(key, said[key])
-                if self.lines.get(place, ("",))[0] != key:
-                    left.setdefault(key, _Left(key, [])).subjects.append(subject)
+            if key in provided:
+                observations[key_] = _given_observation(key, provided[key])
+                if self.lines.get(key_, ("",))[0] != key:
+                    unsettled.setdefault(key, _Left(key, [])).subjects.append(subject)
                 continue
-            found[place] = Observation(None, "failed", "not asked", key)
+            observations[key_] = Observation(None, "failed", "not asked", key)
             shared = key if self.source.cached else ""  # a table may say other things of files of equal content
-            left.setdefault(shared or f"\0{subject.owner}", _Left(key, [])).subjects.append(subject)
-        found |= self._settle(topic, left, said)
-        return found
+            unsettled.setdefault(shared or f"\0{subject.owner}", _Left(key, [])).subjects.append(subject)
+        observations |= self._settle(topic, unsettled, provided)
+        return observations
 
     def _settle(self, topic: str, left: Mapping[str, _Left], said: Mapping[str, Any]) -> dict[Place, Observation]:
         """Takes what is left from the store, and asks about the rest, batch by batch; each batch is kept at once."""
         keys = [item.key for item in left.values() if item.key and self.source.cached and item.key not in said]
         stored = self.store.get([self._full(key) for key in keys]) if keys else {}
-        kept = ((key, stored.get(self._full(key))) for key in keys)
-        known = {**said, **{key: Observation(value.value, meta=value.meta) for key, value in kept if value}}
-        found: dict[Place, Observation] = {}
+        stored_values = ((key, stored.get(self._full(key))) for key in keys)
+        observed = {**said, **{key: Observation(value.value, meta=value.meta) for key, value in stored_values if value}}
+        observations: dict[Place, Observation] = {}
         unseen: list[_Left] = []
         earlier: list[dict[str, Any]] = []
         for item in left.values():
-            if item.key not in known:
+            if item.key not in observed:
                 unseen.append(item)
                 continue
-            found |= self._keep(topic, item, _known(item.key, known[item.key]), earlier)
+            observations |= self._keep(topic, item, _given_observation(item.key, observed[item.key]), earlier)
             if len(earlier) >= TOGETHER:
                 self.run.append_evidence(earlier)
                 earlier = []
@@ -225,14 +225,20 @@ class _Stage:
         for batch in tracked(batches, f"{self.source.name} ({topic})" if topic else self.source.name):
             lines: list[dict[str, Any]] = []
             for item, observation in zip(batch, self._shown(batch), strict=True):
-                found |= self._keep(topic, item, observation, lines)
-            fresh = {item.key: found[self.source.name, topic, item.subjects[0].owner] for item in batch if item.key}
+                observations |= self._keep(topic, item, observation, lines)
+            fresh = {
+                item.key: observations[self.source.name, topic, item.subjects[0].owner] for item in batch if item.key
+            }
             if self.source.cached:
-                told = {key: Stored(one.value, one.meta) for key, one in fresh.items() if one.status != "failed"}
-                self.store.put({self._full(key): value for key, value in told.items()})
+                to_store = {
+                    key: Stored(observation.value, observation.meta)
+                    for key, observation in fresh.items()
+                    if observation.status != "failed"
+                }
+                self.store.put({self._full(key): value for key, value in to_store.items()})
             self.run.append_evidence(lines)
             self.asked += len(batch)
-        return found
+        return observations
 
     def _shown(self, batch: Sequence[_Left]) -> list[Observation]:
         """Observations of a batch; where something fails, halves of it are shown, down to the one that is at fault."""
@@ -243,13 +249,13 @@ class _Stage:
             if self.source.kind == "verdict":
                 self.words |= {item.key: prompt.text for item, (prompt, _) in zip(batch, read, strict=True)}
             values = one_each(self.provider.observe(read, self.shared), batch, f"{self.source.name}")
-            return [_known(item.key, value) for item, value in zip(batch, values, strict=True)]
+            return [_given_observation(item.key, value) for item, value in zip(batch, values, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is asked again in halves
-            _refused(error)
+            _raise_refused(error)
             short = out_of_memory(error)
             if len(batch) == 1:
-                told = self._told(batch[0].subjects[0].owner, error)
-                return [Observation(None, "failed", told, batch[0].key)]
+                message = self._told(batch[0].subjects[0].owner, error)
+                return [Observation(None, "failed", message, batch[0].key)]
         half = len(batch) // 2
         if short:  # only here is the error gone, and with it what it holds of the device's memory
             self.most = half
@@ -261,20 +267,20 @@ class _Stage:
         self, topic: str, item: _Left, observation: Observation, lines: list[dict[str, Any]]
     ) -> dict[Place, Observation]:
         """The observation of all whose the subject is; adds their lines, if the run does not have them."""
-        found = {(self.source.name, topic, subject.owner): observation for subject in item.subjects}
-        for place in found:
-            if observation.status != "failed" and self.lines.get(place, ("",))[0] == observation.key != "":
+        observations = {(self.source.name, topic, subject.owner): observation for subject in item.subjects}
+        for key in observations:
+            if observation.status != "failed" and self.lines.get(key, ("",))[0] == observation.key != "":
                 continue
-            line = {"provider": self.source.name, "by": self.identity, "topic": topic, "owner": place[2]}
+            line = {"provider": self.source.name, "by": self.identity, "topic": topic, "owner": key[2]}
             if self.source.kind == "verdict":
                 line["prompt"] = self._asked(item)
             if observation.status == "failed":  # without a key: it is asked again by the next start
                 lines.append(line | {"key": "", "error": observation.message})
                 continue
-            said = {} if self.source.kind == "features" else {"value": observation.value}
-            lines.append(line | {"key": observation.key} | said)
-            self.lines[place] = observation.key, said.get("value")
-        return found
+            value_fields = {} if self.source.kind == "features" else {"value": observation.value}
+            lines.append(line | {"key": observation.key} | value_fields)
+            self.lines[key] = observation.key, value_fields.get("value")
+        return observations
 
     def _asked(self, item: _Left) -> str:
         """Question to the judge, word for word."""
@@ -287,12 +293,12 @@ class _Stage:
 
     def _told(self, owner: str, error: Exception) -> str:
         log.debug("%s", owner, exc_info=error)
-        told = error_in_words(error)
-        log.log(self.causes.level(told, owner), "%s failed on %s (%s)", self.source.name, owner, told)
-        return told
+        message = error_in_words(error)
+        log.log(self.causes.level(message, owner), "%s failed on %s (%s)", self.source.name, owner, message)
+        return message
 
 
-def _known(key: str, value: Any) -> Observation:
+def _given_observation(key: str, value: Any) -> Observation:
     """Observation of a value, which a provider may give itself: nothing counts as a failure."""
     meta: Mapping[str, Any] = {}
     if isinstance(value, Observation):
@@ -303,7 +309,7 @@ def _known(key: str, value: Any) -> Observation:
     return Observation(value, "partial" if partial else "known", "", key, meta)
 
 
-def _refused(error: Exception) -> None:
+def _raise_refused(error: Exception) -> None:
     """Raises what no other subject would fare better with, such as a key that is refused."""
     if isinstance(error, UserError) and not isinstance(error, CaseError):
         raise error
@@ -319,7 +325,7 @@ def out_of_memory(error: Exception) -> bool:
 def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec]) -> dict[str, Source]:
     """Annotators, networks and extractors as sources of evidence, by name; none is loaded, only made."""
     return {
-        need.provider: _source(need, providers[need.provider])
+        need.provider: _make_source(need, providers[need.provider])
         for need in requirements
         if need.provider != JUDGE and need.provider in providers
     }
@@ -370,21 +376,21 @@ def former_judge(manifest: Mapping[str, Any]) -> dict[str, Source]:
     return {JUDGE: Source(JUDGE, "verdict", judge_id, judge_id, None)} if judge_id else {}
 
 
-def _source(need: Requirement, spec: ModelSpec) -> Source:
-    made = made_of(need, spec, fresh=False)
-    revision = made.revision
-    if made.kind == "features":
+def _make_source(need: Requirement, spec: ModelSpec) -> Source:
+    provider = made_of(need, spec, fresh=False)
+    revision = provider.revision
+    if provider.kind == "features":
         identity = f"{need.provider}-{digest([spec.identity, revision], 16)}"
     else:
         identity = digest([need.provider, spec.identity, revision], 16)
-    lend: Callable[[], AbstractContextManager[Provider]] = lambda: nullcontext(made)  # noqa: E731
+    lend: Callable[[], AbstractContextManager[Provider]] = lambda: nullcontext(provider)  # noqa: E731
     return Source(
         need.provider,
-        made.kind,
+        provider.kind,
         identity,
         revision or "rules",
         lend,
-        made.cached,
-        getattr(made, "uses_corpus", False),
-        made if made.kind == "features" else None,
+        provider.cached,
+        getattr(provider, "uses_corpus", False),
+        provider if provider.kind == "features" else None,
     )

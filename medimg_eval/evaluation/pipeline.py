@@ -50,18 +50,18 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
         elif settings.rank == 0:
             if len(plan.cases) == len(plan.every):  # after the answers: to list other parts may take longer than one
                 _look_for_leaks(plan)
-            (_judge if task.has_truth else conclude)(plan)
-    return plan.run if settings.shard is None else _merge(plan, settings.shard)
+            (_ask_judges if task.has_truth else conclude)(plan)
+    return plan.run if settings.shard is None else _merge_shards(plan, settings.shard)
 
 
-def _merge(plan: Plan, shard: Shard) -> Run:
+def _merge_shards(plan: Plan, shard: Shard) -> Run:
     """Brings a run to its end where this shard is the last; tells what is left to others where it is not."""
     run, task = plan.run, plan.task
-    known = run.predictions()
-    if unasked := [trial for trial in plan.trials if trial.id not in known]:
-        lost = left_to(run.folder, plan.every, unasked)
+    stored_predictions = run.predictions()
+    if unasked := [trial for trial in plan.trials if trial.id not in stored_predictions]:
+        unfinished = left_to(run.folder, plan.every, unasked)
         done = f"shard {shard} is done, and {len(unasked)} of {len(plan.trials)} cases are left"
-        log.warning("%s: %s%s", run.folder, done, f" to {lost}" if lost else "")
+        log.warning("%s: %s%s", run.folder, done, f" to {unfinished}" if unfinished else "")
         return run
     if run.has_shards_at_work():
         log.warning("%s: shard %s is done; another one is at work yet, and merges", run.folder, shard)
@@ -70,7 +70,7 @@ def _merge(plan: Plan, shard: Shard) -> Run:
         plan = replace(plan, run=merged)
         if len(plan.cases) == len(plan.every):
             _look_for_leaks(plan)
-        (_judge if task.has_truth else conclude)(plan)
+        (_ask_judges if task.has_truth else conclude)(plan)
     return merged
 
 
@@ -84,7 +84,7 @@ def rescore(folder: Path, task: Task, settings: Settings) -> Run:
         UserError: the run's data have changed, it is not done, or it is in use.
     """
     with reopen(folder, task, settings) as plan:
-        _judge(plan)
+        _ask_judges(plan)
     return plan.run
 
 
@@ -92,19 +92,19 @@ def _look_for_leaks(plan: Plan) -> None:
     """Notes in a run what its task's parts share, once, and warns of it or refuses it."""
     noted, wanted = plan.run.manifest.get("leaks"), plan.settings.lookalikes
     if noted is None or (wanted and not noted.get("lookalikes")):
-        looked = find_leaks(plan.task, lookalikes=wanted)
-        note_leaks(plan.task, looked, plan.run.folder)
-        plan.run.note(leaks=looked.as_record(lookalikes=wanted))
+        leaks = find_leaks(plan.task, lookalikes=wanted)
+        note_leaks(plan.task, leaks, plan.run.folder)
+        plan.run.note(leaks=leaks.as_record(lookalikes=wanted))
 
 
-def _judge(plan: Plan) -> None:
-    context = _gather(plan)
+def _ask_judges(plan: Plan) -> None:
+    context = _gather_context(plan)
     keys = score(plan, context)
     summarise(plan, keys, context)
     track(plan)
 
 
-def _gather(plan: Plan) -> Context:
+def _gather_context(plan: Plan) -> Context:
     """Observations of stored predictions by judges, annotators, extractors and networks, and the context of scores."""
     task, run = plan.task, plan.run
     with run.stage("evidence", len(plan.trials)) as counts:

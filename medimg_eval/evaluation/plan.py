@@ -97,18 +97,18 @@ class Plan:
 
     def shown_under(self, task: Task, condition: str, repeat: int) -> Sequence[Case]:
         """The cases as a task shows them under the condition of a key, in one of the repeats."""
-        found = self.conditions.get(condition)
-        if found is None:
+        condition_ = self.conditions.get(condition)
+        if condition_ is None:
             return self.cases
-        return [task.under(case, found, self._key(case, repeat)) for case in self.cases]
+        return [task.under(case, condition_, self._key(case, repeat)) for case in self.cases]
 
     def _key(self, case: Case, repeat: int) -> DrawKey:
         return DrawKey(int(self.run.manifest.get("seed", 0)), case.id, repeat)
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
         """The cases that are left, by repeat and condition: those of one round are asked about together."""
-        found = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
-        return {varied: frozenset(cases) for varied, cases in found.items()}
+        cases_by_round = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
+        return {varied: frozenset(cases) for varied, cases in cases_by_round.items()}
 
     @property
     def model(self) -> ModelSpec:
@@ -143,7 +143,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
     task = task.for_model(model.wrapper)
-    sent, sources = _providers(task, settings)
+    sent, sources = _required_providers(task, settings)
     folds, every, tested = _by_fold(task, settings.repeats)
     task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
@@ -151,7 +151,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
     of_folds = list(model.of_folds.values())
     settled = {
         "task": task_identity(task, settled=True),
-        "model": [one.settled_identity for one in of_folds] or model.settled_identity,
+        "model": [of_fold.settled_identity for of_fold in of_folds] or model.settled_identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
         "data": fingerprint,
@@ -160,15 +160,16 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         [
             digest(settled),
             digest(
-                settled | {"task": task_identity(task), "model": [one.identity for one in of_folds] or model.identity}
+                settled
+                | {"task": task_identity(task), "model": [of_fold.identity for of_fold in of_folds] or model.identity}
             ),
         ],
         settings.run,
         settings.runs / task.name / slug(model.name),
     )
     with Run(folder, run_id, settings.rank, settings.shard) as run:
-        known = run.predictions()
-        conditions = _conditions(task, settings.conditions, run.manifest)
+        stored_predictions = run.predictions()
+        conditions = _plan_conditions(task, settings.conditions, run.manifest)
         refuse_repeats(task, model, settings.repeats)
         wanted = [
             Trial(case.id, repeat, condition.key if condition else "")
@@ -181,14 +182,14 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
         plan.conditions, plan.sources, plan.folds = conditions, sources, folds
         own = settings.shard.trials(every, trials) if settings.shard else trials
-        plan.left = [trial for trial in own if not answered(known.get(trial.id))]
-        asked = _check_model(plan) if plan.left else []
+        plan.left = [trial for trial in own if not answered(stored_predictions.get(trial.id))]
+        sent_ = _check_model(plan) if plan.left else []
         begin(
             run, "test" if task.has_truth else "predict", task, model, settings, fingerprint, work_left=bool(plan.left)
         )
-        run.note(**_described(plan))
+        run.note(**_manifest_facts(plan))
         if plan.left:
-            note_sent(run, asked, len(plan.left))
+            note_sent(run, sent_, len(plan.left))
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         note_sent(run, sent, len(plan.cases))
@@ -208,24 +209,24 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
     folds, every, tested = _by_fold(task)
     if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
-    sent, sources = _providers(task, settings, manifest)
+    sent, sources = _required_providers(task, settings, manifest)
     task.check_data(every)
     with Run(folder, manifest["run"]) as run:
-        known = run.predictions()
-        whole = [Trial(case.id) for case in every]
+        stored_predictions = run.predictions()
+        all_trials = [Trial(case.id) for case in every]
         if folds:
-            whole = [Trial(case.id, at) for at, held in enumerate(tested) for case in every if case.id in held]
+            all_trials = [Trial(case.id, at) for at, held in enumerate(tested) for case in every if case.id in held]
         if manifest.get("partial"):
-            whole = []
-        trials = _in_order(every, [*whole, *run.trials().values()])
-        unasked = [trial for trial in trials if trial.id not in known]
+            all_trials = []
+        trials = _in_order(every, [*all_trials, *run.trials().values()])
+        unasked = [trial for trial in trials if trial.id not in stored_predictions]
         if unasked:
-            lost = left_to(folder, every, unasked)
-            mend = f"ask {lost} again by test shard=" if lost else "resume it with test first"
+            unfinished = left_to(folder, every, unasked)
+            mend = f"ask {unfinished} again by test shard=" if unfinished else "resume it with test first"
             raise UserError(f"{folder}: {len(trials) - len(unasked)} of {len(trials)} cases were asked; {mend}")
         refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
-        plan.conditions = _conditions(task, [], run.manifest)
+        plan.conditions = _plan_conditions(task, [], run.manifest)
         note_sent(run, sent, len(plan.cases))
         yield plan
 
@@ -246,7 +247,7 @@ def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], list[Case], list
     return folds, list(every.values()), [frozenset(case.id for case in cases) for cases in held]
 
 
-def _providers(
+def _required_providers(
     task: Task, settings: Settings, manifest: Mapping[str, Any] = NOBODY
 ) -> tuple[list[Sent], dict[str, Source]]:
     """The providers that metrics require, and what they send to other machines.
@@ -301,30 +302,30 @@ def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
     Raises:
         UserError: two have the same id.
     """
-    place = {case.id: number for number, case in enumerate(every)}
+    positions = {case.id: number for number, case in enumerate(every)}
     order = {condition: number for number, condition in enumerate(dict.fromkeys(trial.condition for trial in trials))}
-    found = {trial for trial in trials if trial.case in place}
-    if len({trial.id for trial in found}) < len(found):
-        twice = next(trial.id for trial in found if trial.id != trial.case and trial.id in place)
+    valid = {trial for trial in trials if trial.case in positions}
+    if len({trial.id for trial in valid}) < len(valid):
+        twice = next(trial.id for trial in valid if trial.id != trial.case and trial.id in positions)
         raise UserError(f"case {twice!r} is called as a repeat or condition of another case is; rename it")
-    return sorted(found, key=lambda trial: (order[trial.condition], trial.repeat, place[trial.case]))
+    return sorted(valid, key=lambda trial: (order[trial.condition], trial.repeat, positions[trial.case]))
 
 
-def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
+def _plan_conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
     """Conditions by key: those that are asked for, and those of earlier starts.
 
     Raises:
         UsageError: the task has no such condition, or one of that key and other settings was asked before.
     """
-    found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
+    by_key = {key: Condition(**fields) for key, fields in noted.get("conditions", {}).items()}
     for condition in asked:
         UsageError.refuse_unknown(f"task {task.name!r} has no condition", task.conditions(), condition.name)
-        if found.setdefault(condition.key, condition) != condition:
+        if by_key.setdefault(condition.key, condition) != condition:
             raise UsageError(
                 f"condition {condition.key!r} was asked before with other settings, "
-                f"{dict(found[condition.key].settings)}; give it another severity, or name another folder with run=DIR"
+                f"{dict(by_key[condition.key].settings)}; give it another severity, or name another folder with run=DIR"
             )
-    return found
+    return by_key
 
 
 def refuse_repeats(task: Task, model: ModelSpec, repeats: int) -> None:
@@ -356,21 +357,21 @@ def _check_model(plan: Plan) -> list[Sent]:
         getattr(model, "check_ready", lambda: None)()
     if not plan.folds:  # those of folds are prepared one after the other, as they are asked
         prepare_model(task, spec.model, plan.every)
-    known = {case.id for case in plan.every}
+    case_ids = {case.id for case in plan.every}
     # `score` with `references=` has told them before.
     told_before = "references" in plan.settings.config
     held: Sequence[str] = () if told_before else getattr(spec.model, "held_cases", list)()
-    if strays := [name for name in held if name not in known]:
-        told = "%s: %d predictions belong to no case of task %s: %s"
-        log.warning(told, spec.name, len(strays), task.name, shortened(strays))
+    if strays := [name for name in held if name not in case_ids]:
+        message = "%s: %d predictions belong to no case of task %s: %s"
+        log.warning(message, spec.name, len(strays), task.name, shortened(strays))
     return sent
 
 
 def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
     """Raises UsageError where the images of the first case that can be read are of no kind that is degraded so."""
-    asked = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
+    conditions = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
     # Others, such as a blind one, change no pixels.
-    names = {condition.name for condition in asked if not is_part_condition(condition)} & degradations().keys()
+    names = {condition.name for condition in conditions if not is_part_condition(condition)} & degradations().keys()
     if not names or not cases:
         return
     try:
@@ -379,10 +380,10 @@ def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
         log.debug("case %s says nothing of conditions: %s", cases[0].id, error)
         return
     for name in sorted(names):
-        found = find_degradation(name)
-        if found.domain in ("pixels", "moves"):
+        degradation = find_degradation(name)
+        if degradation.domain in ("pixels", "moves"):
             for image in images:
-                refuse_unsuitable(found, image)
+                refuse_unsuitable(degradation, image)
 
 
 def refuse_incapable(task: Task, model: ModelSpec) -> None:
@@ -423,11 +424,11 @@ def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Pat
         given: the folder that was asked for, if any.
         stem: of the folder's path, which the id completes.
     """
-    folders = {one: given or stem.with_name(f"{stem.name}-{one}") for one in ids}
-    for one, folder in folders.items():
+    folders = {case_id: given or stem.with_name(f"{stem.name}-{case_id}") for case_id in ids}
+    for case_id, folder in folders.items():
         manifest = folder / MANIFEST
-        if manifest.is_file() and read_manifest(manifest).get("run") == one:
-            return one, folder
+        if manifest.is_file() and read_manifest(manifest).get("run") == case_id:
+            return case_id, folder
     return ids[0], folders[ids[0]]
 
 
@@ -461,20 +462,20 @@ def begin(
     run.write_config(settings.config)
 
 
-def _described(plan: Plan) -> Manifest:
+def _manifest_facts(plan: Plan) -> Manifest:
     """Facts of a `test` run for its manifest.
 
     How it is judged is noted at the end, so that what a finished run says holds for its table until there is another.
     """
     task, model, run = plan.task, plan.model, plan.run
-    said = Manifest(
+    manifest = Manifest(
         model=model.name,
         baseline=model.baseline,
         settings=model.settings,
         split_source=split_source(task.layout),
     )
     if plan.left or run.manifest.get("status") != "finished":
-        said |= Manifest(
+        manifest |= Manifest(
             status="running",
             cases=len(plan.cases),
             predicted=len(plan.trials) - len(plan.left),
@@ -484,20 +485,20 @@ def _described(plan: Plan) -> Manifest:
             **(judged(task) if task.has_truth else task_facts(task)),
         )
     if not model.identified:
-        said["unidentified"] = True
+        manifest["unidentified"] = True
     if model.training:
-        said["training"] = dict(model.training)
+        manifest["training"] = dict(model.training)
     if plan.conditions:
-        said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
+        manifest["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if view := task.shown_view:
-        said["view"] = view
+        manifest["view"] = view
     if task.subsets and "subsets" not in run.manifest:
-        said["subsets"] = described(task)
+        manifest["subsets"] = described(task)
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
-        said["repeats"] = repeats
+        manifest["repeats"] = repeats
     if task.has_truth and (lines := dict(task.reference_lines(plan.cases))):
-        said["chance"] = lines
-    return said
+        manifest["chance"] = lines
+    return manifest
 
 
 def task_facts(task: Task) -> Manifest:
@@ -514,14 +515,14 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
         task: that judges.
         provenance: of what providers said.
     """
-    told = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
+    protocol = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
     own = {name: parse(name)[0].higher_is_better for name in task.metrics if not is_ours(name)}
     return Manifest(
         **task_facts(task),
         **({"directions": own} if own else {}),
         metrics=list(task.metrics),
         facts=dict(task.facts),
-        signature=(task.signature(provenance) if provenance else task.signature()) + told,
+        signature=(task.signature(provenance) if provenance else task.signature()) + protocol,
         signatures=task.definitions(provenance) if provenance else task.definitions(),
         notes=[*task.card.get("notes", []), *task.differences],
     )
@@ -570,21 +571,23 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f"expected limit to be a whole number of at least 1, got {limit!r}")
-    known, asked = [case.id for case in cases], frozenset(only)
-    lost = min(asked.difference(known), default=None)
-    if lost is not None:
-        near = difflib.get_close_matches(lost, known, n=3, cutoff=0)
-        raise UsageError(f"task {task.name!r} has no case {lost!r}; the nearest of {len(known)} are {', '.join(near)}")
-    return frozenset([one for one in known if not asked or one in asked][:limit])
+    case_ids, wanted = [case.id for case in cases], frozenset(only)
+    unknown = min(wanted.difference(case_ids), default=None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, case_ids, n=3, cutoff=0)
+        raise UsageError(
+            f"task {task.name!r} has no case {unknown!r}; the nearest of {len(case_ids)} are {', '.join(near)}"
+        )
+    return frozenset([case_id for case_id in case_ids if not wanted or case_id in wanted][:limit])
 
 
 def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
     """Returns which of all cases are judged, such as "the first 5 of 20 cases"; "" where all are."""
     if len(judged) == len(cases):
         return ""
-    known = frozenset(judged)
-    names = [case.id for case in cases if case.id in known]
+    judged_ids = frozenset(judged)
+    names = [case.id for case in cases if case.id in judged_ids]
     if names == [case.id for case in cases[: len(names)]]:
         return f"the first {len(names)} of {len(cases)} cases"
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"only {', '.join(names[:NAMED])}{more} of {len(cases)} cases"
+    further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"only {', '.join(names[:NAMED])}{further} of {len(cases)} cases"

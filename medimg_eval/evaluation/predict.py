@@ -44,12 +44,12 @@ def predict(plan: Plan) -> None:
     if uses_torch(model.wrapper):
         import_seeded()
     if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
-        _measure(plan, plan.first_asked)
+        _measure_cost(plan, plan.first_asked)
     if not plan.left:
         return
     with run.stage("predict", len(plan.trials)) as counts:
         run.note(model_info=model_info(plan.first_asked))
-        seconds, in_model = _ask(plan)
+        seconds, in_model = _ask_model(plan)
         if not plan.task.codec.heavy and not issubclass(model.wrapper, PrecomputedReports):  # which took no time here
             _note_time(run, model, seconds, in_model)
         predictions = run.predictions()
@@ -57,14 +57,14 @@ def predict(plan: Plan) -> None:
         counts["failed"] = len(plan.trials) - counts["done"]
 
 
-def _ask(plan: Plan) -> tuple[float, float]:
+def _ask_model(plan: Plan) -> tuple[float, float]:
     """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
     keys, before = ScoreKeys(plan.task, run.digests()), plan.first_asked
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.has_truth and plan.task.codec.heavy and _leads(settings) and uses_torch(before.model):
+        if plan.task.has_truth and plan.task.codec.heavy and _leads_scoring(settings) and uses_torch(before.model):
             submit_early(plan, scorer, keys)
-        for (repeat, condition), left in plan.rounds().items():
+        for (repeat, condition), remaining in plan.rounds().items():
             of_fold, spec = plan.asked_in(repeat)
             if before is not spec:
                 before.unload()
@@ -77,16 +77,16 @@ def _ask(plan: Plan) -> tuple[float, float]:
             reads_images = getattr(model, "reads_images", True)
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
-                "num_workers": min(settings.num_workers, len(left)) if reads_images else 0,
+                "num_workers": min(settings.num_workers, len(remaining)) if reads_images else 0,
                 "read_images": reads_images,
-                "skip": frozenset(case.id for case in plan.cases) - left,
+                "skip": frozenset(case.id for case in plan.cases) - remaining,
             }
             # What is done to images before they are shown cannot be done to their features, and maps are of pictures.
-            shown = plan.shown_under(task, condition, repeat)
+            cases_ = plan.shown_under(task, condition, repeat)
             pixels = condition or getattr(model, "explanation", None) is not None
-            cases = shown if pixels else features_for(task, shown, spec, settings)
+            cases = cases_ if pixels else features_for(task, cases_, spec, settings)
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition), len(plan.trials))
-            if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
+            if _runs_alone(settings) and not (task.codec.heavy and uses_torch(model)):
                 ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
             else:
                 _ask_by_lightning(asker, settings, cases, options)
@@ -94,16 +94,16 @@ def _ask(plan: Plan) -> tuple[float, float]:
     return seconds, in_model
 
 
-def _leads(settings: Settings) -> bool:
+def _leads_scoring(settings: Settings) -> bool:
     """Whether what others have left unscored is this process's to score."""
     return settings.rank == 0 and settings.shard is None
 
 
-def _alone(settings: Settings) -> bool:
+def _runs_alone(settings: Settings) -> bool:
     """Whether one process on one device does it all."""
     trainer = settings.config.get("trainer") or {}
-    one = [str(trainer.get(key, 1)) == "1" for key in ("devices", "num_nodes")]
-    return all(one) and trainer.get("strategy", "auto") == "auto"
+    single = [str(trainer.get(key, 1)) == "1" for key in ("devices", "num_nodes")]
+    return all(single) and trainer.get("strategy", "auto") == "auto"
 
 
 def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
@@ -123,25 +123,25 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
 
 def model_info(model: ModelSpec) -> dict[str, Any]:
     """Facts of a loaded model for the manifest."""
-    made: Any = model.model
-    count = sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
-    return {"class": type(made).__qualname__, "parameters": count} | model.identity
+    network: Any = model.model
+    count = sum(parameter.numel() for parameter in network.parameters()) if is_network(network) else None
+    return {"class": type(network).__qualname__, "parameters": count} | model.identity
 
 
 def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> None:
     """Notes what asking has taken, over all starts, and how much of it was not the model's."""
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
-    whole, inside = before["seconds"] + seconds, before["in_model"] + asking
-    overhead = 1 - inside / whole if whole else 0.0
+    total, inside = before["seconds"] + seconds, before["in_model"] + asking
+    overhead = 1 - inside / total if total else 0.0
     used: Mapping[str, Any] = {} if model.of_folds else getattr(model.model, "usage", dict)()
-    said = Manifest(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
+    manifest = Manifest(timing={"seconds": total, "in_model": inside, "overhead": overhead})
     if used:
-        said["usage"] = [*run.manifest.get("usage", []), dict(used)]
-    run.note(**said)
-    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, whole)
+        manifest["usage"] = [*run.manifest.get("usage", []), dict(used)]
+    run.note(**manifest)
+    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, total)
 
 
-def _measure(plan: Plan, model: ModelSpec) -> None:
+def _measure_cost(plan: Plan, model: ModelSpec) -> None:
     """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
     from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
 
@@ -196,17 +196,17 @@ class Predictor:
             self._trial(prepared.case): prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
         }
         notes: dict[Trial, list[str]] = {}
-        shown: dict[Trial, list[str]] = {}
+        shown_images: dict[Trial, list[str]] = {}
         for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
             trial = self._trial(case)
             results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
             # Of an answer: such as classes that a translation has dropped.
-            said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
-            if said:
-                notes[trial] = list(said)
-            if seen := [image.attributes[SHOWN] for image in prompt.images if SHOWN in image.attributes]:
-                shown[trial] = list(dict.fromkeys(seen))
-        self.run.append_predictions(results, notes, self.task.codec.form, shown)
+            notes_ = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
+            if notes_:
+                notes[trial] = list(notes_)
+            if image_notes := [image.attributes[SHOWN] for image in prompt.images if SHOWN in image.attributes]:
+                shown_images[trial] = list(dict.fromkeys(image_notes))
+        self.run.append_predictions(results, notes, self.task.codec.form, shown_images)
         for trial, result in results.items():
             if isinstance(result, Failure):
                 level = self._causes.level(result.message, trial.case)  # of many alike, the end says how many
@@ -245,7 +245,7 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
         batches: of prompts.
         trainer: the trainer's settings, of which `accelerator` and `precision` count.
     """
-    with _ready(asker.model, trainer):
+    with _ready_model(asker.model, trainer):
         asker.start()
         frozen = gc.get_freeze_count() > 0
         gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
@@ -260,7 +260,7 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
                 gc.unfreeze()
 
 
-def _ready(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:
+def _ready_model(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:
     if not uses_torch(model):
         return nullcontext()
     return in_use(model, device_of(str(trainer.get("accelerator", "auto"))), str(trainer.get("precision", "32-true")))
@@ -273,15 +273,15 @@ class _Timed:
         self._model, self._count = model, count
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("generate", "choose", "embed", "classify") or not callable(found):
-            return found
+        attribute = getattr(self._model, name)
+        if name not in ("generate", "choose", "embed", "classify") or not callable(attribute):
+            return attribute
 
-        @wraps(found)
+        @wraps(attribute)
         def timed(*arguments: Any) -> Any:
             begin = time.perf_counter()
             try:
-                return found(*arguments)
+                return attribute(*arguments)
             finally:
                 self._count(time.perf_counter() - begin)
 

@@ -39,7 +39,7 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
         for a model that is no `nn.Module` or has no `one_pass`.
     """
     count = sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, nn.Module) else None
-    found: dict[str, Any] = {
+    costs: dict[str, Any] = {
         "parameters": count,
         "gflops": None,
         "gmacs": None,
@@ -50,26 +50,26 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
         "precision": precision,
     }
     one_pass: Any = getattr(model, "one_pass", None)  # a user's class need not have it
-    one: Pass | None = one_pass() if one_pass is not None and isinstance(model, nn.Module) else None
-    if one is None:
-        return found
+    forward_pass: Pass | None = one_pass() if one_pass is not None and isinstance(model, nn.Module) else None
+    if forward_pass is None:
+        return costs
     with in_use(model, device, precision):
-        shown = torch.zeros(one.shape, device=device)
+        example = torch.zeros(forward_pass.shape, device=device)
         counter = FlopCounterMode(display=False)
         with counter:
-            one.run(shown)
+            forward_pass.run(example)
         multiply_adds = counter.get_total_flops() / 2e9
-        rate = _rate(lambda: one.run(shown), device)
-    return found | {
+        rate = _pass_rate(lambda: forward_pass.run(example), device)
+    return costs | {
         "gflops": multiply_adds,
         "gmacs": multiply_adds,
         "gflops_of_both": 2 * multiply_adds,
         "frames_per_second": rate,
-        "input_shape": list(one.shape),
+        "input_shape": list(forward_pass.shape),
     }
 
 
-def _rate(run: Callable[[], Any], device: torch.device) -> float:
+def _pass_rate(run: Callable[[], Any], device: torch.device) -> float:
     """Passes per second after a warm-up."""
 
     def clock() -> float:

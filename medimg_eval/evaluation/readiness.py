@@ -44,24 +44,24 @@ def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSp
         providers: by name, the judge under "judge".
         task: whose metrics name them.
     """
-    found: dict[Missing, None] = {}
-    seen: set[str] = set()
+    missing: dict[Missing, None] = {}
+    names: set[str] = set()
     for need in requirements:
         metrics = tuple(name for name in task.metrics if need in required(name))
         if type(task).subjects is Task.subjects:
-            told = f"task {task.name!r} shows nothing of its predictions to {need.provider!r}"
-            found[Missing("metrics", told, metrics, usage=True)] = None
+            message = f"task {task.name!r} shows nothing of its predictions to {need.provider!r}"
+            missing[Missing("metrics", message, metrics, usage=True)] = None
             continue
         if need.provider == JUDGE:
-            found |= dict.fromkeys(_of_judge(need, providers, task, metrics))
+            missing |= dict.fromkeys(_of_judge(need, providers, task, metrics))
             continue
-        users = tuple(name for name in task.metrics if any(other.provider == need.provider for other in required(name)))
-        if need.provider not in seen:
-            seen.add(need.provider)
-            found |= dict.fromkeys(of_provider(need, providers, users))
-        elif not any(need.provider in lack.key.split(".") for lack in found):
-            found |= dict.fromkeys(_unable(need, providers, metrics))
-    lacks = list(found)
+        users = tuple(name for name in task.metrics if any(need_.provider == need.provider for need_ in required(name)))
+        if need.provider not in names:
+            names.add(need.provider)
+            missing |= dict.fromkeys(of_provider(need, providers, users))
+        elif not any(need.provider in lack.key.split(".") for lack in missing):
+            missing |= dict.fromkeys(_missing_abilities(need, providers, metrics))
+    lacks = list(missing)
     unjudged = [name for lack in lacks if lack.message == NO_JUDGE for name in lack.metrics]
     if unjudged:  # once for all of them
         lacks = [lack for lack in lacks if lack.message != NO_JUDGE]
@@ -87,23 +87,27 @@ def of_provider(need: Requirement, providers: Mapping[str, ModelSpec], metrics: 
     key = f"{role}s.{need.provider}"
     if need.provider not in providers:
         like = nearest(need.provider, providers)
-        told = f"there is no {role} {need.provider!r}{like}; or add {key}._target_=YOUR.CLASS"
-        yield Missing(f"{key}._target_", told, metrics, usage=role == "extractor")
+        message = f"there is no {role} {need.provider!r}{like}; or add {key}._target_=YOUR.CLASS"
+        yield Missing(f"{key}._target_", message, metrics, usage=role == "extractor")
         return
     try:
         provider = made_of(need, providers[need.provider])
-        lacks = [*_unable(need, providers, metrics)] or [lack._replace(metrics=metrics) for lack in provider.missing()]
+        lacks = [*_missing_abilities(need, providers, metrics)] or [
+            lack._replace(metrics=metrics) for lack in provider.missing()
+        ]
     except UserError as error:
         yield Missing(key, str(error), metrics)
         return
     yield from lacks
 
 
-def _unable(need: Requirement, providers: Mapping[str, ModelSpec], metrics: tuple[str, ...]) -> Iterator[Missing]:
+def _missing_abilities(
+    need: Requirement, providers: Mapping[str, ModelSpec], metrics: tuple[str, ...]
+) -> Iterator[Missing]:
     provider = made_of(need, providers[need.provider])
     if need.ability and need.ability not in provider.abilities:
-        told = f"extractor {need.provider!r} {ABILITIES.get(need.ability, f'cannot give {need.ability}')}"
-        yield Missing(f"extractors.{need.provider}", told, metrics)
+        message = f"extractor {need.provider!r} {ABILITIES.get(need.ability, f'cannot give {need.ability}')}"
+        yield Missing(f"extractors.{need.provider}", message, metrics)
 
 
 def _of_judge(
@@ -115,19 +119,19 @@ def _of_judge(
             yield Missing("model@judge", NO_JUDGE, metrics)
         return
     if not callable(getattr(judge.wrapper, "generate", None)):
-        told = f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()"
-        yield Missing("model@judge", told, usage=True)
+        message = f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()"
+        yield Missing("model@judge", message, usage=True)
         return
-    if told := task.unfit(need, judge.config, judge.name):
-        yield Missing("model@judge", told, usage=True)
+    if message := task.unfit(need, judge.config, judge.name):
+        yield Missing("model@judge", message, usage=True)
 
 
 def made_of(need: Requirement, spec: ModelSpec, *, fresh: bool = True) -> Any:
     """Object that a config makes, under its name, made anew or kept; raises UserError if it is of another kind."""
-    made: Any = spec.load() if fresh else spec.model
+    provider: Any = spec.load() if fresh else spec.model
     kinds = TEXTS if need.kind in TEXTS else (need.kind,)
-    if getattr(made, "kind", None) not in kinds:
+    if getattr(provider, "kind", None) not in kinds:
         group = "extractors" if need.kind == "features" else "annotators"
-        raise UserError(f"{group}.{need.provider}: {type(made).__name__} is {BASES[need.kind]}")
-    made.name = need.provider
-    return made
+        raise UserError(f"{group}.{need.provider}: {type(provider).__name__} is {BASES[need.kind]}")
+    provider.name = need.provider
+    return provider

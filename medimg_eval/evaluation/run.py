@@ -249,10 +249,10 @@ class Run:
             form: that the codec stores predictions in.
             shown: by trial, which slices, frames, volumes or videos the model was shown, in words.
         """
-        notes, seen = read_with or {}, shown or {}
+        notes, images = read_with or {}, shown or {}
         lines = (
             self._prediction(trial, record, notes.get(trial), form)
-            | ({"shown": list(seen[trial])} if trial in seen else {})
+            | ({"shown": list(images[trial])} if trial in images else {})
             for trial, record in records.items()
         )
         self._append("predictions", lines)
@@ -261,22 +261,22 @@ class Run:
         self, trial: Trial, record: Stored | Failure, notes: Sequence[str] | None, form: str
     ) -> dict[str, Any]:
         if isinstance(record, Failure):
-            return {**_place(trial), "stage": record.stage, "failure": record.message}
+            return {**_trial_fields(trial), "stage": record.stage, "failure": record.message}
         if isinstance(record, Path):
             self._digests[trial.id] = file_digest(record)[:32]
             file = record.relative_to(self.folder).as_posix()
-            said: dict[str, Any] = {"file": file, "digest": self._digests[trial.id]}
+            stored: dict[str, Any] = {"file": file, "digest": self._digests[trial.id]}
         else:
-            said = {"answer": dict(record)}
-        said |= {"form": form} if form else {}
-        return {**_place(trial), **said, **({"read_with": list(notes)} if notes else {})}
+            stored = {"answer": dict(record)}
+        stored |= {"form": form} if form else {}
+        return {**_trial_fields(trial), **stored, **({"read_with": list(notes)} if notes else {})}
 
     def append_scores(self, scored: Iterable[tuple[Trial, Keys, Sequence[LabelScore] | Failure]]) -> None:
         """Adds one line per trial: what makes its scores fresh, and the scores, or why there are none."""
         self._append(
             "scores",
             (
-                {**_place(trial), "keys": keys}
+                {**_trial_fields(trial), "keys": keys}
                 | (
                     {"stage": result.stage, "failure": result.message}
                     if isinstance(result, Failure)
@@ -289,17 +289,17 @@ class Run:
     def predictions(self) -> dict[str, Stored | Failure]:
         """Predictions of each trial asked so far, by its id and by any rank. An answer beats an earlier failure."""
         stored = self._predictions().stored
-        return {name: one for name, one in stored.items() if not isinstance(one, Path) or one.is_file()}
+        return {name: value for name, value in stored.items() if not isinstance(value, Path) or value.is_file()}
 
     def digests(self) -> dict[str, str]:
         """By trial id, the hash of its prediction's content; what is appended later enters the same mapping."""
-        found = self._digests
+        digests = self._digests
         for name, stored in self._predictions().stored.items():
             if isinstance(stored, Mapping):
-                found[name] = hashlib.blake2b(json.dumps(stored).encode(), digest_size=16).hexdigest()
-            elif isinstance(stored, Path) and name not in found:  # a line of schema 1
-                found[name] = file_digest(stored)[:32]
-        return found
+                digests[name] = hashlib.blake2b(json.dumps(stored).encode(), digest_size=16).hexdigest()
+            elif isinstance(stored, Path) and name not in digests:  # a line of schema 1
+                digests[name] = file_digest(stored)[:32]
+        return digests
 
     def trials(self) -> dict[str, Trial]:
         """The trials asked so far, by id."""
@@ -325,23 +325,23 @@ class Run:
         """Predictions in the lines; they are read again only when there are more."""
         size = sum(file.stat().st_size for file in self.folder.glob("predictions-*.jsonl"))
         if self._read is None or self._read.size != size:
-            found = self._read = _Predictions(size, {}, {}, {})
+            predictions = self._read = _Predictions(size, {}, {}, {})
             for line in self._lines("predictions"):
                 trial = Trial(line["case"], line.get("repeat", 0), line.get("condition", ""))
                 name = trial.id
-                found.trials[name] = trial
+                predictions.trials[name] = trial
                 if "read_with" in line:
-                    found.read_with[name] = line["read_with"]
+                    predictions.read_with[name] = line["read_with"]
                 if "answer" in line:
-                    found.stored[name] = line["answer"]
+                    predictions.stored[name] = line["answer"]
                 elif "file" in line:
-                    path = found.stored[name] = place_in(self.folder, line["file"])
+                    path = predictions.stored[name] = place_in(self.folder, line["file"])
                     if not path.is_file():
-                        del found.stored[name]
+                        del predictions.stored[name]
                     elif "digest" in line:
                         self._digests[name] = line["digest"]
-                elif not answered(found.stored.get(name)):
-                    found.stored[name] = Failure(trial.case, line["stage"], line["failure"])
+                elif not answered(predictions.stored.get(name)):
+                    predictions.stored[name] = Failure(trial.case, line["stage"], line["failure"])
         return self._read
 
     def scores(self, former: str = "", metrics: Sequence[str] = ()) -> dict[str, TrialScores]:
@@ -351,31 +351,31 @@ class Run:
             former: hash of the settings under which lines of schema 1 hold.
             metrics: whose scores are taken from such lines.
         """
-        found: dict[str, TrialScores] = {}
+        scores: dict[str, TrialScores] = {}
         for line in self._lines("scores"):
             if "keys" not in line and line.get("scoring") != former:
                 continue
             trial = Trial(line["case"], line.get("repeat", 0), line.get("condition", ""))
-            kept = found.setdefault(trial.id, TrialScores())
+            trial_scores = scores.setdefault(trial.id, TrialScores())
             if "scores" not in line:
-                kept.failure = Failure(trial.case, line["stage"], line["failure"])
+                trial_scores.failure = Failure(trial.case, line["stage"], line["failure"])
                 continue
             keys = {
                 present_name(name): key for key, named in line.get("keys", {FORMER: metrics}).items() for name in named
             }
-            if kept.scores:
-                kept.scores = [score for score in kept.scores if score.metric not in keys]
-            rows = [LabelScore(label, present_name(name), *others) for label, name, *others in line["scores"]]
-            kept.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
-            kept.keys |= keys
-            kept.failure = None
-        return found
+            if trial_scores.scores:
+                trial_scores.scores = [score for score in trial_scores.scores if score.metric not in keys]
+            rows = [LabelScore(label, present_name(name), *numbers) for label, name, *numbers in line["scores"]]
+            trial_scores.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
+            trial_scores.keys |= keys
+            trial_scores.failure = None
+        return scores
 
     def journal(self, repeat: int = 0, condition: str = "") -> StepJournal:
         """Steps of one round of trials, those of earlier starts among them; see `StepJournal`."""
-        known: dict[str, list[Mapping[str, Any]]] = {}
+        steps: dict[str, list[Mapping[str, Any]]] = {}
         for line in self._lines("steps"):
-            known.setdefault(line["trial"], []).append(line["said"])
+            steps.setdefault(line["trial"], []).append(line["said"])
 
         def write(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
             self._append("steps", ({"trial": trial, "said": step} for trial, step in entries))
@@ -383,7 +383,7 @@ class Run:
         def owner(case: str) -> str:
             return Trial(case, repeat, condition).id
 
-        return StepJournal(known, write, self.folder / "steps", owner)
+        return StepJournal(steps, write, self.folder / "steps", owner)
 
     def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Adds what providers said; a kill loses none of it once this returns."""
@@ -419,7 +419,7 @@ class Run:
             table = pa.Table.from_pydict(content, schema=schema)
         except UnicodeEncodeError:  # half a character, as JSON can hold and files cannot
             table = pa.Table.from_pydict(
-                {name: list(map(_writable, column)) for name, column in content.items()}, schema
+                {name: list(map(_as_utf8, column)) for name, column in content.items()}, schema
             )
         pq.write_table(table, partial)
         partial.replace(self.folder / "scores.parquet")
@@ -431,9 +431,9 @@ class Run:
         if name not in self._open:  # once: opening it takes longer than the rest of this
             self._open[name] = io.FileIO(self._lines_file(name), "a")
         stream = self._open[name]
-        left = memoryview("".join(json.dumps(record) + "\n" for record in records).encode())
-        while left:
-            left = left[stream.write(left) :]
+        remaining = memoryview("".join(json.dumps(record) + "\n" for record in records).encode())
+        while remaining:
+            remaining = remaining[stream.write(remaining) :]
         # A killed process loses nothing that was written; only a machine that stops does, and a disk needs
         # milliseconds to confirm what it has, which is longer than some models need to answer.
         if time.monotonic() - self._confirmed > SECONDS_UNCONFIRMED:
@@ -464,12 +464,12 @@ class Run:
         self._locks.append(lock)
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now(), "merges": self._beside_shards}
         write_json(own.with_suffix(".json"), owner)
-        for other in self._others(own):
-            if _is_held(other, 0 if self._is_rank else PASSING_S):
-                if not self._is_rank and read_notes(other.with_suffix(".json")).get("merges"):
+        for process in self._others(own):
+            if _is_held(process, 0 if self._is_rank else PASSING_S):
+                if not self._is_rank and read_notes(process.with_suffix(".json")).get("merges"):
                     continue
                 self._unlock()
-                raise UserError(self._taken(other))
+                raise UserError(self._taken(process))
 
     def has_shards_at_work(self) -> bool:
         """Whether a shard is answering; of several that end at once, the last to ask hears no."""
@@ -523,10 +523,10 @@ class Run:
             return
         self.manifest = cast("Manifest", read_manifest(path))
         if not self._is_rank:
-            others: dict[str, Any] = {key: value for key, value in self.manifest.items() if key not in OWN}
+            facts: dict[str, Any] = {key: value for key, value in self.manifest.items() if key not in OWN}
             notes = read_notes(self.folder / f"{self._writer}.json")
-            same = notes if notes.get("run") == self.manifest.get("run") else {}
-            self.manifest = cast("Manifest", {**others, "resumed": [], **same})
+            own_notes = notes if notes.get("run") == self.manifest.get("run") else {}
+            self.manifest = cast("Manifest", {**facts, "resumed": [], **own_notes})
         if self.manifest.get("schema") not in SCHEMAS:
             schema = self.manifest.get("schema")
             raise UserError(
@@ -547,7 +547,7 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
-def _place(trial: Trial) -> dict[str, Any]:
+def _trial_fields(trial: Trial) -> dict[str, Any]:
     """How a line names a trial."""
     case, repeat, condition = trial
     if not (repeat or condition):
@@ -574,7 +574,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _writable(value: Any) -> Any:
+def _as_utf8(value: Any) -> Any:
     """A text that can be written as UTF-8, its half characters spelt out; anything else as it is."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
@@ -584,7 +584,7 @@ def _drop_partial_line(shard: Path) -> None:
     if not shard.is_file():
         return
     content = shard.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
         with shard.open("r+b") as stream:
-            stream.truncate(whole)
+            stream.truncate(end)

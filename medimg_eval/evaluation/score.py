@@ -55,7 +55,7 @@ class ScoreKeys:
         self._groups: dict[Group, list[str]] = {}
         self._metrics = task.case_metrics
         for metric in self._metrics:
-            needs = _needs(task, metric)
+            needs = _metric_requirements(task, metric)
             how = [task.alone(metric).signature(), parse(metric)[0].settings, *filter(None, map(task.reads_as, needs))]
             settings = hashlib.blake2b(json.dumps(how).encode(), digest_size=16).digest()
             group = (settings, needs, parse(metric)[0].scope == "set")
@@ -73,7 +73,7 @@ class ScoreKeys:
             trial: the trial.
             metrics: those that are asked for; None for all.
         """
-        found: dict[str, list[str]] = {}
+        keys: dict[str, list[str]] = {}
         chosen = None if metrics is None else frozenset(metrics)
         digest = self._digests[trial.id]
         for (settings, needs, of_set), names in self._groups.items():
@@ -81,8 +81,8 @@ class ScoreKeys:
             if some:
                 parts = [digest, self._evidence(trial, needs), self._context.digest if of_set else ""]
                 key = hashlib.blake2b(" ".join(parts).encode(), key=settings, digest_size=8).hexdigest()
-                found.setdefault(key, []).extend(some)
-        return found
+                keys.setdefault(key, []).extend(some)
+        return keys
 
     def due(
         self,
@@ -107,8 +107,8 @@ class ScoreKeys:
 
     @staticmethod
     def _stale(wanted: Mapping[str, list[str]], scores: TrialScores) -> dict[str, list[str]]:
-        lost = {score.metric for score in scores.scores if score.status.startswith(RAISED)}
-        fresh = {name for name, key in scores.keys.items() if name not in lost}
+        raised = {score.metric for score in scores.scores if score.status.startswith(RAISED)}
+        fresh = {name for name, key in scores.keys.items() if name not in raised}
         stale = {
             key: [name for name in names if not (name in fresh and scores.keys[name] in (key, FORMER))]
             for key, names in wanted.items()
@@ -120,17 +120,17 @@ class ScoreKeys:
         if scores is None:
             return frozenset()
         held = scores.keys.get
-        found = self.of(trial).items()
-        return frozenset([name for key, names in found for name in names if held(name) in (key, FORMER)])
+        keys = self.of(trial).items()
+        return frozenset([name for key, names in keys for name in names if held(name) in (key, FORMER)])
 
     def _evidence(self, trial: Trial, needs: Sequence[Requirement]) -> str:
         if not needs:
             return ""
-        said = {**self._said.get(trial.id, {}), **self._said.get(f"reference/{trial.id}", {})}
-        return replace(self._context.evidence, observations=said).digest(trial.id, needs)
+        observations = {**self._said.get(trial.id, {}), **self._said.get(f"reference/{trial.id}", {})}
+        return replace(self._context.evidence, observations=observations).digest(trial.id, needs)
 
 
-def _needs(task: Task, metric: str) -> tuple[Requirement, ...]:
+def _metric_requirements(task: Task, metric: str) -> tuple[Requirement, ...]:
     """Requirements of a metric: its own, and those that all of the task's have, such as a judge's extraction."""
     own = required(metric)
     return (*own, *(need for need in task.requirements() if need.topic == "option" and need not in own))
@@ -138,13 +138,13 @@ def _needs(task: Task, metric: str) -> tuple[Requirement, ...]:
 
 def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
     """Observations by owner, and by everything that an owner may be a part of."""
-    found: dict[str, dict[Any, Observation]] = {}
-    for place, observation in evidence.observations.items():
-        owner = place[2]
+    by_owner: dict[str, dict[Any, Observation]] = {}
+    for key, observation in evidence.observations.items():
+        owner = key[2]
         while owner:
-            found.setdefault(owner, {})[place] = observation
+            by_owner.setdefault(owner, {})[key] = observation
             owner = owner.rpartition("/")[0]
-    return found
+    return by_owner
 
 
 def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
@@ -152,9 +152,11 @@ def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
     former: Mapping[str, Any] = dict(run.manifest)
     if not task.codec.heavy or "scoring" not in former:
         return run.scores()
-    said = {present_name(name): text for name, text in former.get("definitions", {}).items()}
-    same = [name for name in task.metrics if name in said and task.alone(name).signature() == said[name]]
-    return run.scores(former["scoring"], [part for name in same for part in parse(name)[0].needs or (name,)])
+    definitions = {present_name(name): text for name, text in former.get("definitions", {}).items()}
+    unchanged = [
+        name for name in task.metrics if name in definitions and task.alone(name).signature() == definitions[name]
+    ]
+    return run.scores(former["scoring"], [part for name in unchanged for part in parse(name)[0].needs or (name,)])
 
 
 def score(plan: Plan, context: Context) -> ScoreKeys:
@@ -198,22 +200,24 @@ def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     their start.
     """
     task, run, wanted = plan.task, plan.run, plan.settings.score_workers
-    said = evidence_by_trial(context.evidence)
-    sent = iter(tracked([due._replace(evidence=said.get(due.trial.id, EMPTY_EVIDENCE)) for due in waiting], "scoring"))
-    left = len(waiting)
+    by_trial = evidence_by_trial(context.evidence)
+    sent = iter(
+        tracked([due._replace(evidence=by_trial.get(due.trial.id, EMPTY_EVIDENCE)) for due in waiting], "scoring")
+    )
+    remaining = len(waiting)
     if wanted is None:
         with Scorer(task, run, 0, patient=True, context=context) as scorer:
             for due in islice(sent, 1):  # which also pays for what is made once
                 scorer.submit(due)
-                left -= 1
-            tried, begun = left, time.perf_counter()
+                remaining -= 1
+            tried, begun = remaining, time.perf_counter()
             for due in sent:
                 scorer.submit(due)
-                left, seconds = left - 1, time.perf_counter() - begun
-                if seconds > TRIED_S and seconds / (tried - left) * left > WORTH_PROCESSES:
+                remaining, seconds = remaining - 1, time.perf_counter() - begun
+                if seconds > TRIED_S and seconds / (tried - remaining) * remaining > WORTH_PROCESSES:
                     break
     with Scorer(
-        task, run, min(scoring_workers(wanted, beside_model=False), left), patient=True, context=context
+        task, run, min(scoring_workers(wanted, beside_model=False), remaining), patient=True, context=context
     ) as scorer:
         for due in sent:
             scorer.submit(due)
@@ -225,14 +229,16 @@ def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     Only what takes long is worth the seconds that further processes take to start: a first part tells.
     """
     task, run = plan.task, plan.run
-    first, tried, rest = waiting[:TRIED], waiting[TRIED : 2 * TRIED], waiting[2 * TRIED :]
+    first, tried, remaining = waiting[:TRIED], waiting[TRIED : 2 * TRIED], waiting[2 * TRIED :]
     _score_part(run, task, [first], 1, context)
     begun = time.process_time()  # whoever else is at work on this machine is no reason for more processes
     _score_part(run, task, [tried], 1, context)
-    expected = (time.process_time() - begun) / TRIED * len(rest)
+    expected = (time.process_time() - begun) / TRIED * len(remaining)
     workers = scoring_workers(None, beside_model=False) if expected > WORTH_PROCESSES else 1
-    step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(rest) // (4 * workers)))
-    _score_part(run, task, [rest[start : start + step] for start in range(0, len(rest), step)], workers, context)
+    step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(remaining) // (4 * workers)))
+    _score_part(
+        run, task, [remaining[start : start + step] for start in range(0, len(remaining), step)], workers, context
+    )
 
 
 def _score_part(run: Run, task: Task, parts: Sequence[Sequence[Due]], workers: int, context: Context) -> None:

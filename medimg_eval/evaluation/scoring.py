@@ -81,16 +81,16 @@ def score_case(
     the task's metrics where none are named.
     """
     try:
-        return [_finite(score) for score in task.score(case, prediction, metrics, **_told(context))]
+        return [_require_finite(score) for score in task.score(case, prediction, metrics, **_context_argument(context))]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
-        told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
-        failure = Failure(case.id, "score", told)
+        message = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
+        failure = Failure(case.id, "score", message)
         if isinstance(error, MemoryError):
             return failure
     try:
         task.score(
-            case, prediction, [], **_told(context)
+            case, prediction, [], **_context_argument(context)
         )  # what has nothing to do with a metric goes wrong without any
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
@@ -102,29 +102,31 @@ def score_case(
 def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: Context) -> list[LabelScore]:
     """The scores of one metric; NaN for every label if it raises."""
     try:
-        return [_finite(score) for score in task.score(case, prediction, [name], **_told(context))]
+        return [_require_finite(score) for score in task.score(case, prediction, [name], **_context_argument(context))]
     except Exception as error:
         log.debug("case %s, %s", case.id, name, exc_info=True)
-        told = error_in_words(error)
+        message = error_in_words(error)
     labels: list[str] = []
     with suppress(Exception):  # where the same metric may raise again
         labels = list(
-            dict.fromkeys(score.label for score in task.worst(case, **_told(context)) if score.metric == name)
+            dict.fromkeys(
+                score.label for score in task.worst(case, **_context_argument(context)) if score.metric == name
+            )
         )
-    return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
+    return [LabelScore(label, name, math.nan, f"{RAISED}{message}") for label in labels or [UNREAD]]
 
 
-def _told(context: Context) -> dict[str, Any]:
+def _context_argument(context: Context) -> dict[str, Any]:
     """The argument of a task's methods that names the context, which tasks without any need not know."""
     return {} if context == EMPTY else {"context": context}
 
 
 def worst_of(task: Task, case: Case, context: Context) -> Sequence[LabelScore]:
     """Scores of a case without an answer."""
-    return task.worst(case, **_told(context))
+    return task.worst(case, **_context_argument(context))
 
 
-def _finite(score: LabelScore) -> LabelScore:
+def _require_finite(score: LabelScore) -> LabelScore:
     if not math.isinf(score.value):
         return score
     # It would make every mean it enters infinite.
@@ -146,7 +148,7 @@ def score_parts(
         sent = [[due._replace(evidence=split.get(due.trial.id, EMPTY_EVIDENCE)) for due in part] for part in parts]
     batches = [Batch([(due.case, due.prediction, due.evidence) for due in part]) for part in sent]
     sent = [[due._replace(batch=batch) for due in part] for part, batch in zip(sent, batches, strict=True)]
-    coming = _pool(task, count, context).ordered(sent, 2 * workers)
+    coming = _scoring_pool(task, count, context).ordered(sent, 2 * workers)
     for part, batch in zip(parts, batches, strict=True):
         # Judging texts leaves no garbage, and to search for it takes a tenth of the time.
         with nullcontext() if count else uncollected():
@@ -159,11 +161,11 @@ def score_parts(
 def evidence_by_trial(evidence: Evidence) -> dict[str, Evidence]:
     """By trial id, what is known of it, of its reference and of its parts: all that judging it takes."""
     split: dict[str, dict[Place, Observation]] = {}
-    for place, observation in evidence.observations.items():
-        owner = place[2].removeprefix("reference/")
+    for key, observation in evidence.observations.items():
+        owner = key[2].removeprefix("reference/")
         for trial in {owner, owner.rpartition("/")[0]}:
-            split.setdefault(trial, {})[place] = observation
-    return {trial: Evidence(evidence.provenance, known) for trial, known in split.items()}
+            split.setdefault(trial, {})[key] = observation
+    return {trial: Evidence(evidence.provenance, observations) for trial, observations in split.items()}
 
 
 def _or_failure(due: Due, result: Scored | None) -> Scored:
@@ -173,12 +175,12 @@ def _or_failure(due: Due, result: Scored | None) -> Scored:
     return Failure(due.case.id, "score", f"case {due.case.id!r}: the scoring process died (out of memory?)")
 
 
-def _pool(task: Task, count: int, context: Context = EMPTY) -> Workers[State, Due, Scored]:
+def _scoring_pool(task: Task, count: int, context: Context = EMPTY) -> Workers[State, Due, Scored]:
     state = (task, replace(context, evidence=EMPTY_EVIDENCE))
-    return Workers(score_due, state, count, name="scoring", setting="score_workers", modules=_modules(task))
+    return Workers(score_due, state, count, name="scoring", setting="score_workers", modules=_metric_modules(task))
 
 
-def _modules(task: Task) -> list[str]:
+def _metric_modules(task: Task) -> list[str]:
     """Modules that register metrics of the task, and are none that the registry would find by itself."""
     modules = {parse(name)[0].function.__module__ for name in task.metrics}
     return sorted(module for module in modules if module.partition(".")[0] != "medimg_eval")
@@ -199,7 +201,7 @@ class Scorer:
     def __init__(self, task: Task, run: Run, workers: int, *, patient: bool = False, context: Context = EMPTY) -> None:
         self._run = run
         self._backlog = workers * BACKLOG if patient else math.inf
-        self._pool = _pool(task, workers, context)
+        self._pool = _scoring_pool(task, workers, context)
         self._submitted: dict[int, Due] = {}
         self._suspects: list[Due] = []
 

@@ -37,20 +37,20 @@ def read_conditions(named: Sequence[Any]) -> list[Condition]:
     Raises:
         UsageError: one is neither, or is named twice.
     """
-    found: dict[str, Condition] = {}
-    for one in named:
-        name, _, severity = str(one).rpartition("-")
+    conditions: dict[str, Condition] = {}
+    for name_ in named:
+        name, _, severity = str(name_).rpartition("-")
         try:
-            if isinstance(one, Mapping):
-                condition = Condition(**{str(key): value for key, value in one.items()})
+            if isinstance(name_, Mapping):
+                condition = Condition(**{str(key): value for key, value in name_.items()})
             else:
-                condition = Condition(name, int(severity)) if name else Condition(str(one))
+                condition = Condition(name, int(severity)) if name else Condition(str(name_))
         except (TypeError, ValueError) as error:
-            raise UsageError(f"expected a condition, such as no_image or blur-3, got {one!r}") from error
-        if condition.key in found:
+            raise UsageError(f"expected a condition, such as no_image or blur-3, got {name_!r}") from error
+        if condition.key in conditions:
             raise UsageError(f"conditions names {condition.key!r} twice; leave one out")
-        found[condition.key] = condition
-    return list(found.values())
+        conditions[condition.key] = condition
+    return list(conditions.values())
 
 
 @dataclass

@@ -66,14 +66,16 @@ def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial])
     if len(counts) != 1:
         return []
     (of,) = counts
-    left = {trial.case for trial in unasked}
-    return [Shard(number, of) for number in sorted({1 + i % of for i, case in enumerate(every) if case.id in left})]
+    unanswered = {trial.case for trial in unasked}
+    return [
+        Shard(number, of) for number in sorted({1 + i % of for i, case in enumerate(every) if case.id in unanswered})
+    ]
 
 
 def left_to(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> str:
     """Names the shards that are to be asked for yet, such as "shards 3/16 and 7/16"; "" where there are none."""
-    lost = lost_shards(folder, every, unasked)
-    return f"shard{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}" if lost else ""
+    unfinished = lost_shards(folder, every, unasked)
+    return f"shard{'s' if len(unfinished) > 1 else ''} {', '.join(map(str, unfinished))}" if unfinished else ""
 
 
 def tells(manifest: Mapping[str, Any], shard: Any, rank: int) -> bool:
@@ -91,26 +93,26 @@ def read_notes(path: Path) -> Manifest:
 
 def with_notes(manifest: Mapping[str, Any], notes: Mapping[str, Any]) -> Manifest:
     """The manifest of a run with what one of its shards has noted, whose seconds and uses are added."""
-    found: dict[str, Any] = {**manifest}
+    merged: dict[str, Any] = {**manifest}
     if timing := notes.get("timing"):
-        seconds, inside = (timing[key] + found.get("timing", {}).get(key, 0.0) for key in ("seconds", "in_model"))
+        seconds, inside = (timing[key] + merged.get("timing", {}).get(key, 0.0) for key in ("seconds", "in_model"))
         overhead = 1 - inside / seconds if seconds else 0.0
-        found["timing"] = {"seconds": seconds, "in_model": inside, "overhead": overhead}
+        merged["timing"] = {"seconds": seconds, "in_model": inside, "overhead": overhead}
     if notes.get("usage"):
-        found["usage"] = [*found.get("usage", []), *notes["usage"]]
+        merged["usage"] = [*merged.get("usage", []), *notes["usage"]]
     for key in ("resumed", "sent"):
-        if more := [entry for entry in notes.get(key, []) if entry not in found.get(key, [])]:
-            found[key] = [*found.get(key, []), *more]
-    if (asked := notes.get("stages", {}).get("predict")) and asked["ended"]:
-        before = found.get("stages", {}).get("predict") or asked
-        spans = {"started": min(before["started"], asked["started"])}
-        spans["ended"] = max(before["ended"] or "", asked["ended"])
-        found["stages"] = {**found.get("stages", {}), "predict": {**asked, **spans}}
+        if further := [entry for entry in notes.get(key, []) if entry not in merged.get(key, [])]:
+            merged[key] = [*merged.get(key, []), *further]
+    if (predict_times := notes.get("stages", {}).get("predict")) and predict_times["ended"]:
+        before = merged.get("stages", {}).get("predict") or predict_times
+        spans = {"started": min(before["started"], predict_times["started"])}
+        spans["ended"] = max(before["ended"] or "", predict_times["ended"])
+        merged["stages"] = {**merged.get("stages", {}), "predict": {**predict_times, **spans}}
     if notes.get("conditions"):
-        found["conditions"] = {**notes["conditions"], **found.get("conditions", {})}
-    if notes.get("repeats", 1) > found.get("repeats", 1):
-        found["repeats"] = notes["repeats"]
+        merged["conditions"] = {**notes["conditions"], **merged.get("conditions", {})}
+    if notes.get("repeats", 1) > merged.get("repeats", 1):
+        merged["repeats"] = notes["repeats"]
     for key in ("model_info", "efficiency", "leaks", "unidentified"):
         if key in notes:
-            found.setdefault(key, notes[key])
-    return cast("Manifest", found)
+            merged.setdefault(key, notes[key])
+    return cast("Manifest", merged)

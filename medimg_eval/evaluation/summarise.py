@@ -51,10 +51,14 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
     task, run = plan.task, plan.run
     with uncollected():
         written = _write_scores(plan, keys, context)
-    said = judged(task, context.evidence.provenance)
-    said |= Manifest(
+    manifest = judged(task, context.evidence.provenance)
+    manifest |= Manifest(
         schema=SCHEMA,
-        notes=[*said["notes"], *run.manifest.get("leaks", {}).get("found", ()), *_notes(plan, written.raised, context)],
+        notes=[
+            *manifest["notes"],
+            *run.manifest.get("leaks", {}).get("found", ()),
+            *_table_notes(plan, written.raised, context),
+        ],
         status="finished",
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=max(len(plan.cases), written.judged),
@@ -62,7 +66,7 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
         failed_cases=len({trial.case for trial in written.failures if not trial.condition}),
         ended=now(),
     )
-    run.note(**said)
+    run.note(**manifest)
     run.table = build_table(load_runs([run.folder]))
     own = run.table.frame().query("model == @plan.model_name")  # without the line of condition no_image
     write_json(
@@ -79,11 +83,11 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
 def conclude(plan: Plan) -> None:
     """Writes the summary and the manifest of a run without a truth, which ends with its answers."""
     run, predictions = plan.run, plan.run.predictions()
-    kept = {trial: predictions.get(trial.id) for trial in plan.trials}
-    lost = {
-        trial: one if isinstance(one, Failure) else Failure(trial.case, "answer", "no answer was recorded")
-        for trial, one in kept.items()
-        if not answered(one)
+    stored_predictions = {trial: predictions.get(trial.id) for trial in plan.trials}
+    missing = {
+        trial: stored if isinstance(stored, Failure) else Failure(trial.case, "answer", "no answer was recorded")
+        for trial, stored in stored_predictions.items()
+        if not answered(stored)
     }
     run.note(**task_facts(plan.task))
     run.note(
@@ -91,15 +95,15 @@ def conclude(plan: Plan) -> None:
         status="finished",
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=len(plan.cases),
-        predicted=len(plan.trials) - len(lost),
-        failed_cases=len(lost),
+        predicted=len(plan.trials) - len(missing),
+        failed_cases=len(missing),
         ended=now(),
     )
     write_json(
         run.folder / "summary.json",
         {
             "metrics": [],
-            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in lost.items()],
+            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in missing.items()],
             "left_out": dict(left_out(plan.task.layout)),
             "read_with": run.read_with(),
         },
@@ -127,14 +131,16 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
         case, prediction = plan.case_of[trial.case], predictions.get(trial.id)
         scores = stored.get(trial.id) or TrialScores()
         worst = partial(worst_of, task, plan.judged_as(trial), context)
-        kept, failure = _kept(task, worst, trial, prediction, scores, keys)
+        rows_, failure = _complete_scores(task, worst, trial, prediction, scores, keys)
         if failure is not None:
             failures[trial] = failure
-        messages = {one.metric: one.status.removeprefix(RAISED) for one in kept if one.status.startswith(RAISED)}
+        messages = {
+            score.metric: score.status.removeprefix(RAISED) for score in rows_ if score.status.startswith(RAISED)
+        }
         if messages:
-            raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
-            kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
-        of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
+            raised += [{"case": trial.id, "metric": metric, "message": message} for metric, message in messages.items()]
+            rows_ = [score._replace(status="error") if score.status.startswith(RAISED) else score for score in rows_]
+        of_case = task.rows(case, rows_, run=run.run, model=plan.model_name)
         if trial.repeat or trial.condition:
             of_case = [row._replace(repeat=trial.repeat, condition=trial.condition) for row in of_case]
         rows += of_case
@@ -144,7 +150,7 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
     return _Written(failures, raised, _raised_of_sets(of_sets), len({row.case for row in rows}), len(predicted))
 
 
-def _kept(
+def _complete_scores(
     task: Task,
     worst: Callable[[], Sequence[LabelScore]],
     trial: Trial,
@@ -157,27 +163,27 @@ def _kept(
         unknown = scores.failure or Failure(trial.case, "answer", "no answer was recorded")
         return list(worst()), prediction if isinstance(prediction, Failure) else unknown
     current = keys.current(trial, scores)
-    kept = [one for one in scores.scores if one.metric in current or one.metric not in scores.keys]
+    current_scores = [score for score in scores.scores if score.metric in current or score.metric not in scores.keys]
     missing = [name for name in task.case_metrics if name not in current]
     if not missing:
-        return kept, None
-    lost = [score for score in worst() if score.metric in missing or not current]
-    return kept + lost, scores.failure or Failure(trial.case, "score", "no score was recorded")
+        return current_scores, None
+    worst_scores = [score for score in worst() if score.metric in missing or not current]
+    return current_scores + worst_scores, scores.failure or Failure(trial.case, "score", "no score was recorded")
 
 
-def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
+def _table_notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
     """Notes for readers of a table on this run, beside those of the task's card."""
     task, run, cases = plan.task, plan.run, plan.cases
-    notes = [*task.notes(cases, context), *_lost(raised, len(cases))]
+    notes = [*task.notes(cases, context), *_raised_note(raised, len(cases))]
     if lacking := left_out(task.layout):
         name, why = next(iter(lacking.items()))
         notes += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
     if run.manifest.get("unidentified"):
         notes += [f"{plan.model_name} is unidentified: it was made of objects that no config can name"]
     of_trial = run.read_with().values()
-    unchanged = Counter(note for said in of_trial for note in set(said) if note.endswith(UNCHANGED))
+    unchanged = Counter(note for notes in of_trial for note in set(notes) if note.endswith(UNCHANGED))
     notes += [f"{note}: answers that are about cases as published: {count}" for note, count in unchanged.items()]
-    if doubted := sum(any(not note.endswith(UNCHANGED) for note in said) for said in of_trial):
+    if doubted := sum(any(not note.endswith(UNCHANGED) for note in notes) for notes in of_trial):
         notes += [f"{doubted} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     return notes
 
@@ -185,15 +191,19 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
     """Errors of metrics of sets, by the part of the set that they were to judge."""
     return [
-        {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
-        for one in scores
-        if isinstance(one.value, str) and one.value.startswith(RAISED)
+        {
+            "case": ", ".join([score.label, *score.where.values()]),
+            "metric": score.metric,
+            "message": score.value[len(RAISED) :],
+        }
+        for score in scores
+        if isinstance(score.value, str) and score.value.startswith(RAISED)
     ]
 
 
-def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
+def _raised_note(raised: Sequence[Raised], cases: int) -> list[str]:
     """Note on metrics that raised, and on which cases."""
-    by_metric = grouped((one["metric"], one) for one in raised)
+    by_metric = grouped((failure["metric"], failure) for failure in raised)
     return [
         f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
         f"{some[0]['message']}"

@@ -30,15 +30,15 @@ def from_metatensor(tensor: MetaTensor) -> Parts:
             f"expected a MetaTensor of (channel, *spatial) with two or three spatial axes, got {tuple(tensor.shape)}; "
             "take the images of a batch one by one"
         )
-    given = np.asarray(tensor.affine.detach().cpu().numpy(), np.float64)
-    if given.shape not in ((4, 4), (3, 3)):
-        raise UsageError(f"expected an affine of (4, 4), or of (3, 3) for a picture, got {given.shape}")
+    affine_ = np.asarray(tensor.affine.detach().cpu().numpy(), np.float64)
+    if affine_.shape not in ((4, 4), (3, 3)):
+        raise UsageError(f"expected an affine of (4, 4), or of (3, 3) for a picture, got {affine_.shape}")
     affine = np.eye(4)
-    axes = len(given) - 1
-    affine[:axes, :axes], affine[:axes, 3] = given[:axes, :axes], given[:axes, axes]
+    axes = len(affine_) - 1
+    affine[:axes, :axes], affine[:axes, 3] = affine_[:axes, :axes], affine_[:axes, axes]
     affine = LPS @ affine if str(tensor.meta.get("space", "")).endswith("LPS") else affine
-    said = {key: str(tensor.meta[name]) for key in KEYS if (name := f"{OWN}.{key}") in tensor.meta}
-    return as_parts(tensor.detach().cpu().as_tensor().numpy(), affine, said)
+    facts = {key: str(tensor.meta[name]) for key in KEYS if (name := f"{OWN}.{key}") in tensor.meta}
+    return as_parts(tensor.detach().cpu().as_tensor().numpy(), affine, facts)
 
 
 def as_tensor(array: Array) -> Any:

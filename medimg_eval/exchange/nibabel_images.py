@@ -26,20 +26,20 @@ def to_nibabel(parts: Parts) -> nib.Nifti1Image:
     stored = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
     if picture and len(array) > 1:
         stored = stored[:, :, None]  # channels are the fourth axis, of pictures too
-    made = nib.Nifti1Image(stored, parts.affine, dtype=stored.dtype, extra={OWN: own_facts(parts, picture=picture)})
+    nifti = nib.Nifti1Image(stored, parts.affine, dtype=stored.dtype, extra={OWN: own_facts(parts, picture=picture)})
     if parts.units == "mm":
-        made.header.set_xyzt_units("mm")
+        nifti.header.set_xyzt_units("mm")
     else:
-        made.header["descrip"] = UNSIZED
-    return made
+        nifti.header["descrip"] = UNSIZED
+    return nifti
 
 
 def from_nibabel(image: Any) -> Parts:
     """Takes an image of nibabel apart; see `Image.from_nibabel`."""
-    said = dict(image.extra.get(OWN, {}))
+    facts = dict(image.extra.get(OWN, {}))
     header = image.header
     if "descrip" in getattr(header, "keys", list)() and header["descrip"].item() == UNSIZED:
-        said["units"] = "pixel"
+        facts["units"] = "pixel"
     array = native(np.asanyarray(image.dataobj))
     if image.affine is None:
         raise UsageError("an image of nibabel has no affine; give one, or use Image.from_array")
@@ -50,6 +50,6 @@ def from_nibabel(image: Any) -> Parts:
     if not 2 <= array.ndim <= 4:
         raise UsageError(f"expected an image of two to four axes, got the shape {image.shape}")
     array = np.moveaxis(array, 3, 0) if array.ndim == 4 else array[None]
-    if "picture" in said and array.ndim == 4 and array.shape[3] == 1:
+    if "picture" in facts and array.ndim == 4 and array.shape[3] == 1:
         array = array[..., 0]
-    return as_parts(array, np.array(image.affine, np.float64), said)
+    return as_parts(array, np.array(image.affine, np.float64), facts)

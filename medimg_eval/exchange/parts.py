@@ -36,8 +36,8 @@ def plain_affine(steps: tuple[float, ...]) -> Array:
 
 def own_facts(parts: Parts, *, picture: bool) -> dict[str, str]:
     """Facts that no field of another library holds."""
-    found = {"modality": parts.modality, "units": parts.units if parts.units != "mm" else ""}
-    return {key: text for key, text in (found | {"picture": "yes" if picture else ""}).items() if text}
+    facts = {"modality": parts.modality, "units": parts.units if parts.units != "mm" else ""}
+    return {key: text for key, text in (facts | {"picture": "yes" if picture else ""}).items() if text}
 
 
 def as_parts(array: Array, affine: Array, said: Mapping[str, str]) -> Parts:

@@ -29,27 +29,29 @@ def to_sitk(parts: Parts) -> sitk.Image:
         array = array if flat else array[:, None]
     else:
         array = array.transpose(0, 3, 2, 1)
-    made = sitk.GetImageFromArray(np.moveaxis(array, 0, -1) if len(array) > 1 else array[0], isVector=len(array) > 1)
-    count = made.GetDimension()
+    sitk_image = sitk.GetImageFromArray(
+        np.moveaxis(array, 0, -1) if len(array) > 1 else array[0], isVector=len(array) > 1
+    )
+    count = sitk_image.GetDimension()
     steps = np.linalg.norm(affine[:3, :3], axis=0)
     if flat:
-        made.SetSpacing(steps[:2].tolist())
+        sitk_image.SetSpacing(steps[:2].tolist())
     else:
         if not steps[2]:  # a plane without thickness
             affine[:3, 2], steps[2] = np.cross(affine[:3, 0] / steps[0], affine[:3, 1] / steps[1]), 1.0
-        made.SetSpacing(steps[:count].tolist())
-        made.SetDirection((affine[:3, :3] / steps).ravel().tolist())
-        made.SetOrigin(affine[:3, 3].tolist())
+        sitk_image.SetSpacing(steps[:count].tolist())
+        sitk_image.SetDirection((affine[:3, :3] / steps).ravel().tolist())
+        sitk_image.SetOrigin(affine[:3, 3].tolist())
     for name, text in own_facts(parts, picture=picture).items():
-        made.SetMetaData(f"{OWN}.{name}", text)
-    return made
+        sitk_image.SetMetaData(f"{OWN}.{name}", text)
+    return sitk_image
 
 
 def from_sitk(image: sitk.Image) -> Parts:
     """Takes a SimpleITK image apart; see `Image.from_sitk`."""
     import SimpleITK as sitk  # noqa: N813
 
-    said = {key: image.GetMetaData(f"{OWN}.{key}") for key in KEYS if image.HasMetaDataKey(f"{OWN}.{key}")}
+    facts = {key: image.GetMetaData(f"{OWN}.{key}") for key in KEYS if image.HasMetaDataKey(f"{OWN}.{key}")}
     count, array = image.GetDimension(), sitk.GetArrayFromImage(image)
     several = image.GetNumberOfComponentsPerPixel() > 1
     array = np.moveaxis(array, -1, 0) if several else array[None]
@@ -67,8 +69,8 @@ def from_sitk(image: sitk.Image) -> Parts:
             raise UsageError(
                 "a picture of SimpleITK lies turned or shifted in its plane, which is no place in a patient"
             )
-        return as_parts(array, plain_affine((affine[1, 1], affine[0, 0])), said)
+        return as_parts(array, plain_affine((affine[1, 1], affine[0, 0])), facts)
     affine = LPS @ affine
-    if "picture" in said and array.shape[1] == 1:
-        return as_parts(array[:, 0], affine[:, [1, 0, 2, 3]], said)
-    return as_parts(array.transpose(0, 3, 2, 1), affine, said)
+    if "picture" in facts and array.shape[1] == 1:
+        return as_parts(array[:, 0], affine[:, [1, 0, 2, 3]], facts)
+    return as_parts(array.transpose(0, 3, 2, 1), affine, facts)

@@ -94,9 +94,9 @@ def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]
     records: list[dict[Any, Any]] = rows.to_dict("records")
     for row in records:
         name = row["metric"] if row["label"] in ("", "all") else f"{row['metric']}/{row['label']}"
-        cases.setdefault(row["case"], {"case": row["case"]})[name] = _known(row["value"])
+        cases.setdefault(row["case"], {"case": row["case"]})[name] = _finite_value(row["value"])
     aggregates = {
-        row["metric"]: {part: _known(row[part]) for part in ("value", "low", "high", "n", "failed")}
+        row["metric"]: {part: _finite_value(row[part]) for part in ("value", "low", "high", "n", "failed")}
         for row in run.summary.to_dict("records")
     }
     metrics = {"results": list(cases.values()), "aggregates": aggregates, "version": __version__}
@@ -113,5 +113,5 @@ def _interval(row: Mapping[Any, Any]) -> str:
     return "" if math.isnan(row["low"]) else f"95 % interval {row['low']:.4g} to {row['high']:.4g}; "
 
 
-def _known(value: float) -> float | None:
+def _finite_value(value: float) -> float | None:
     return None if math.isnan(value) else float(value)

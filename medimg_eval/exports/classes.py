@@ -27,19 +27,19 @@ def export_chexpert(run: RunResults, task: Task, out: Path) -> list[Path]:
     rows: dict[str, list[float]] = {}
     for case in task.cases("test"):
         answer = run.predictions.first(case.id)
-        given = answer.get("probabilities") if isinstance(answer, Mapping) else None
+        probabilities = answer.get("probabilities") if isinstance(answer, Mapping) else None
         if answer is None:
             raise UserError(
                 f"{run.folder}: case {case.id} has no answer, and the competition takes no gaps; run test again"
             )
-        lost = [name for name in COMPETITION if name not in (given or {})]
-        if given is None or lost:
-            told = "no probabilities of classes" if given is None else f"no probability of {lost[0]!r}"
-            raise UserError(f"{run.folder}: case {case.id} has {told}, which the CheXpert competition judges")
-        study = _study(case)
+        missing = [name for name in COMPETITION if name not in (probabilities or {})]
+        if probabilities is None or missing:
+            lack = "no probabilities of classes" if probabilities is None else f"no probability of {missing[0]!r}"
+            raise UserError(f"{run.folder}: case {case.id} has {lack}, which the CheXpert competition judges")
+        study = _study_name(case)
         if study in rows:
             raise UserError(f"{run.folder}: {study} is the study of several cases; test with model.several=largest")
-        rows[study] = [float(given[name]) for name in COMPETITION]
+        rows[study] = [float(probabilities[name]) for name in COMPETITION]
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{run.manifest['task']}-{run.folder.name}.csv"
     with file.open("w", newline="", encoding="utf-8") as opened:
@@ -48,9 +48,9 @@ def export_chexpert(run: RunResults, task: Task, out: Path) -> list[Path]:
     return [file]
 
 
-def _study(case: Case) -> str:
+def _study_name(case: Case) -> str:
     for file in (file for image in case.images for file in image.files):
-        place = next((at for at, part in enumerate(file.parts) if part.startswith(DATA)), None)
-        if place is not None:
-            return "/".join((DATA, *file.parts[place + 1 : -1]))
+        index = next((at for at, part in enumerate(file.parts) if part.startswith(DATA)), None)
+        if index is not None:
+            return "/".join((DATA, *file.parts[index + 1 : -1]))
     return case.id

@@ -64,8 +64,8 @@ def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
         "creator": {"@type": "sc:Organization", "name": str(card.get("source") or "unknown")},
         "keywords": [word for word in (task.capability, str(card.get("modality", ""))) if word],
     }
-    if found := re.search(r"https?://[^\s,;)]+", " ".join(str(card.get(key, "")) for key in ("source", "download"))):
-        shared["url"] = found.group()
+    if match := re.search(r"https?://[^\s,;)]+", " ".join(str(card.get(key, "")) for key in ("source", "download"))):
+        shared["url"] = match.group()
     about = " ".join(as_list(card.get("description") or manifest["task_title"]))
     data = {
         "name": slugged(name),
@@ -89,11 +89,11 @@ def export_croissant(run: RunResults, task: Task, out: Path) -> list[Path]:
     }
     rows = run.scores[["case", "repeat", "condition", "label", "metric", "value", "status"]]
     stem = f"{name}-{run.folder.name}"
-    cases = _cases(task)
+    cases = _case_table(task)
     out.mkdir(parents=True, exist_ok=True)  # no empty folder stays where the data are missing
     return [
-        *_written(out, name, data, {"cases": cases}),
-        *_written(out, stem, scores, {"scores": rows, "means": run.summary}),
+        *_write_tables(out, name, data, {"cases": cases}),
+        *_write_tables(out, stem, scores, {"scores": rows, "means": run.summary}),
     ]
 
 
@@ -102,7 +102,7 @@ def slugged(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
 
 
-def _cases(task: Task) -> pd.DataFrame:
+def _case_table(task: Task) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for split in SPLITS:
         try:
@@ -115,21 +115,21 @@ def _cases(task: Task) -> pd.DataFrame:
     return pd.DataFrame.from_records(rows).fillna("")
 
 
-def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> list[Path]:
+def _write_tables(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> list[Path]:
     """Writes tables as CSV, and the JSON-LD that describes them."""
     written, objects, sets = [], [], []
     for name, frame in tables.items():
-        place = folder / f"{stem}-{name}.csv"
+        file_ = folder / f"{stem}-{name}.csv"
         content = frame_to_csv(frame).encode()
-        with product(place) as partial:
+        with product(file_) as partial:
             partial.write_bytes(content)
-        written.append(place)
+        written.append(file_)
         objects.append(
             {
                 "@type": "cr:FileObject",
-                "@id": place.name,
-                "name": place.name,
-                "contentUrl": place.name,
+                "@id": file_.name,
+                "name": file_.name,
+                "contentUrl": file_.name,
                 "encodingFormat": "text/csv",
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
@@ -139,7 +139,9 @@ def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[
                 "@type": "cr:RecordSet",
                 "@id": name,
                 "name": name,
-                "field": [_field(name, place.name, str(column), frame[column].dtype.kind) for column in frame.columns],
+                "field": [
+                    _make_field(name, file_.name, str(column), frame[column].dtype.kind) for column in frame.columns
+                ],
             }
         )
     document = {
@@ -156,7 +158,7 @@ def _written(folder: Path, stem: str, about: Mapping[str, Any], tables: Mapping[
     return [file, *written]
 
 
-def _field(table: str, file: str, column: str, kind: str) -> dict[str, Any]:
+def _make_field(table: str, file: str, column: str, kind: str) -> dict[str, Any]:
     return {
         "@type": "cr:Field",
         "@id": f"{table}/{slugged(column)}",

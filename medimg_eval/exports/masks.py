@@ -38,21 +38,23 @@ def export_nnunet(run: RunResults, task: Task, out: Path) -> list[Path]:
             {
                 "reference_file": ", ".join(map(str, case.target.files)),
                 "prediction_file": f"{case.id}.nii.gz",
-                "metrics": {str(label): _counts(reference, prediction, label) for label in task.numbered_labels()},
+                "metrics": {
+                    str(label): _overlap_counts(reference, prediction, label) for label in task.numbered_labels()
+                },
             }
         )
     labels = [str(label) for label in task.numbered_labels()]
-    mean = {label: _means([case["metrics"][label] for case in cases]) for label in labels}
-    summary = {"foreground_mean": _means(list(mean.values())), "mean": mean, "metric_per_case": cases}
+    mean = {label: _defined_means([case["metrics"][label] for case in cases]) for label in labels}
+    summary = {"foreground_mean": _defined_means(list(mean.values())), "mean": mean, "metric_per_case": cases}
     file = out / str(run.manifest["model"]) / "summary.json"
     with product(file) as partial:
         partial.write_text(json.dumps(summary, indent=4), encoding="utf-8")  # with bare NaN, as nnU-Net writes it
     return [file]
 
 
-def _counts(reference: Mask, prediction: Mask, label: int) -> dict[str, Any]:
-    right, told = reference.labels == label, prediction.labels == label
-    tp, fp, fn = (int(np.count_nonzero(both)) for both in (right & told, ~right & told, right & ~told))
+def _overlap_counts(reference: Mask, prediction: Mask, label: int) -> dict[str, Any]:
+    right, predicted = reference.labels == label, prediction.labels == label
+    tp, fp, fn = (int(np.count_nonzero(both)) for both in (right & predicted, ~right & predicted, right & ~predicted))
     either = tp + fp + fn
     return {
         "Dice": 2 * tp / (2 * tp + fp + fn) if either else math.nan,
@@ -66,7 +68,7 @@ def _counts(reference: Mask, prediction: Mask, label: int) -> dict[str, Any]:
     }
 
 
-def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
+def _defined_means(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Of each value over those that are defined."""
-    found = {name: [row[name] for row in rows if not math.isnan(row[name])] for name in (rows[0] if rows else {})}
-    return {name: sum(values) / len(values) if values else math.nan for name, values in found.items()}
+    defined = {name: [row[name] for row in rows if not math.isnan(row[name])] for name in (rows[0] if rows else {})}
+    return {name: sum(values) / len(values) if values else math.nan for name, values in defined.items()}

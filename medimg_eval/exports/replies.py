@@ -32,7 +32,7 @@ def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
     """Writes an `.eval` that inspect reads and shows: repeats are its epochs, means and intervals its metrics."""
     logs, models = import_optional("inspect_ai.log"), import_optional("inspect_ai.model")
     scorers = import_optional("inspect_ai.scorer")
-    manifest, replies = run.manifest, list(_replies(run, task))
+    manifest, replies = run.manifest, list(_ordered_replies(run, task))
     samples = []
     for reply in replies:
         question = reply.case.question
@@ -51,8 +51,8 @@ def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
         )
     scores = []
     for row in run.summary.to_dict("records"):
-        found = {part: row[part] for part in ("value", "low", "high", "n", "failed") if row[part] == row[part]}
-        values = {name: logs.EvalMetric(name=name, value=float(value)) for name, value in found.items()}
+        statistics = {part: row[part] for part in ("value", "low", "high", "n", "failed") if row[part] == row[part]}
+        values = {name: logs.EvalMetric(name=name, value=float(value)) for name, value in statistics.items()}
         scores.append(logs.EvalScore(name=row["metric"], scorer=row["metric"], metrics=values))
     cases = list(dict.fromkeys(reply.case.id for reply in replies))
     log = logs.EvalLog(
@@ -69,7 +69,7 @@ def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
         results=logs.EvalResults(total_samples=len(replies), completed_samples=len(replies), scores=scores),
         samples=samples,
     )
-    file = _prepared(out, run, ".eval")
+    file = _export_path(out, run, ".eval")
     logs.write_eval_log(log, str(file), format="eval")
     return [file]
 
@@ -119,8 +119,8 @@ def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
     for reply in replies:
         question = reply.case.question
         options = {} if question is None else question.options
-        asked = "" if question is None else question.text
-        cells = [reply.case.id, asked, *(options.get(letter, "") for letter in letters), reply.reference, reply.text]
+        text = "" if question is None else question.text
+        cells = [reply.case.id, text, *(options.get(letter, "") for letter in letters), reply.reference, reply.text]
         sheet.append(cells)
     model = run.manifest["model"]
     file = out / str(model) / f"{model}_{run.manifest['task']}.xlsx"
@@ -149,12 +149,12 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
             "report": f"Findings: {findings} Impression: {impression}",
             "model_prediction": reply.text,
         }
-    submission = _prepared(out, run, ".json")
+    submission = _export_path(out, run, ".json")
     with product(submission) as partial:
         partial.write_text(json.dumps(studies, indent=1, ensure_ascii=False), encoding="utf-8")
     files = [submission]
     for kind, key in (("predicted", "model_prediction"), ("reference", "report")):
-        file = _prepared(out, run, f"-{kind}.csv")
+        file = _export_path(out, run, f"-{kind}.csv")
         with file.open("w", newline="", encoding="utf-8") as opened:
             rows = [(study, held[key]) for study, held in studies.items()]
             csv.writer(opened, lineterminator="\n").writerows([("study_id", "report"), *rows])
@@ -171,10 +171,10 @@ def _findings_and_impression(text: str, asked: Sequence[str]) -> tuple[str | Non
 
 
 def _first_repeats(run: RunResults, task: Task) -> Iterator[Reply]:
-    return (reply for reply in _replies(run, task) if reply.repeat == 0)
+    return (reply for reply in _ordered_replies(run, task) if reply.repeat == 0)
 
 
-def _replies(run: RunResults, task: Task) -> Iterator[Reply]:
+def _ordered_replies(run: RunResults, task: Task) -> Iterator[Reply]:
     """The replies of a run in the order of its cases, asked as published.
 
     Raises:
@@ -201,12 +201,12 @@ def _replies(run: RunResults, task: Task) -> Iterator[Reply]:
                 repeat,
                 str(texts[-1]) if texts else "",
                 scores.get((case.id, repeat), {}),
-                _right(case),
+                _right_answer(case),
                 failures.get(trial.id, ""),
             )
 
 
-def _right(case: Case) -> str:
+def _right_answer(case: Case) -> str:
     """Right answer as a text; of several texts the first."""
     reference = case.target.read()
     held = getattr(reference, "value", reference)
@@ -214,6 +214,6 @@ def _right(case: Case) -> str:
     return "" if first is None else str(first)
 
 
-def _prepared(out: Path, run: RunResults, ending: str) -> Path:
+def _export_path(out: Path, run: RunResults, ending: str) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     return out / f"{run.manifest['task']}-{run.folder.name}{ending}"

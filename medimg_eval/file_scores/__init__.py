@@ -56,8 +56,8 @@ def score_files(wanted: Mapping[str, Any], kind: str, warn: Callable[[str], None
     from medimg_eval.file_scores.frame import score_candidates
 
     module, function, takes = KINDS[kind]
-    others = ({key for _, _, keys in KINDS.values() for key in keys} | {*OF_RUNS}) - {*takes}
-    for key in sorted(others):
+    foreign = ({key for _, _, keys in KINDS.values() for key in keys} | {*OF_RUNS}) - {*takes}
+    for key in sorted(foreign):
         if wanted.get(key) and wanted[key] != UNSET.get(key):
             raise UsageError(f"{key}= is not for {kind}=; leave it out")
     candidates = getattr(importlib.import_module(f"medimg_eval.file_scores.{module}"), function)(wanted)

@@ -35,15 +35,15 @@ def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     Raises:
         UserError: a table lacks a column.
     """
-    made = []
+    candidates = []
     key = None if wanted["references"] is None else Path(str(wanted["references"])).expanduser()
     task = None if key is None else answer_task(wanted, key)
     for name, path in named_files("answers", wanted["answers"]).items():
         columns = columns_of(path, ANSWER, wanted["columns"], KEY)
         model = answering(name, PrecomputedReports, {"file": str(path), **columns})
         predicted = dict.fromkeys(row.text(columns["id"]) for row in read_table(path))
-        made.append(Candidate(task or answer_task(wanted, path), model, predicted))
-    return made
+        candidates.append(Candidate(task or answer_task(wanted, path), model, predicted))
+    return candidates
 
 
 def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
@@ -56,7 +56,7 @@ def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
         "id": columns["id"],
         "question": columns.get("question") or {"text": "(the question is not in the table)"},
         "min_images": 0,
-        **_kind(read_table(path), columns),
+        **_answer_kind(read_table(path), columns),
     }
     if "patient" in columns:
         layout["patient"] = columns["patient"]
@@ -64,10 +64,10 @@ def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
         layout["attributes"] = {name: name for name in attributes}
     settings = {name: wanted[name] for name in ("metrics", "extraction") if wanted[name]}
     task = build_task(task_config("QuestionTask", "answers", listed(layout, wanted), **settings))
-    return task if wanted["metrics"] else changed(task, metrics=_metrics(task))
+    return task if wanted["metrics"] else changed(task, metrics=_choose_metrics(task))
 
 
-def _kind(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, Any]:
+def _answer_kind(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, Any]:
     """Options that are chosen from, and the kind of answer."""
     right = columns["reference"]
     letters = [name for name in rows[0].values if LETTER.fullmatch(name)]
@@ -83,11 +83,11 @@ def _kind(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, Any]:
         options = {"fixed": {letter: letter for letter in sorted({row.text(right) for row in rows} | {"A", "B"})}}
     kind: Any = "choice" if options else "by_answer"
     if "kind" in columns:
-        kind = {"column": columns["kind"], "kinds": {one: one for one in (*get_args(Kind), "by_answer")}}
+        kind = {"column": columns["kind"], "kinds": {kind: kind for kind in (*get_args(Kind), "by_answer")}}
     return {"kind": kind, "options": options, "answer": {"either" if options else "value": right}}
 
 
-def _metrics(task: Task) -> list[str]:
+def _choose_metrics(task: Task) -> list[str]:
     """Whether answers are right, and of texts how near they come."""
     kinds = {case.question.kind for case in task.cases("test") if case.question is not None}
     closed, texts = kinds - {"open", "report"}, kinds & {"open", "report"}

@@ -42,31 +42,31 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     right = columns_of(references, ROLES, wanted["columns"])
     tables = {path: read_table(path) for path in {references, *files.values()}}
     roles = {name: columns_of(path, ROLES, wanted["columns"]) for name, path in files.items()}
-    others = {name: _others(tables[path], roles[name], wanted) for name, path in files.items()}
+    class_names = {name: _class_columns(tables[path], roles[name], wanted) for name, path in files.items()}
     probability = any("probability" in held for held in roles.values())
-    task = _classes(tables[references], right, others, probability, references)
+    task = _class_settings(tables[references], right, class_names, probability, references)
     models = {}
     for name, path in files.items():
         config: dict[str, Any] = {"root": str(path), "case": roles[name]["case"]}
-        config |= _predicted(path, roles[name], others[name], task, same=path == references)
+        config |= _prediction_arguments(path, roles[name], class_names[name], task, same=path == references)
         models[name] = answering(name, PrecomputedClasses, config)
     named = any("label" in model.config for model in models.values())
     exclusive = ("top1_accuracy", "class_sensitivity@macro") if task["exclusive"] else ()
     task["metrics"] = wanted["metrics"] or list(NAMED if named else (*PROBABLE, *exclusive))
     layout = {**table_layout("Table", references, right, wanted), "target": task.pop("target")}
-    made = build_task(task_config("ClassificationTask", "classes", listed(layout, wanted), **task))
+    task_ = build_task(task_config("ClassificationTask", "classes", listed(layout, wanted), **task))
     return [
-        Candidate(made, models[name], dict.fromkeys(row.text(roles[name]["case"]) for row in tables[path]))
+        Candidate(task_, models[name], dict.fromkeys(row.text(roles[name]["case"]) for row in tables[path]))
         for name, path in files.items()
     ]
 
 
-def _others(rows: Sequence[Row], roles: Mapping[str, str], wanted: Mapping[str, Any]) -> list[str]:
+def _class_columns(rows: Sequence[Row], roles: Mapping[str, str], wanted: Mapping[str, Any]) -> list[str]:
     """The columns of numbers that have no role: those of classes."""
     return numeric_columns(rows, {*roles.values(), wanted["by"]})
 
 
-def _classes(
+def _class_settings(
     rows: Sequence[Row],
     roles: Mapping[str, str],
     others: Mapping[str, Sequence[str]],
@@ -91,7 +91,7 @@ def _classes(
     return {"classes": classes, "exclusive": True, "target": target}
 
 
-def _predicted(
+def _prediction_arguments(
     path: Path, roles: Mapping[str, str], others: Sequence[str], task: Mapping[str, Any], *, same: bool
 ) -> dict[str, Any]:
     """The arguments by which a table of predictions is read; in the table of references `label` is what is right."""
@@ -104,6 +104,8 @@ def _predicted(
         return {"columns": list(classes)}
     column = roles.get("prediction") or (None if same else roles.get("label"))
     if column is None or not task["exclusive"]:
-        lost = next(name for name in classes if name not in others)
-        raise UserError(f"{path}: has no column of probabilities of {lost!r}, and none 'prediction' of named classes")
+        missing = next(name for name in classes if name not in others)
+        raise UserError(
+            f"{path}: has no column of probabilities of {missing!r}, and none 'prediction' of named classes"
+        )
     return {"label": column}

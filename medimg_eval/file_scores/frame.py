@@ -70,8 +70,8 @@ def named_files(key: str, value: Any) -> dict[str, Path]:
     paths = [Path(str(path)).expanduser() for path in as_list(value)]
     named = {path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem: path for path in paths}
     if len(named) < len(paths):
-        same = ", ".join(map(str, paths))
-        raise UsageError(f"{key}={same}: two have the same name; name them, as in {key}={{mine: a, other: b}}")
+        path_list = ", ".join(map(str, paths))
+        raise UsageError(f"{key}={path_list}: two have the same name; name them, as in {key}={{mine: a, other: b}}")
     return named
 
 
@@ -96,10 +96,10 @@ def columns_of(
         raise UserError(f"{path}: holds no row")
     header = list(dict.fromkeys(name for row in rows for name in row.values))
     wanted = {role: str(called.get(role, role)) for role in roles}
-    lost = next((role for role, name in wanted.items() if name not in header and roles[role]), None)
-    if lost is not None:
-        told = f"{path}: has no column {wanted[lost]!r}{nearest(wanted[lost], header)}"
-        raise UserError(f"{told}; name that of the {lost} with columns.{lost}=NAME")
+    missing = next((role for role, name in wanted.items() if name not in header and roles[role]), None)
+    if missing is not None:
+        complaint = f"{path}: has no column {wanted[missing]!r}{nearest(wanted[missing], header)}"
+        raise UserError(f"{complaint}; name that of the {missing} with columns.{missing}=NAME")
     return {role: name for role, name in wanted.items() if name in header}
 
 
@@ -173,9 +173,9 @@ def score_candidates(
         refuse(missing(candidate.task.requirements(), settings.providers, candidate.task))
         _tell_unpaired(candidate, kind, warn)
     runs = []
-    for one in candidates:
-        run = pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats))
-        runs.append(RunResults(run.folder, task=one.task, table=run.table))
+    for candidate_ in candidates:
+        run = pipeline.test(candidate_.task, candidate_.model, replace(settings, repeats=candidate_.repeats))
+        runs.append(RunResults(run.folder, task=candidate_.task, table=run.table))
     # Each model has generated pictures of its own, which nothing pairs.
     return RunSet(runs, by=wanted["by"], paired=kind != "pictures")
 
@@ -192,10 +192,10 @@ def _tell_unpaired(candidate: Candidate, kind: str, warn: Callable[[str], None])
             f"among the references {cases[0]!r}; names must be equal, those of files but for their endings"
         )
     strays = [case for case in predicted if case not in set(cases)]
-    lost = [case for case in cases if case not in predicted and not candidate.silence_answers]
+    unpaired = [case for case in cases if case not in predicted and not candidate.silence_answers]
     for lone, words in (
         (strays, f"{kind} of {name} belong to no case and are left out"),
-        (lost, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
+        (unpaired, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
     ):
         if lone:
             warn(f"{len(lone):,} {words}: {shortened(lone)}")

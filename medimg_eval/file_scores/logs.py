@@ -46,9 +46,9 @@ class Difference(NamedTuple):
 
     def lines(self) -> list[str]:
         """The difference in words."""
-        told = f"{self.program}'s {self.theirs} {self.their_mean:.3f}, our {self.ours} {self.our_mean:.3f}"
-        found = [f"{self.model}: {told}, of {self.replies} replies; {len(self.cases)} differ"]
-        return found + ([f"  {shortened(self.cases)}: {self.file}"] if self.cases else [])
+        comparison = f"{self.program}'s {self.theirs} {self.their_mean:.3f}, our {self.ours} {self.our_mean:.3f}"
+        lines = [f"{self.model}: {comparison}, of {self.replies} replies; {len(self.cases)} differ"]
+        return lines + ([f"  {shortened(self.cases)}: {self.file}"] if self.cases else [])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +74,16 @@ class Imported:
 
     def __repr__(self) -> str:
         return "\n".join(
-            [f"<{self.dataset}: {len(self.runs)} runs>", *(line for one in self.differences for line in one.lines())]
+            [
+                f"<{self.dataset}: {len(self.runs)} runs>",
+                *(line for difference in self.differences for line in difference.lines()),
+            ]
         )
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        notes = "".join(f"<p>{escape(line)}</p>" for one in self.differences for line in one.lines())
+        notes = "".join(f"<p>{escape(line)}</p>" for difference in self.differences for line in difference.lines())
         return (self.runs._repr_html_() if self.scores is None else self.table._repr_html_()) + notes
 
 
@@ -103,10 +106,10 @@ def import_logs(wanted: Mapping[str, Any], warn: Callable[[str], None]) -> list[
     keys = ("metrics", "extraction", "may_leave", "runs")
     settings = plain(composed("score", [])) | {key: wanted[key] for key in keys} | {"judge": wanted.get("judge")}
     datasets = grouped((log.dataset, log) for log in logs)
-    return [_score(dataset, some, task, out, settings, warn) for dataset, some in datasets.items()]
+    return [_score_logs(dataset, some, task, out, settings, warn) for dataset, some in datasets.items()]
 
 
-def _score(
+def _score_logs(
     dataset: str,
     logs: Sequence[Log],
     task: Task | None,
@@ -116,34 +119,36 @@ def _score(
 ) -> Imported:
     """Scores logs of the same questions, a run for each, and finds the differences to their program."""
     candidates = []
-    known = logs if task is None else [matched(log, task.cases("test")) for log in logs]
-    for log in known:
+    matched_logs = logs if task is None else [matched(log, task.cases("test")) for log in logs]
+    for log in matched_logs:
         notes = list(log.notes)
         if failed := [record for record in log.records if record.failure]:
-            told = f"{len(failed)} of {len(log.records)} questions have no reply, such as {failed[0].case!r}"
-            notes.append(f"{told}: {failed[0].failure[:200]}")
+            complaint = f"{len(failed)} of {len(log.records)} questions have no reply, such as {failed[0].case!r}"
+            notes.append(f"{complaint}: {failed[0].failure[:200]}")
         if len(failed) == len(log.records):
             raise UserError(f"{log.file}: {notes[-1]}")
         questions, replies = write_records(log, out / log.program / dataset)
         judged = task
         if judged is None:
             judged = changed(answer_task(settings, questions), name=slug(dataset), title=dataset)
-        candidates.append(_candidate(log, judged, replies))
+        candidates.append(_make_candidate(log, judged, replies))
         for note in notes:
             warn(f"! {log.file}: {note}")
     runs = score_candidates(settings, "answers", candidates, warn)
-    compared = [_compare(log, run, out / log.program / dataset) for log, run in zip(known, runs, strict=True)]
-    return Imported(dataset, runs, [one for of_log in compared for one in of_log])
+    compared = [
+        _compare_scores(log, run, out / log.program / dataset) for log, run in zip(matched_logs, runs, strict=True)
+    ]
+    return Imported(dataset, runs, [difference for of_log in compared for difference in of_log])
 
 
-def _candidate(log: Log, task: Task, replies: Path) -> Candidate:
+def _make_candidate(log: Log, task: Task, replies: Path) -> Candidate:
     first_seed = int((task.config.get("decoding") or {}).get("seed", 0))
     model = answering(log.model, LoggedReplies, {"file": str(replies), "first_seed": first_seed})
     repeats = 1 + max((record.repeat for record in log.records), default=0)
     return Candidate(task, model, dict.fromkeys(record.case for record in log.records), repeats=repeats)
 
 
-def _compare(log: Log, run: RunResults, folder: Path) -> list[Difference]:
+def _compare_scores(log: Log, run: RunResults, folder: Path) -> list[Difference]:
     """Compares each yes/no score of the program with ours, and writes the replies that they differ on."""
     scores = run.scores
     ours = next((metric for metric in RIGHT if (scores["metric"] == metric).any()), None)
@@ -151,7 +156,7 @@ def _compare(log: Log, run: RunResults, folder: Path) -> list[Difference]:
         return []
     rows = scores[scores["metric"] == ours]
     values = dict(zip(zip(rows["case"], rows["repeat"], strict=True), rows["value"], strict=True))
-    found = []
+    differences = []
     for theirs in dict.fromkeys(name for record in log.records for name in record.scores):
         pairs = [
             (record, value)
@@ -161,7 +166,7 @@ def _compare(log: Log, run: RunResults, folder: Path) -> list[Difference]:
         if not pairs or any(record.scores[theirs] not in (0, 1) for record, _ in pairs):
             continue
         differing = [(record, value) for record, value in pairs if record.scores[theirs] != value]
-        found.append(
+        differences.append(
             Difference(
                 log.program,
                 log.model,
@@ -174,4 +179,4 @@ def _compare(log: Log, run: RunResults, folder: Path) -> list[Difference]:
                 write_disagreements(log, theirs, ours, differing, folder) if differing else None,
             )
         )
-    return found
+    return differences

@@ -27,14 +27,14 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     folders = named_files("masks", wanted["masks"])
     predicted = {name: find_label_maps(folder) for name, folder in folders.items()}
     task = mask_task(wanted, references)
-    made = []
+    candidates = []
     for name, folder in folders.items():
         frames = any(path.suffix.lower() == ".dcm" for path in predicted[name].values())
         grids = str(references) if wanted["resample"] or frames else None
         config: dict[str, Any] = {"root": str(folder), "grids": grids}
         config |= {} if wanted["resample"] or not frames else {"resampled": False}
-        made.append(Candidate(task, answering(name, MaskFiles, config), predicted[name]))
-    return made
+        candidates.append(Candidate(task, answering(name, MaskFiles, config), predicted[name]))
+    return candidates
 
 
 def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
@@ -53,7 +53,7 @@ def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
         "table": str(wanted["cases"] or ""),
     }
     settings: dict[str, Any] = {
-        **_labels(wanted["labels"], references, held),
+        **_find_labels(wanted["labels"], references, held),
         "units": "pixel" if drawn else "mm",
         **{key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key]},
     }
@@ -62,14 +62,14 @@ def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
     return build_task(task_config("SegmentationTask", "masks", layout, **settings))
 
 
-def _labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str, Any]:
+def _find_labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str, Any]:
     """Integers with their names, as given, of nnU-Net's `dataset.json` there or beside, or as the references hold."""
     if isinstance(given, Mapping):
         return {"labels": {int(label): str(name) for label, name in given.items()}}
-    beside = [folder / "dataset.json" for folder in (references, references.parent)]
-    path = next((one for one in beside if one.is_file()), None) if given is None else Path(str(given)).expanduser()
+    files = [folder / "dataset.json" for folder in (references, references.parent)]
+    path = next((file for file in files if file.is_file()), None) if given is None else Path(str(given)).expanduser()
     if path is not None:
-        return _stated(path)
+        return _stated_labels(path)
     names: dict[int, str] = {}
     for file in held.values():
         mask = MaskFile(file).read()
@@ -80,24 +80,24 @@ def _labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str,
     return {"labels": {value: names[value] or plain.format(value) for value in sorted(names)}}
 
 
-def _stated(path: Path) -> dict[str, Any]:
+def _stated_labels(path: Path) -> dict[str, Any]:
     """The labels of nnU-Net's `dataset.json`, of version 1 or 2, without background; and regions of several."""
     content = read_json(path)
     labels = content.get("labels") if isinstance(content, Mapping) else None
     if not isinstance(labels, Mapping):
         raise UserError(f"{path}: expected nnU-Net's 'labels'; name them by labels={{1: liver}}")
-    named = {str(value): key for key, value in labels.items()} if all(map(_whole, labels)) else labels
+    named = {str(value): key for key, value in labels.items()} if all(map(_is_whole, labels)) else labels
     members = {str(name): value if isinstance(value, list) else [value] for name, value in named.items()}
-    if not all(_whole(value) for values in members.values() for value in values):
+    if not all(_is_whole(value) for values in members.values() for value in values):
         raise UserError(f"{path}: expected 'labels' to be names with integers, got {labels!r:.80}")
-    whole = {name: [int(value) for value in values] for name, values in members.items()}
-    single = {values[0]: name for name, values in whole.items() if len(values) == 1 and values[0]}
-    regions = {name: values for name, values in whole.items() if values != [0]}
+    integers = {name: [int(value) for value in values] for name, values in members.items()}
+    single = {values[0]: name for name, values in integers.items() if len(values) == 1 and values[0]}
+    regions = {name: values for name, values in integers.items() if values != [0]}
     if all(len(values) == 1 for values in regions.values()):
         return {"labels": single}
     held = sorted({value for values in regions.values() for value in values})
     return {"labels": {value: single.get(value, f"label {value}") for value in held}, "regions": regions}
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return str(value).isdigit()

@@ -46,18 +46,18 @@ def measurement_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     task = build_task(
         task_config("MeasurementTask", "measurements", listed(layout, wanted), measures=names, **settings)
     )
-    made = []
+    candidates = []
     for name, path in with_tables("measurements", named_files("measurements", wanted["measurements"]), wanted).items():
         held = read_table(path)
         own = columns_of(path, {"case": True}, called, every)
-        columns = {one: called.get(one, one) for one in names}
-        for one, column in columns.items():
+        columns = {name: called.get(name, name) for name in names}
+        for name_, column in columns.items():
             if held and column not in held[0].values:
                 raise UserError(
-                    f"{path}: has no column {column!r}{nearest(column, held[0].values)}; name that of {one} with "
-                    f"'columns={{\"{one}\": NAME}}'"
+                    f"{path}: has no column {column!r}{nearest(column, held[0].values)}; name that of {name_} with "
+                    f"'columns={{\"{name_}\": NAME}}'"
                 )
         config = {"root": str(path), "columns": columns, "case": own["case"]}
         predicted = dict.fromkeys(row.text(own["case"]) for row in held)
-        made.append(Candidate(task, answering(name, PrecomputedNumbers, config), predicted))
-    return made
+        candidates.append(Candidate(task, answering(name, PrecomputedNumbers, config), predicted))
+    return candidates

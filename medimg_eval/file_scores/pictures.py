@@ -34,27 +34,32 @@ def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     if wanted["real"] is None:
         raise UsageError("pictures= needs real=DIR, the folder of pictures that they should be like")
     # Beside what judges the set, what was not made is always told; its rows also hold what tables divide by.
-    metrics = list(dict.fromkeys([*(as_list(wanted["metrics"] or []) or _metrics(wanted)), "generation_failure_rate"]))
-    made = []
+    metrics = list(
+        dict.fromkeys([*(as_list(wanted["metrics"] or []) or _choose_metrics(wanted)), "generation_failure_rate"])
+    )
+    candidates = []
     for name, folder in named_files("pictures", wanted["pictures"]).items():
         model = answering(name, PrecomputedImages, {"root": str(folder)})
-        made.append(Candidate(_task(wanted, folder, metrics), model))
-    return made
+        candidates.append(Candidate(_make_task(wanted, folder, metrics), model))
+    return candidates
 
 
-def _metrics(wanted: Mapping[str, Any]) -> list[str]:
+def _choose_metrics(wanted: Mapping[str, Any]) -> list[str]:
     extractors = Extractors(wanted["extractors"] or {})
-    asked = [*ENCODERS, *(name for name in wanted["extractors"] or {} if name not in ENCODERS)]
-    ready = [name for name in asked if not [*of_provider(Requirement("features", name), extractors, ())]]
+    extractors_ = [*ENCODERS, *(name for name in wanted["extractors"] or {} if name not in ENCODERS)]
+    ready = [name for name in extractors_ if not [*of_provider(Requirement("features", name), extractors, ())]]
     named = [f"{metric}@{extractor}" for extractor in (*ready, "pixels") for metric in FIDELITY]
     if wanted["train"] is not None:
         named += [*COPIES, *(["transformed_copies@pixels_128"] if find_spec("cv2") else [])]
     return named
 
 
-def _task(wanted: Mapping[str, Any], folder: Path, metrics: list[str]) -> Task:
-    layout = {"_target_": "medimg_eval.data.layouts.PictureSets", "prompts": _folder(wanted, folder, shown=False)}
-    layout |= {part: _folder(wanted, wanted[part]) for part in ("real", "train") if wanted[part] is not None}
+def _make_task(wanted: Mapping[str, Any], folder: Path, metrics: list[str]) -> Task:
+    layout = {
+        "_target_": "medimg_eval.data.layouts.PictureSets",
+        "prompts": _folder_layout(wanted, folder, shown=False),
+    }
+    layout |= {part: _folder_layout(wanted, wanted[part]) for part in ("real", "train") if wanted[part] is not None}
     splits = {"test": "test", "reference": "reference"}
     splits |= {"train": "train", "holdout": "reference"} if wanted["train"] is not None else {}
     return build_task(
@@ -70,6 +75,6 @@ def _task(wanted: Mapping[str, Any], folder: Path, metrics: list[str]) -> Task:
     )
 
 
-def _folder(wanted: Mapping[str, Any], folder: Any, **settings: Any) -> dict[str, Any]:
+def _folder_layout(wanted: Mapping[str, Any], folder: Any, **settings: Any) -> dict[str, Any]:
     root = str(Path(str(folder)).expanduser())
     return listed({"_target_": "PictureFolder", "root": root, **settings}, wanted, keep=True)

@@ -37,7 +37,9 @@ def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     references = references_of(wanted, "boxes", "COCO's JSON of annotations")
     content = read_json(references)
     categories = content.get("categories") if isinstance(content, dict) else None
-    if not isinstance(categories, list) or not all(isinstance(one, dict) and "name" in one for one in categories):
+    if not isinstance(categories, list) or not all(
+        isinstance(category, dict) and "name" in category for category in categories
+    ):
         raise UserError(f"{references}: expected COCO's annotations, with a list of 'categories' with names")
     layout: dict[str, Any] = {
         "_target_": "Coco",
@@ -75,8 +77,8 @@ def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     }
     scored = any("score" in columns for columns in read.values())
     right = columns_of(references, {**roles, "diameter": scored, "patient": False}, wanted["columns"], {"score"})
-    task = build_task(_points(wanted, references, right, scored=scored))
-    made = []
+    task = build_task(_points_config(wanted, references, right, scored=scored))
+    candidates = []
     for name, path in files.items():
         columns = read[name]
         if "label" in right and "label" not in columns:
@@ -89,11 +91,15 @@ def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
             **{key: columns[key] for key in ("label", "score") if key in columns},
         }
         predicted = dict.fromkeys(row.text(columns["case"]) for row in read_table(path))
-        made.append(Candidate(task, answering(name, PrecomputedPlaces, config), predicted, silence_answers=scored))
-    return made
+        candidates.append(
+            Candidate(task, answering(name, PrecomputedPlaces, config), predicted, silence_answers=scored)
+        )
+    return candidates
 
 
-def _points(wanted: Mapping[str, Any], path: Path, columns: Mapping[str, str], *, scored: bool) -> dict[str, Any]:
+def _points_config(
+    wanted: Mapping[str, Any], path: Path, columns: Mapping[str, str], *, scored: bool
+) -> dict[str, Any]:
     """The config of a task of landmarks, or of findings."""
     if not scored and "label" not in columns:
         raise UserError(f"{path}: has no column 'label', the names of landmarks; candidates need a column 'score'")

@@ -18,11 +18,11 @@ LABELLED = ("bleu@1", "bleu@4", "rouge_l", "meteor_no_synonyms", "cider_d", "rul
 def report_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """The tables as models, each with a task of its own."""
     files = named_files("reports", wanted["reports"])
-    tasks = {name: _task(wanted, str(path)) for name, path in files.items()}
-    return [Candidate(tasks[name], _predicted(name, str(path), tasks[name].layout)) for name, path in files.items()]
+    tasks = {name: _make_task(wanted, str(path)) for name, path in files.items()}
+    return [Candidate(tasks[name], _report_model(name, str(path), tasks[name].layout)) for name, path in files.items()]
 
 
-def _task(wanted: Mapping[str, Any], file: str) -> Task:
+def _make_task(wanted: Mapping[str, Any], file: str) -> Task:
     layout = {
         "_target_": "medimg_eval.data.layouts.report_sets.ReportTable",
         "root": file,
@@ -36,7 +36,7 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
     return build_task(task_config("ReportTask", "reports", layout, **settings))
 
 
-def _predicted(name: str, file: str, layout: Any) -> ModelSpec:
+def _report_model(name: str, file: str, layout: Any) -> ModelSpec:
     """Written reports, as a model that answers so."""
     config = {"file": file, "columns": dict(layout.columns)}
     return ModelSpec(name, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions))

@@ -37,23 +37,23 @@ def with_tables(kind: str, files: Mapping[str, Path], wanted: Mapping[str, Any])
         CaseError: a report cannot be read.
     """
     return {
-        name: _table(kind, name, path, wanted) if path.is_dir() or path.suffix.lower() == ".dcm" else path
+        name: _write_table(kind, name, path, wanted) if path.is_dir() or path.suffix.lower() == ".dcm" else path
         for name, path in files.items()
     }
 
 
-def _table(kind: str, name: str, path: Path, wanted: Mapping[str, Any]) -> Path:
+def _write_table(kind: str, name: str, path: Path, wanted: Mapping[str, Any]) -> Path:
     if wanted["references"] is None:
         raise UsageError(f"{kind}={path}: reports of a product need references=, the table of what is right")
-    found = [path] if path.is_file() else [path / entry for entry, stat in walk(path) if stat is not None]
-    reports = [read_structured_report(file) for file in sorted(found) if is_structured_report(file)]
+    files = [path] if path.is_file() else [path / entry for entry, stat in walk(path) if stat is not None]
+    reports = [read_structured_report(file) for file in sorted(files) if is_structured_report(file)]
     if not reports:
         raise UserError(f"{path}: holds no structured report; expected DICOM SR by TID 1500, or name a table")
     references = Path(str(wanted["references"])).expanduser()
     column = str((wanted["columns"] or {}).get(CASE, CASE))
     ids = {row.text(column) for row in read_table(references) if column in row.values}
-    cases = _cases(reports, ids, path)
-    rows = [dict(_cells(report)) for report in reports]
+    cases = _case_names(reports, ids, path)
+    rows = [dict(_report_cells(report)) for report in reports]
     findings = sorted({group.finding for report in reports for group in report.groups if group.finding})
     header = list(dict.fromkeys(name for row in rows for name in row if name not in findings))
     out = Path(str(wanted["runs"])) / "reports_read" / f"{kind}-{name}.csv"
@@ -67,9 +67,9 @@ def _table(kind: str, name: str, path: Path, wanted: Mapping[str, Any]) -> Path:
     return out
 
 
-def _cases(reports: Sequence[StructuredReport], ids: set[str], path: Path) -> list[str]:
+def _case_names(reports: Sequence[StructuredReport], ids: set[str], path: Path) -> list[str]:
     """Names of cases: the first kind of name that the references know."""
-    named = {key: [_name(report, key) for report in reports] for key in KEYS}
+    named = {key: [_report_name(report, key) for report in reports] for key in KEYS}
     fitting = [key for key in KEYS if set(named[key]) & ids]
     chosen = named[fitting[0]] if fitting else named["file"]
     if twice := [case for case, count in Counter(chosen).items() if count > 1]:
@@ -79,13 +79,13 @@ def _cases(reports: Sequence[StructuredReport], ids: set[str], path: Path) -> li
     return chosen
 
 
-def _name(report: StructuredReport, key: str) -> str:
+def _report_name(report: StructuredReport, key: str) -> str:
     if key == "file":
         return report.path.stem if report.path.suffix.lower() == ".dcm" else report.path.name
     return report.path.parent.name if key == "folder" else report.keys[key]
 
 
-def _cells(report: StructuredReport) -> list[tuple[str, Any]]:
+def _report_cells(report: StructuredReport) -> list[tuple[str, Any]]:
     """Column -> cell of one report: findings with how sure they are, assessments, numbers with their units.
 
     A finding is 1 where nothing is said of how sure it is, and the largest number of several groups; of findings that a
@@ -94,20 +94,20 @@ def _cells(report: StructuredReport) -> list[tuple[str, Any]]:
     cells: dict[str, Any] = {}
     for group in report.groups:
         if group.finding:
-            cells[group.finding] = max(cells.get(group.finding, 0.0), _certainty(group))
+            cells[group.finding] = max(cells.get(group.finding, 0.0), _highest_certainty(group))
         for name, value in group.evaluations.items():
             if cells.setdefault(name, value) != value:
                 cells[f"{group.name}: {name}"] = value
-        for one in group.measurements:
-            column = f"{group.name}: {one.name}" + ("" if one.unit == "1" else f" [{one.unit}]")
+        for measurement in group.measurements:
+            column = f"{group.name}: {measurement.name}" + ("" if measurement.unit == "1" else f" [{measurement.unit}]")
             if column in cells:
                 raise UserError(
                     f"{report.path}: {column!r} is there twice, such as of two findings alike; which of them counts "
                     "cannot be told: make a table of the reports, and name that"
                 )
-            cells[column] = one.value
+            cells[column] = measurement.value
     return list(cells.items())
 
 
-def _certainty(group: MeasuredGroup) -> float:
-    return max((one.value for one in group.measurements if one.certainty), default=1.0)
+def _highest_certainty(group: MeasuredGroup) -> float:
+    return max((measurement.value for measurement in group.measurements if measurement.certainty), default=1.0)

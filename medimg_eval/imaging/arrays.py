@@ -58,7 +58,7 @@ class Bundle:
         self.path = Path(path)
         self._cache = None if cache is None else Path(cache).expanduser()
         self._allow_pickle = allow_pickle
-        with _damage(self.path):
+        with _name_damage(self.path):
             with self.path.open("rb") as stream:
                 head = stream.read(8)
             self._kind = "npz" if head[:2] == b"PK" else "npy" if head.startswith(b"\x93NUMPY") else "hdf5"
@@ -102,21 +102,21 @@ class Bundle:
                 f"{self.path}: {key} holds Python objects, which are pickles and can run code; "
                 "set allow_pickle=True if you trust where the file comes from"
             )
-        with _damage(self.path):
+        with _name_damage(self.path):
             if self._kind == "hdf5":
                 import h5py
 
                 with h5py.File(self.path, "r") as file:
                     return np.asarray(check_own(self.path, file[key])[() if index is None else index])
-            whole = self._mapped(key, header)
-        return whole if index is None else np.asarray(whole[index])
+            array = self._mapped(key, header)
+        return array if index is None else np.asarray(array[index])
 
     def _mapped(self, key: str, header: Header) -> Array:
         if header.offset is not None:
-            return _memory(self.path, header)
+            return _map_memory(self.path, header)
         if self._cache is not None and not header.dtype.hasobject:
             unpacked = self._unpacked(key, header)
-            return _memory(unpacked, _npy_headers(unpacked)["array"])
+            return _map_memory(unpacked, _npy_headers(unpacked)["array"])
         if self._kind == "npy":
             loaded: Array = np.load(self.path, allow_pickle=self._allow_pickle)
             return loaded
@@ -176,11 +176,11 @@ def read(
     Raises:
         CaseError: what `Bundle` raises; no numbers; axes that may mean two things.
     """
-    path, bundle, name = _bundle(paths, key, cache, allow_pickle)
+    path, bundle, name = _open_bundle(paths, key, cache, allow_pickle)
     array = bundle.array(name) if index is None else bundle.item(name, index)
     if array.dtype.kind not in "biufc" or array.size == 0:
         raise CaseError(f"{path}: expected numbers in {name}, got {array.dtype} of shape {array.shape}")
-    order = _order(path, name, array.shape, axes)
+    order = _axis_order(path, name, array.shape, axes)
     array = np.transpose(array, [axis for axis in order if axis is not None])
     array = array if None not in order else array[None]
     array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -197,14 +197,14 @@ def grid(
     allow_pickle: bool = False,
 ) -> Geometry:
     """Reads the shape alone, from the header; takes what `read` takes."""
-    path, bundle, name = _bundle(paths, key, cache, allow_pickle)
+    path, bundle, name = _open_bundle(paths, key, cache, allow_pickle)
     shape = bundle.header(name).shape
     shape = shape if index is None else shape[1:]
-    spatial = tuple(shape[axis] for axis in _order(path, name, shape, axes)[1:] if axis is not None)
+    spatial = tuple(shape[axis] for axis in _axis_order(path, name, shape, axes)[1:] if axis is not None)
     return Geometry(spatial, np.eye(4), "pixel")
 
 
-def _bundle(
+def _open_bundle(
     paths: Sequence[Path], key: str | None, cache: str | Path | None, allow_pickle: bool
 ) -> tuple[Path, Bundle, str]:
     if len(paths) != 1:
@@ -213,7 +213,7 @@ def _bundle(
     return paths[0], bundle, bundle.only_key() if key is None else key
 
 
-def _order(path: Path, name: str, shape: tuple[int, ...], axes: str | None) -> list[int | None]:
+def _axis_order(path: Path, name: str, shape: tuple[int, ...], axes: str | None) -> list[int | None]:
     """Says which stored axis each axis of the image is; None for a channel axis to be added."""
     where = f"{path}: {name} has shape {shape}"
     if axes is not None:
@@ -230,7 +230,7 @@ def _order(path: Path, name: str, shape: tuple[int, ...], axes: str | None) -> l
 def _by_letters(where: str, shape: tuple[int, ...], axes: str) -> list[int | None]:
     volume = len(set(axes.lower()) - {"c", "t", "f"}) == 3
     spatial = ("xwi", "yhj", "zdk") if volume else ("zdk", "yhi", "xwj")
-    rank = {letter: 2 + place for place, letters in enumerate(spatial) for letter in letters} | ORDER
+    rank = {letter: 2 + axis for axis, letters in enumerate(spatial) for letter in letters} | ORDER
     ranks = [rank.get(letter, -1) for letter in axes.lower()]
     if len(axes) != len(shape) or -1 in ranks or len(set(ranks)) < len(ranks):
         raise UsageError(f"{where}; expected axes of {len(shape)} different letters of ctfdhwzyxijk, got {axes!r}")
@@ -238,7 +238,7 @@ def _by_letters(where: str, shape: tuple[int, ...], axes: str) -> list[int | Non
     return [*order] if 0 in ranks else [None, *order]
 
 
-def _memory(path: Path, header: Header) -> Array:
+def _map_memory(path: Path, header: Header) -> Array:
     # Copy on write: what a caller changes stays in memory, and torch takes the array without a complaint.
     if math.prod(header.shape) == 0:
         return np.empty(header.shape, header.dtype)
@@ -246,7 +246,7 @@ def _memory(path: Path, header: Header) -> Array:
 
 
 @contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def _name_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -266,7 +266,7 @@ def _damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
@@ -277,11 +277,11 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def _npy_headers(path: Path) -> dict[str, Header]:
     with path.open("rb") as stream:
-        shape, fortran, dtype = _header(stream)
-        return {"array": _checked(Header(shape, dtype, stream.tell(), fortran), path.stat().st_size)}
+        shape, fortran, dtype = _read_header(stream)
+        return {"array": _check_header(Header(shape, dtype, stream.tell(), fortran), path.stat().st_size)}
 
 
-def _checked(header: Header, end: int) -> Header:
+def _check_header(header: Header, end: int) -> Header:
     if header.dtype.hasobject:
         return Header(header.shape, header.dtype, None, header.fortran)
     size = math.prod(header.shape) * header.dtype.itemsize
@@ -297,8 +297,8 @@ def _npz_headers(path: Path) -> dict[str, Header]:
             if not member.filename.endswith(".npy"):
                 continue
             with file.open(member) as stream:
-                shape, fortran, dtype = _header(stream)
-                header = _checked(Header(shape, dtype, stream.tell(), fortran), member.file_size)
+                shape, fortran, dtype = _read_header(stream)
+                header = _check_header(Header(shape, dtype, stream.tell(), fortran), member.file_size)
             offset = None
             if member.compress_type == zipfile.ZIP_STORED and header.offset is not None:
                 # The name and extra fields may be longer here than in the directory at the end of the file.

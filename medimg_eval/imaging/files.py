@@ -90,16 +90,16 @@ def find_label_maps(folder: str | Path) -> dict[str, Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise MissingDataError(f"{folder}: no such folder of label maps")
-    found = _label_maps(folder) or _label_maps(*sorted(folder.glob("fold_*/validation")))
-    if not found:
+    label_maps = _label_maps(folder) or _label_maps(*sorted(folder.glob("fold_*/validation")))
+    if not label_maps:
         raise MissingDataError(f"{folder}: holds no label maps; their names end in {', '.join(_LABEL_MAPS)}")
-    return dict(sorted(found.items()))
+    return dict(sorted(label_maps.items()))
 
 
 def _label_maps(*folders: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    label_maps: dict[str, Path] = {}
     for path in [path for folder in folders for path in folder.iterdir() if not path.name.startswith(".")]:
-        ending = next((one for one in _LABEL_MAPS if path.name.lower().endswith(one)), None)
+        ending = next((label_map for label_map in _LABEL_MAPS if path.name.lower().endswith(label_map)), None)
         within = list(path.glob("*.dcm")) if path.is_dir() else []
         if len(within) == 1:
             name, file = path.name, within[0]
@@ -107,7 +107,7 @@ def _label_maps(*folders: Path) -> dict[str, Path]:
             name, file = path.name[: -len(ending)], path
         else:
             continue
-        if name in found:
-            raise UserError(f"{file}: stands for case {name!r}, as {found[name]} does; keep one of them")
-        found[name] = file
-    return found
+        if name in label_maps:
+            raise UserError(f"{file}: stands for case {name!r}, as {label_maps[name]} does; keep one of them")
+        label_maps[name] = file
+    return label_maps

@@ -71,7 +71,7 @@ def identify(path: str | Path) -> str:
 
 def _by_content(path: Path, head: bytes) -> str | None:
     if head[:2] == b"\x1f\x8b":
-        return _compressed(path)
+        return _compressed_format(path)
     if _is_dicom(head):
         # A segmentation of a slide names the slide's class, too.
         return "slide" if SLIDE_CLASS in head and SEGMENTATION_CLASS not in head else "dicom"
@@ -82,7 +82,7 @@ def _by_content(path: Path, head: bytes) -> str | None:
 
         return "slide" if is_slide(path) else "picture"
     # An .mp4 names itself after four bytes, an .avi twice; a zip file may be anything but for its name.
-    known = {
+    signatures = {
         "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
         or (head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in BMP_HEADERS),  # a table may start with BMI
         "video": head[4:8] == b"ftyp"
@@ -92,10 +92,10 @@ def _by_content(path: Path, head: bytes) -> str | None:
         "array": head.startswith((b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"))
         or (head[:4] == b"PK\3\4" and path.suffix == ".npz"),
     }
-    return next((family for family, fits in known.items() if fits), None)
+    return next((family for family, fits in signatures.items() if fits), None)
 
 
-def _compressed(path: Path) -> str | None:
+def _compressed_format(path: Path) -> str | None:
     # A damaged .nii.gz is still meant as a volume, a .dcm.gz as DICOM: its reader says what is wrong with it.
     try:
         with gzip.open(path) as stream:
@@ -140,7 +140,7 @@ def survey(folder: Path) -> tuple[str, list[str]]:
     Raises CaseError where it holds no image, images of several kinds, or files that are to be named one by one; the
     message counts what there is.
     """
-    found: dict[str, list[Path]] = {}
+    kinds: dict[str, list[Path]] = {}
     for name, _ in walk(folder):
         file = folder / name
         try:
@@ -148,8 +148,8 @@ def survey(folder: Path) -> tuple[str, list[str]]:
         except CaseError:  # notes and tables lie beside images
             # What is named like DICOM is meant as such: its reader says what is wrong with it.
             family = "dicom" if named_as_dicom(file) else "document" if file.suffix.lower() == ".pdf" else ""
-        found.setdefault(family, []).append(file)
-    images = {family: files for family, files in found.items() if family in FAMILIES}
+        kinds.setdefault(family, []).append(file)
+    images = {family: files for family, files in kinds.items() if family in FAMILIES}
     if not images:
         raise CaseError(f"{folder}: holds no image; expected the files of one DICOM series, or the frames of one clip")
     if len(images) > 1:
@@ -157,35 +157,35 @@ def survey(folder: Path) -> tuple[str, list[str]]:
     if len(images) > 1:
         named = " and ".join(f"{files[0]} ({family})" for family, files in images.items())
         raise CaseError(
-            f"{folder}: holds {_census(found)}. {named} are images of several kinds, and either may be meant; name the "
+            f"{folder}: holds {_census(kinds)}. {named} are images of several kinds, and either may be meant; name the "
             "one to read, or move the other out of the folder"
         )
     ((family, files),) = images.items()
     if family not in ("dicom", "slide", "picture"):
-        many = "" if len(found) == len(files) == 1 else f", and holds {_census(found)}"
+        many = "" if len(kinds) == len(files) == 1 else f", and holds {_census(kinds)}"
         raise CaseError(f"{folder}: is a folder; name the file, such as {files[0]}{many}")
-    passed = [file for other in ("picture", "document") if other != family for file in found.get(other, [])]
+    passed = [file for family_ in ("picture", "document") if family_ != family for file in kinds.get(family_, [])]
     notes = [f"{len(passed)} other files in the folder were passed over, such as {passed[0].name}"] if passed else []
     return "video" if family == "picture" else family, notes
 
 
 def family_of(paths: Sequence[Path]) -> tuple[str, list[str]]:
     """Which family files and folders that are read as one image are of, all looked at; else as `survey`."""
-    found: dict[str, Path] = {}
+    by_family: dict[str, Path] = {}
     notes: list[str] = []
     for path in paths:
         try:
             family, passed = survey(path) if path.is_dir() else (identify(path), [])
         except CaseError:
-            if not found:
+            if not by_family:
                 raise
             continue  # the reader of the family says what is wrong with it
-        found.setdefault(family, path)
+        by_family.setdefault(family, path)
         notes += passed
-    if len(found) > 1:
-        named = " and ".join(f"{path} ({family})" for family, path in found.items())
+    if len(by_family) > 1:
+        named = " and ".join(f"{path} ({family})" for family, path in by_family.items())
         raise CaseError(f"{named}: are images of several kinds, which are not read as one; name the files of one image")
-    return next(iter(found)), notes
+    return next(iter(by_family)), notes
 
 
 def _census(found: Mapping[str, Sequence[Path]]) -> str:
@@ -194,6 +194,8 @@ def _census(found: Mapping[str, Sequence[Path]]) -> str:
     for family, files in sorted(found.items(), key=lambda item: (item[0] not in FAMILIES, -len(item[1]))):
         endings = Counter("".join(file.suffixes[-2:] if file.suffix == ".gz" else [file.suffix]) for file in files)
         kinds = [f"{count} {ending or 'without ending'}" for ending, count in endings.most_common(3)]
-        rest = len(files) - sum(count for _, count in endings.most_common(3))
-        counted.append(f"{len(files)} {family or 'other'} ({', '.join([*kinds, *([f'{rest} more'] if rest else [])])})")
+        remaining = len(files) - sum(count for _, count in endings.most_common(3))
+        counted.append(
+            f"{len(files)} {family or 'other'} ({', '.join([*kinds, *([f'{remaining} more'] if remaining else [])])})"
+        )
     return ", ".join(counted)

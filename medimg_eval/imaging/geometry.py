@@ -62,7 +62,7 @@ def reorient(thing: Thing, code: str = "RAS") -> Thing:
         view: Array = array[cut]
         return view
 
-    return _rebuilt(thing, moved, thing.affine @ turn)
+    return _rebuild_image(thing, moved, thing.affine @ turn)
 
 
 def ends_of(letter: str) -> str:
@@ -132,21 +132,23 @@ def resample(
     """
     if not isinstance(thing, Image):
         return _resampled_mask(thing, to, labels, fill)
-    target = _target(thing, to)
-    pull = _pull(thing.geometry, target)
-    outside = _outside(pull, thing.geometry.shape, target.shape)
+    target = _target_geometry(thing, to)
+    pull = _pull_matrix(thing.geometry, target)
+    outside = _outside_mask(pull, thing.geometry.shape, target.shape)
     if order not in (0, 1, 3):
         raise ValueError(f"expected order 0, 1 or 3, got {order!r}")
-    channels = [_filled(_values(one, pull, target.shape, order), outside, fill) for one in thing.array]
+    channels = [
+        _fill_outside(_interpolate_values(channel, pull, target.shape, order), outside, fill) for channel in thing.array
+    ]
     array = channels[0][None] if len(channels) == 1 else np.stack(channels)
     valid = None if outside is None else ~outside
     if thing.valid is not None:
-        share = _values(thing.valid.astype(np.float32), pull, target.shape, min(order, 1)) > 0.999
+        share = _interpolate_values(thing.valid.astype(np.float32), pull, target.shape, min(order, 1)) > 0.999
         valid = share if valid is None else share & valid
     return replace(thing, array=array, affine=np.array(target.affine, np.float64), valid=valid)
 
 
-def _target(thing: Image | Mask, to: Geometry | Sequence[float]) -> Geometry:
+def _target_geometry(thing: Image | Mask, to: Geometry | Sequence[float]) -> Geometry:
     target = to if isinstance(to, Geometry) else grid_of_spacing(thing.geometry, to)
     if target.units != thing.units:
         raise ValueError(f"expected a grid in {thing.units}, as what is resampled, got one in {target.units}")
@@ -156,17 +158,19 @@ def _target(thing: Image | Mask, to: Geometry | Sequence[float]) -> Geometry:
 def _resampled_mask(mask: Mask, to: Geometry | Sequence[float], labels: str, fill: float) -> Mask:
     if labels not in ("nearest", "linear"):
         raise ValueError(f"expected labels 'nearest' or 'linear', got {labels!r}")
-    target = _target(mask, to)
-    pull = _pull(mask.geometry, target)
-    moved = (_labels if labels == "linear" else _nearest)(mask.labels, pull, target.shape)
-    moved = _filled(moved, _outside(pull, mask.geometry.shape, target.shape), fill)
+    target = _target_geometry(mask, to)
+    pull = _pull_matrix(mask.geometry, target)
+    moved = (_interpolate_labels if labels == "linear" else _nearest_voxels)(mask.labels, pull, target.shape)
+    moved = _fill_outside(moved, _outside_mask(pull, mask.geometry.shape, target.shape), fill)
     numbers = None if labels == "linear" else mask.instances
     if numbers is not None:
-        numbers = _filled(_nearest(numbers, pull, target.shape), _outside(pull, mask.geometry.shape, target.shape), 0)
+        numbers = _fill_outside(
+            _nearest_voxels(numbers, pull, target.shape), _outside_mask(pull, mask.geometry.shape, target.shape), 0
+        )
     return replace(mask, labels=moved, affine=np.array(target.affine, np.float64), instances=numbers)
 
 
-def _rebuilt(thing: Thing, moved: Callable[[Array], Array], affine: Array) -> Thing:
+def _rebuild_image(thing: Thing, moved: Callable[[Array], Array], affine: Array) -> Thing:
     changes: dict[str, Any] = {"affine": affine}
     if isinstance(thing, Mask):
         changes |= {"labels": moved(thing.labels)}
@@ -176,7 +180,7 @@ def _rebuilt(thing: Thing, moved: Callable[[Array], Array], affine: Array) -> Th
     return replace(thing, **changes)
 
 
-def _pull(source: Geometry, target: Geometry) -> Array:
+def _pull_matrix(source: Geometry, target: Geometry) -> Array:
     """Returns (axes, axes + 1): index in the target to index in the source, with tiny rounding taken off."""
     axes = len(source.shape)
     if len(target.shape) != axes:
@@ -191,24 +195,24 @@ def _pull(source: Geometry, target: Geometry) -> Array:
     return np.where(np.abs(pull - nearest) < tolerance, nearest, pull)
 
 
-def _outside(pull: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array | None:
+def _outside_mask(pull: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array | None:
     """Returns where the target's voxels lie beyond the source's outer faces; None when none does."""
     axes = len(source)
     ends = np.array(list(itertools.product(*[(0, n - 1) for n in target])), np.float64).T
     corners = pull[:, :axes] @ ends + pull[:, axes:]
     slack = 1e-3
-    found: Array | None = None
+    outside: Array | None = None
     for axis, n in enumerate(source):
         if corners[axis].min() >= -0.5 - slack and corners[axis].max() <= n - 0.5 + slack:
             continue  # the grid is convex: its corners are its farthest points
         steps = [pull[axis, a] * np.arange(target[a]) if pull[axis, a] else np.zeros(1) for a in range(axes)]
-        place: Array = sum(np.ix_(*steps), start=np.array(pull[axis, axes]))
-        beyond = (place < -0.5 - slack) | (place > n - 0.5 + slack)
-        found = np.broadcast_to(beyond, target) if found is None else found | beyond
-    return found
+        position: Array = sum(np.ix_(*steps), start=np.array(pull[axis, axes]))
+        beyond = (position < -0.5 - slack) | (position > n - 0.5 + slack)
+        outside = np.broadcast_to(beyond, target) if outside is None else outside | beyond
+    return outside
 
 
-def _filled(array: Array, outside: Array | None, fill: float) -> Array:
+def _fill_outside(array: Array, outside: Array | None, fill: float) -> Array:
     if outside is not None:
         if array.dtype.kind in "iu" and not (
             float(fill).is_integer() and np.can_cast(np.min_scalar_type(int(fill)), array.dtype)
@@ -218,12 +222,12 @@ def _filled(array: Array, outside: Array | None, fill: float) -> Array:
     return array
 
 
-def _values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Array:
+def _interpolate_values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Array:
     """Interpolates; beyond the outermost centres the outermost value goes on, of a cubic spline its mirror image."""
     if order == 0:
-        return _nearest(array, pull, shape)
+        return _nearest_voxels(array, pull, shape)
     if array.dtype.kind == "c":
-        parts = (_values(part, pull, shape, order) for part in (array.real, array.imag))
+        parts = (_interpolate_values(part, pull, shape, order) for part in (array.real, array.imag))
         return next(parts) + 1j * next(parts)
     import SimpleITK
 
@@ -231,8 +235,8 @@ def _values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Ar
     kind: type[np.floating[Any]] = np.float64 if wide else np.float32
     # In index space, where shear and oblique axes are nothing but a matrix. SimpleITK's arrays run backwards, and
     # it knows neither bool, float16, long double nor another byte order.
-    known = array.dtype.kind in "iuf" and array.dtype.isnative and array.dtype.itemsize <= 8
-    plain = array if known and array.dtype != np.float16 else array.astype(kind)
+    is_plain = array.dtype.kind in "iuf" and array.dtype.isnative and array.dtype.itemsize <= 8
+    plain = array if is_plain and array.dtype != np.float16 else array.astype(kind)
     if order == 3 and min(array.shape) < 4:
         # ITK's B-spline mirrors an axis once, and on one shorter than its support reads beyond the memory.
         from scipy import ndimage
@@ -252,7 +256,7 @@ def _values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Ar
     return result
 
 
-def _nearest(array: Array, pull: Array, shape: tuple[int, ...]) -> Array:
+def _nearest_voxels(array: Array, pull: Array, shape: tuple[int, ...]) -> Array:
     """Takes the voxel a centre lies in; halfway, the one towards the end of the axis."""
     axes = len(shape)
     matrix = pull[:, :axes]
@@ -267,23 +271,23 @@ def _nearest(array: Array, pull: Array, shape: tuple[int, ...]) -> Array:
     result: Array = np.empty(shape, array.dtype)
     for first in range(shape[0]):  # one plane at a time keeps the indices small
         steps = np.ix_(*(np.arange(n, dtype=np.float64) for n in shape[1:]))
-        place = [
+        position = [
             matrix[s, 0] * first + pull[s, axes] + sum(matrix[s, 1 + a] * steps[a] for a in range(axes - 1))
             for s in range(axes)
         ]
-        where = [np.clip(np.floor(p + HALF), 0, array.shape[s] - 1).astype(np.intp) for s, p in enumerate(place)]
+        where = [np.clip(np.floor(p + HALF), 0, array.shape[s] - 1).astype(np.intp) for s, p in enumerate(position)]
         result[first] = array[tuple(where)]
     return result
 
 
-def _labels(labels: Array, pull: Array, shape: tuple[int, ...]) -> Array:
+def _interpolate_labels(labels: Array, pull: Array, shape: tuple[int, ...]) -> Array:
     """Gives each voxel the label with the largest interpolated share; of equal shares the lowest label."""
     from scipy import ndimage
 
     values = np.unique(labels)
-    rest = values[0]
-    boxes = ndimage.find_objects(_numbered(labels, values))
-    result = np.full(shape, rest, labels.dtype)
+    remaining = values[0]
+    boxes = ndimage.find_objects(_number_labels(labels, values))
+    result = np.full(shape, remaining, labels.dtype)
     best = np.zeros(shape, np.float32)
     total = np.zeros(shape, np.float32)
     for value, box in zip(values[1:], boxes, strict=True):
@@ -291,21 +295,23 @@ def _labels(labels: Array, pull: Array, shape: tuple[int, ...]) -> Array:
         near = tuple(
             slice(max(0, cut.start - 1), min(cut.stop + 1, n)) for cut, n in zip(box, labels.shape, strict=True)
         )
-        part = _reach(pull, box, shape)
+        part = _target_reach(pull, box, shape)
         if any(cut.start >= cut.stop for cut in part):
             continue
         start = pull[:, -1] + pull[:, :-1] @ [cut.start for cut in part] - [cut.start for cut in near]
         size = tuple(cut.stop - cut.start for cut in part)
-        share = _values((labels[near] == value).astype(np.float32), np.column_stack([pull[:, :-1], start]), size, 1)
+        share = _interpolate_values(
+            (labels[near] == value).astype(np.float32), np.column_stack([pull[:, :-1], start]), size, 1
+        )
         wins = share > best[part] + 1e-6
         best[part][wins] = share[wins]
         result[part][wins] = value
         total[part] += share
-    result[1 - total >= best - 1e-6] = rest
+    result[1 - total >= best - 1e-6] = remaining
     return result
 
 
-def _numbered(labels: Array, values: Array) -> Array:
+def _number_labels(labels: Array, values: Array) -> Array:
     """Returns int32 labels: each value's place among the sorted values."""
     if labels.dtype.kind == "u" and labels.dtype.itemsize <= 2:
         table = np.zeros(np.iinfo(labels.dtype).max + 1, np.int32)
@@ -314,7 +320,7 @@ def _numbered(labels: Array, values: Array) -> Array:
     return np.searchsorted(values, labels).astype(np.int32)
 
 
-def _reach(pull: Array, box: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+def _target_reach(pull: Array, box: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
     """Returns the part of the target that a box of the source can touch, with a voxel to spare."""
     axes = len(shape)
     ends = np.array(list(itertools.product(*[(cut.start - 1.0, float(cut.stop)) for cut in box]))).T
@@ -338,9 +344,9 @@ def check_affine(path: Path, affine: Array) -> None:
     steps = affine[:3, :3]
     lengths = np.linalg.norm(steps, axis=0)
     if not np.isfinite(affine).all() or not lengths.all() or abs(np.linalg.det(steps / lengths)) < 1e-6:
-        shown = ", ".join(f"{length:g}" for length in lengths)
+        lengths_text = ", ".join(f"{length:g}" for length in lengths)
         raise CaseError(
-            f"{path}: has no usable affine: spacing {shown}, expected numbers above 0 along three different "
+            f"{path}: has no usable affine: spacing {lengths_text}, expected numbers above 0 along three different "
             "directions; mend its header"
         )
 
@@ -367,10 +373,10 @@ def clip_box(path: Path, shape: tuple[int, ...], box: Box | None) -> Box | None:
     """
     if box is None:
         return None
-    found = tuple((int(start), int(stop)) for start, stop in box)
-    if len(found) != len(shape) or not all(0 <= a < b <= size for (a, b), size in zip(found, shape, strict=True)):
-        raise CaseError(f"{path}: has no region {found}; it holds {shape} voxels (start and stop along each axis)")
-    return found
+    bounds = tuple((int(start), int(stop)) for start, stop in box)
+    if len(bounds) != len(shape) or not all(0 <= a < b <= size for (a, b), size in zip(bounds, shape, strict=True)):
+        raise CaseError(f"{path}: has no region {bounds}; it holds {shape} voxels (start and stop along each axis)")
+    return bounds
 
 
 Box = tuple[tuple[int, int], ...]

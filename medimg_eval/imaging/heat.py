@@ -41,15 +41,15 @@ def small_picture(
             height, width = (max(1, round(length / scale)) for length in slide.size)
             return np.asarray(slide.read_region(0, 0, (height, width), downsample=scale)), scale
     except (UserError, IndexError):
-        shown = _picture(images, side)
-    if shown is not None:
-        return shown
+        picture = _scaled_picture(images, side)
+    if picture is not None:
+        return picture
     most = (corners.max(axis=0, initial=0) + np.broadcast_to(edge, 2)).astype(float)
     scale = max(1.0, most.max() / side)
     return np.full((*np.ceil(most / scale).astype(int), 3), 255, np.uint8), scale
 
 
-def _picture(images: Sequence[Reference[Image]], side: int) -> tuple[Array, float] | None:
+def _scaled_picture(images: Sequence[Reference[Image]], side: int) -> tuple[Array, float] | None:
     try:
         image = images[0].read()
         if FEATURES.items() <= image.attributes.items():

@@ -91,7 +91,7 @@ def kspace_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...]:
     """Reads the shape of the samples, (one length per axis of the key map), alone; raises as `read_kspace`."""
     keys = _key_map(keys)
     with _Opened(Path(path)) as file:
-        return _shape(file, keys)
+        return _stored_shape(file, keys)
 
 
 def target_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...] | None:
@@ -120,11 +120,11 @@ def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int
     """
     keys = _key_map(keys)
     with _Opened(Path(path)) as file:
-        shape = _shape(file, keys)
-        taken = _slices(file.path, shape[0], slices)
-        samples = _complex(file, keys, file.dataset(keys.kspace)[taken])
+        shape = _stored_shape(file, keys)
+        taken = _slice_range(file.path, shape[0], slices)
+        samples = _as_complex(file, keys, file.dataset(keys.kspace)[taken])
         if keys.alternating:
-            samples = _smoothed(samples, keys.axes)
+            samples = _center_origin(samples, keys.axes)
         return KSpace(
             samples,
             tuple(keys.axes),
@@ -148,7 +148,7 @@ def rss(data: KSpace) -> Array:
     Magnitude, real, with the axes of `data` but the coil's. The transform is orthonormal: authors who use numpy's
     default get values smaller by the square root of the number of frequencies.
     """
-    frequencies = [place for place, name in enumerate(data.axes) if name.startswith("k")]
+    frequencies = [axis for axis, name in enumerate(data.axes) if name.startswith("k")]
     images = np.abs(inverse_fft(data.samples, frequencies, centred=data.centred))
     if "coil" not in data.axes:
         return images
@@ -210,9 +210,9 @@ class _Opened:
         import h5py
 
         if not isinstance(self._file.get(key), h5py.Dataset):
-            found: list[str] = []
-            self._file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
-            raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, found)}")
+            keys: list[str] = []
+            self._file.visititems(lambda name, item: keys.append(name) if isinstance(item, h5py.Dataset) else None)
+            raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, keys)}")
         return check_own(self.path, self._file[key])
 
     def first(self, keys: Sequence[str | None]) -> str | None:
@@ -223,7 +223,7 @@ class _Opened:
         return None if key is None else np.asarray(self.dataset(key)[taken])
 
 
-def _shape(file: _Opened, keys: KeyMap) -> tuple[int, ...]:
+def _stored_shape(file: _Opened, keys: KeyMap) -> tuple[int, ...]:
     shape = tuple(file.dataset(keys.kspace).shape)
     if len(shape) != len(keys.axes):
         raise CaseError(
@@ -238,14 +238,14 @@ def _shape(file: _Opened, keys: KeyMap) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] // 2) if keys.interleaved else shape
 
 
-def _slices(path: Path, count: int, slices: int | tuple[int, int] | None) -> slice:
+def _slice_range(path: Path, count: int, slices: int | tuple[int, int] | None) -> slice:
     start, stop = (0, count) if slices is None else (slices, slices + 1) if isinstance(slices, int) else slices
     if not 0 <= start < stop <= count:
         raise CaseError(f"{path}: has {count} slices, counted from 0, so there are no slices {start} to {stop - 1}")
     return slice(start, stop)
 
 
-def _complex(file: _Opened, keys: KeyMap, stored: Array) -> Array:
+def _as_complex(file: _Opened, keys: KeyMap, stored: Array) -> Array:
     if stored.dtype.kind == "c" and not keys.interleaved:
         return stored
     if stored.dtype.kind != "f" or not keys.interleaved:
@@ -259,7 +259,7 @@ def _complex(file: _Opened, keys: KeyMap, stored: Array) -> Array:
     return pairs.view(np.complex64 if pairs.dtype == np.float32 else np.complex128)
 
 
-def _smoothed(samples: Array, axes: Sequence[str]) -> Array:
+def _center_origin(samples: Array, axes: Sequence[str]) -> Array:
     """Moves the image's origin to the middle by the phase that half a field of view is: signs, of even lengths."""
     moved = samples.copy()
     for axis, name in enumerate(axes):

@@ -39,25 +39,25 @@ def from_values(
     """
     channels = np.moveaxis(np.atleast_3d(pixels), -1, 0)
     values: Array = channels[0]
-    if not all(np.array_equal(values, other) for other in channels[1:]):
+    if not all(np.array_equal(values, channel) for channel in channels[1:]):
         raise CaseError(
             f"{path}: expected a label map of one channel, got {len(channels)} that differ; "
             "if colours stand for labels, name them with colours={1: [255, 0, 0], ...}"
         )
-    found = distinct_values(values)
+    distinct = distinct_values(values)
     if threshold is not None:
-        out_of_reach = found.size > 1 and found[-1] < threshold
-        notes = [f"no value reaches the threshold {threshold:g}: the highest is {found[-1]}"] if out_of_reach else []
+        out_of_reach = distinct.size > 1 and distinct[-1] < threshold
+        notes = [f"no value reaches the threshold {threshold:g}: the highest is {distinct[-1]}"] if out_of_reach else []
         return (values >= threshold).astype(np.uint8), notes
     if foreground:
         return (values != 0).astype(np.uint8), []
-    if lossy and (found.size > 2 or (found.size == 2 and found[0] != 0)):
+    if lossy and (distinct.size > 2 or (distinct.size == 2 and distinct[0] != 0)):
         raise CaseError(
-            f"{path}: is a JPEG of {found.size} different values, so its labels are not exact; "
+            f"{path}: is a JPEG of {distinct.size} different values, so its labels are not exact; "
             "read it with threshold=128 if it is a 0/255 mask, or get the mask as PNG"
         )
-    smooth = found.size > 2 and found[-1] == 255 and values.dtype == np.uint8
-    doubt = f"has {found.size} different values up to 255; a smoothed 0/255 mask is read with threshold=128"
+    smooth = distinct.size > 2 and distinct[-1] == 255 and values.dtype == np.uint8
+    doubt = f"has {distinct.size} different values up to 255; a smoothed 0/255 mask is read with threshold=128"
     return values, [doubt] if smooth else []
 
 
@@ -83,15 +83,15 @@ def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]]
         labels.setdefault((0, 0, 0), 0)
     red, green, blue = np.moveaxis(pixels.astype(np.int64), -1, 0)
     codes, which, counts = np.unique((red << 32) | (green << 16) | blue, return_inverse=True, return_counts=True)
-    seen = [(int(code) >> 32, int(code) >> 16 & 0xFFFF, int(code) & 0xFFFF) for code in codes]
-    unknown = [i for i, colour in enumerate(seen) if colour not in labels]
+    colours_seen = [(int(code) >> 32, int(code) >> 16 & 0xFFFF, int(code) & 0xFFFF) for code in codes]
+    unknown = [i for i, colour in enumerate(colours_seen) if colour not in labels]
     if unknown:
         raise CaseError(
             f"{path}: {counts[unknown].sum()} pixels have colours that stand for no label, such as "
-            f"{list(seen[unknown[0]])}; "
+            f"{list(colours_seen[unknown[0]])}; "
             + ("a JPEG does not keep colours exactly: get the mask as PNG" if lossy else "add them to colours")
         )
-    table: Array = np.array([labels[colour] for colour in seen], dtype=np.int64)
+    table: Array = np.array([labels[colour] for colour in colours_seen], dtype=np.int64)
     return table[which.reshape(pixels.shape[:2])]
 
 
@@ -109,13 +109,13 @@ def label_map(array: Array, path: Path) -> Array:
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
-        whole = np.rint(labels)
-        if not np.array_equal(whole, labels):
+        rounded = np.rint(labels)
+        if not np.array_equal(rounded, labels):
             raise CaseError(
                 f"{path}: expected whole-number labels, got values such as "
-                f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
+                f"{labels[rounded != labels].flat[0]:g}; store a label map, not probabilities"
             )
-        labels = whole
+        labels = rounded
     _refuse_image(labels, path)
     return labels.astype(smallest_type(labels), copy=False)
 
@@ -153,10 +153,10 @@ def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
     Raises CaseError where there are more objects than `factor` has numbers for.
     """
     if numbers.size and int(numbers.max()) >= factor:
-        known, places = np.unique(np.append(numbers.ravel(), 0), return_inverse=True)
-        if len(known) > factor:
-            raise CaseError(f"a mask of {len(known) - 1} objects cannot be stored; at most {factor - 1} can")
-        numbers = places[:-1].reshape(numbers.shape)
+        codes, indices = np.unique(np.append(numbers.ravel(), 0), return_inverse=True)
+        if len(codes) > factor:
+            raise CaseError(f"a mask of {len(codes) - 1} objects cannot be stored; at most {factor - 1} can")
+        numbers = indices[:-1].reshape(numbers.shape)
     return labels.astype(np.int64) * factor + numbers
 
 
@@ -180,9 +180,9 @@ def _refuse_image(labels: Array, path: Path) -> None:
         return  # as most label maps: nothing has to be counted
     planes = labels[..., :: max(1, labels.size // LOOKED_AT)]
     values, counts = np.unique(planes, return_counts=True)
-    one, next_to_it = planes[:-1], planes[1:]
-    inside = (one != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
-    changes = np.count_nonzero(one[inside] != next_to_it[inside])
+    previous, next_to_it = planes[:-1], planes[1:]
+    inside = (previous != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
+    changes = np.count_nonzero(previous[inside] != next_to_it[inside])
     if len(values) > MOST_GREYS and 2 * changes > np.count_nonzero(inside):
         raise CaseError(
             f"{path}: holds {len(values)} values from {values[0]:g} to {values[-1]:g} that change from voxel to "

@@ -36,15 +36,15 @@ _FILTERS: dict[str, _Kept] = {}
 @contextmanager
 def kept_log(name: str) -> Iterator[list[str]]:
     """Collects warnings and errors that this thread gives the logger `name` meanwhile, each once; prints none."""
-    kept = _FILTERS.setdefault(name, _Kept())
-    logging.getLogger(name).addFilter(kept)  # once, however often it is added
-    before: list[str] | None = getattr(kept.collecting, "notes", None)
+    log_filter = _FILTERS.setdefault(name, _Kept())
+    logging.getLogger(name).addFilter(log_filter)  # once, however often it is added
+    before: list[str] | None = getattr(log_filter.collecting, "notes", None)
     notes: list[str] = []
-    kept.collecting.notes = notes
+    log_filter.collecting.notes = notes
     try:
         yield notes
     finally:
-        kept.collecting.notes = before
+        log_filter.collecting.notes = before
 
 
 def without_values(text: str) -> str:
@@ -64,5 +64,5 @@ class _WithoutValues(logging.Filter):
 def silence_values() -> None:
     """Makes pydicom's logger leave out values: it quotes what it cannot understand, which may be a name."""
     logger = logging.getLogger("pydicom")
-    if not any(isinstance(one, _WithoutValues) for one in logger.filters):
+    if not any(isinstance(filter_, _WithoutValues) for filter_ in logger.filters):
         logger.addFilter(_WithoutValues())

@@ -35,7 +35,7 @@ class FramesBetween:
             image: a frame of the video, or the video; the harness gives it.
         """
         count = min(int(n), self.most)
-        return _shown(image, start, end, lambda first, last: np.linspace(first, last, count), self.max_side)
+        return _show_stretch(image, start, end, lambda first, last: np.linspace(first, last, count), self.max_side)
 
 
 class ClipBetween:
@@ -64,10 +64,10 @@ class ClipBetween:
         def times(first: float, last: float) -> Any:
             return np.linspace(first, last, min(int((last - first) * fps) + 1, self.most))
 
-        return _shown(image, start, end, times, self.max_side)
+        return _show_stretch(image, start, end, times, self.max_side)
 
 
-def _shown(image: Image | None, start: float, end: float, times: Any, max_side: int) -> Shown:
+def _show_stretch(image: Image | None, start: float, end: float, times: Any, max_side: int) -> Shown:
     path = (
         image.path if isinstance(image, VideoPrompt) else (image.attributes.get(VIDEO) if image is not None else None)
     )
@@ -79,13 +79,13 @@ def _shown(image: Image | None, start: float, end: float, times: Any, max_side: 
             raise ValueError(f"expected 0 <= start <= end and start at most {last:g} s, got {start:g} and {end:g}")
         numbers = list(dict.fromkeys(video.index_at(float(time)) for time in times(start, min(end, last))))
         clip = video.frames(numbers)
-        told = ", ".join(f"{float(video.times[number]):g}" for number in numbers)
-    pictures = [_small(clip[:, place], max_side) for place in range(len(numbers))]
-    said = f"{len(numbers)} frames, at {told} s of {last:g} s"
-    return (said, *(Image(array, np.eye(4), units="pixel") for array in pictures))
+        seconds_text = ", ".join(f"{float(video.times[number]):g}" for number in numbers)
+    pictures = [_shrink_picture(clip[:, index], max_side) for index in range(len(numbers))]
+    description = f"{len(numbers)} frames, at {seconds_text} s of {last:g} s"
+    return (description, *(Image(array, np.eye(4), units="pixel") for array in pictures))
 
 
-def _small(array: Any, max_side: int) -> Any:
+def _shrink_picture(array: Any, max_side: int) -> Any:
     """A picture, (channel, row, column), brought down to a longest side; mean colours stay."""
     if not max_side or max(array.shape[1:]) <= max_side:
         return np.ascontiguousarray(array)

@@ -66,8 +66,8 @@ class Matrix:
         """The numbers of a row, float64, (column,); raises CaseError where there is none."""
         if name not in self.place:
             raise CaseError(f"{self.path}: has no row of {name!r}{nearest(name, self.place)}")
-        found: Array = np.asarray(self.values[self.place[name]], dtype=np.float64)
-        return found
+        row: Array = np.asarray(self.values[self.place[name]], dtype=np.float64)
+        return row
 
 
 def read_matrix(path: str | Path, rows: str = "", columns: str = "", only: Sequence[str] = ()) -> Matrix:
@@ -84,46 +84,46 @@ def read_matrix(path: str | Path, rows: str = "", columns: str = "", only: Seque
     Raises:
         UserError: the file is missing or damaged, numbers and names do not fit, or a column is not there.
     """
-    given = Path(path).expanduser()
-    if not given.is_file():
-        raise UserError(f"{given}: no such file")
-    if given.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{given}: expected a matrix as {', '.join(SUFFIXES)}")
-    stamp = given.stat()
-    return _read(given, rows, columns, tuple(only), (stamp.st_mtime_ns, stamp.st_size))
+    path_ = Path(path).expanduser()
+    if not path_.is_file():
+        raise UserError(f"{path_}: no such file")
+    if path_.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path_}: expected a matrix as {', '.join(SUFFIXES)}")
+    stamp = path_.stat()
+    return _cached_matrix(path_, rows, columns, tuple(only), (stamp.st_mtime_ns, stamp.st_size))
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, rows: str, columns: str, only: tuple[str, ...], _: tuple[int, int]) -> Matrix:
+def _cached_matrix(path: Path, rows: str, columns: str, only: tuple[str, ...], _: tuple[int, int]) -> Matrix:
     with UserError.about(path, "cannot be read as a matrix", OSError, LookupError, RuntimeError, ValueError, EOFError):
         if path.suffix.lower() == ".npz":
-            names, labels, values = _numpy(path, rows, columns)
+            names, labels, values = _read_numpy(path, rows, columns)
         else:
-            names, labels, values = _hdf5(path, rows, columns, only)
+            names, labels, values = _read_hdf5(path, rows, columns, only)
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise UserError(f"{path}: expected numbers (row, column), got {values.shape} of {values.dtype}")
-    for what, found, count in (("rows", names, values.shape[0]), ("columns", labels, values.shape[1])):
-        if found and len(found) != count:
-            raise UserError(f"{path}: holds {count} {what}, and {len(found)} names of {what}")
-        if len(set(found)) < len(found):
-            twice = next(name for name in found if found.count(name) > 1)
+    for what, labels_, count in (("rows", names, values.shape[0]), ("columns", labels, values.shape[1])):
+        if labels_ and len(labels_) != count:
+            raise UserError(f"{path}: holds {count} {what}, and {len(labels_)} names of {what}")
+        if len(set(labels_)) < len(labels_):
+            twice = next(name for name in labels_ if labels_.count(name) > 1)
             raise UserError(f"{path}: two {what} are called {twice!r}")
     if values.size and not names:
         raise UserError(f"{path}: does not name its rows; they are looked for as {', '.join(ROWS)}")
     return Matrix(path, names, labels, values)
 
 
-def _numpy(path: Path, rows: str, columns: str) -> tuple[list[str], list[str], Array]:
+def _read_numpy(path: Path, rows: str, columns: str) -> tuple[list[str], list[str], Array]:
     with np.load(path, allow_pickle=False) as file:
-        return _named(file, list(file.files), rows, columns)
+        return _read_named_arrays(file, list(file.files), rows, columns)
 
 
-def _hdf5(path: Path, rows: str, columns: str, only: Sequence[str]) -> tuple[list[str], list[str], Array]:
+def _read_hdf5(path: Path, rows: str, columns: str, only: Sequence[str]) -> tuple[list[str], list[str], Array]:
     import h5py
 
     with h5py.File(path) as file:
         if path.suffix.lower() != ".h5ad":
-            return _named(file, list(file), rows, columns)
+            return _read_named_arrays(file, list(file), rows, columns)
         names, labels = anndata_names(path, file["obs"]), anndata_names(path, file["var"])
         shape = (len(names), len(labels))
         if not only:
@@ -133,22 +133,22 @@ def _hdf5(path: Path, rows: str, columns: str, only: Sequence[str]) -> tuple[lis
         return names, list(only), anndata_values(path, file["X"], shape, [where[name] for name in only])
 
 
-def _named(file: Any, held: Sequence[str], rows: str, columns: str) -> tuple[list[str], list[str], Array]:
+def _read_named_arrays(file: Any, held: Sequence[str], rows: str, columns: str) -> tuple[list[str], list[str], Array]:
     """The names and numbers of a file that holds several arrays by name."""
-    found = [
-        [given] if given else [name for name in usual if name in held]
-        for given, usual in (("", VALUES), (rows, ROWS), (columns, COLUMNS))
+    keys = [
+        [key] if key else [name for name in usual if name in held]
+        for key, usual in (("", VALUES), (rows, ROWS), (columns, COLUMNS))
     ]
-    if not found[0]:
+    if not keys[0]:
         raise ValueError(f"it holds {', '.join(held)}; expected {' or '.join(VALUES)}")
-    names, labels = (_texts(file[one[0]]) if one else [] for one in found[1:])
-    return names, labels, np.asarray(file[found[0][0]])
+    names, labels = (_read_texts(file[key[0]]) if key else [] for key in keys[1:])
+    return names, labels, np.asarray(file[keys[0][0]])
 
 
-def _texts(stored: Any) -> list[str]:
+def _read_texts(stored: Any) -> list[str]:
     """Names as they are stored: bytes or text, (name,) or (name, 1)."""
     flat = np.asarray(stored).reshape(-1)
-    return [one.decode() if isinstance(one, bytes) else str(one) for one in flat.tolist()]
+    return [text.decode() if isinstance(text, bytes) else str(text) for text in flat.tolist()]
 
 
 def anndata_names(path: Path, table: Any) -> list[str]:
@@ -162,10 +162,10 @@ def anndata_names(path: Path, table: Any) -> list[str]:
     stored = table[index.decode() if isinstance(index, bytes) else str(index)]
     if hasattr(stored, "keys"):
         if "categories" in stored:
-            words = _texts(stored["categories"])
+            words = _read_texts(stored["categories"])
             return [words[code] for code in stored["codes"][:].tolist()]
         stored = stored["values"]  # texts that may be missing
-    return _texts(check_own(path, stored)[:])
+    return _read_texts(check_own(path, stored)[:])
 
 
 def anndata_values(path: Path, stored: Any, shape: tuple[int, int], columns: Sequence[int] | None = None) -> Array:
@@ -185,8 +185,8 @@ def anndata_values(path: Path, stored: Any, shape: tuple[int, int], columns: Seq
     if kind not in ("csr_matrix", "csc_matrix"):
         raise ValueError(f"X is {kind or 'a group'}, expected an array, csr_matrix or csc_matrix")
     parts = tuple(np.asarray(check_own(path, stored[name])) for name in ("data", "indices", "indptr"))
-    made: Any = getattr(sparse, kind)(parts, shape=shape)
-    return np.asarray((made if columns is None else made.tocsc()[:, columns]).toarray())
+    matrix: Any = getattr(sparse, kind)(parts, shape=shape)
+    return np.asarray((matrix if columns is None else matrix.tocsc()[:, columns]).toarray())
 
 
 def read_names(path: Path) -> list[str]:
@@ -202,8 +202,8 @@ def read_names(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text) if path.suffix.lower() == ".json" else text.split("\n")
     if isinstance(content, dict):
-        lists = [one for one in content.values() if isinstance(one, list)]
+        lists = [item for item in content.values() if isinstance(item, list)]
         content = lists[0] if len(lists) == 1 else None
     if not isinstance(content, list):
         raise UserError(f"{path}: expected a list of names, or an object that holds one list")
-    return [name for one in content if (name := str(one).strip())]
+    return [name for item in content if (name := str(item).strip())]

@@ -37,9 +37,9 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
         CaseError: the file is missing, damaged or ambiguous; the message names it and the mend.
         UsageError: the format has no such option.
     """
-    paths = _paths(source)
+    paths = _source_paths(source)
     with guarded(paths) as notes:
-        image = cast("Image", _ask(paths, ("read",), options, notes))
+        image = cast("Image", _ask_family(paths, ("read",), options, notes))
         array = image.array
         _check_size(paths, image.geometry)
         if not _all_finite(array):
@@ -55,9 +55,9 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
 
 def read_grid(source: Source, **options: Any) -> Geometry:
     """Reads the grid of an image alone, from headers; raises what `read` raises."""
-    paths = _paths(source)
+    paths = _source_paths(source)
     with guarded(paths):
-        geometry = cast("Geometry", _ask(paths, ("grid",), options, []))
+        geometry = cast("Geometry", _ask_family(paths, ("grid",), options, []))
         _check_size(paths, geometry)
         return geometry
 
@@ -82,13 +82,13 @@ def read_mask(source: Source, *, objects: Literal["values"] | int | None = None,
         CaseError: the file is missing, damaged, or not a label map.
         UsageError: the format has no such option.
     """
-    paths = _paths(source)
+    paths = _source_paths(source)
     with guarded(paths) as notes:
-        found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
-        if isinstance(found, Image):
-            said = (*found.notes, *label_notes(found.array))
-            found = Mask(label_map(found.array, paths[0]), found.affine, notes=said, units=found.units)
-        mask = found
+        content: Image | Mask = _ask_family(paths, ("read_mask", "read"), options, notes)
+        if isinstance(content, Image):
+            notes_ = (*content.notes, *label_notes(content.array))
+            content = Mask(label_map(content.array, paths[0]), content.affine, notes=notes_, units=content.units)
+        mask = content
         if objects is not None:
             labels, numbers = split_codes(mask.labels, paths[0], objects)
             mask = replace(mask, labels=labels, instances=numbers)
@@ -109,22 +109,26 @@ def _all_finite(array: Array) -> bool:
     return bool(np.isfinite(array.min()) and np.isfinite(array.max()))  # NaN comes through both
 
 
-def _paths(source: Source) -> list[Path]:
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    if not given:
+def _source_paths(source: Source) -> list[Path]:
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not sources:
         raise CaseError("expected at least one file to read, got an empty list")
-    return [Path(path).expanduser() for path in given]
+    return [Path(path).expanduser() for path in sources]
 
 
-def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
+def _ask_family(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
     """Calls the first of some functions that the family of the files has; notes what is passed over to do so."""
     family, passed = family_of(paths)
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
     if options:
-        known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
-        UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", known, *options)
+        options_ = [
+            key
+            for key, parameter in inspect.signature(method).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+        UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", options_, *options)
     return method(paths, **options)
 
 

@@ -58,7 +58,7 @@ def check_own(path: Path, stored: Any) -> Any:
     Raises CaseError where they lie in another file: by an external link, external storage, or as a view of other files.
     """
     elsewhere = stored.file.filename != str(path) or stored.external
-    if elsewhere or (stored.is_virtual and any(one.file_name != "." for one in stored.virtual_sources())):
+    if elsewhere or (stored.is_virtual and any(source.file_name != "." for source in stored.virtual_sources())):
         raise CaseError(
             f"{path}: its array {stored.name} lies in another file, which is not read; copy it into this one"
         )
@@ -78,10 +78,10 @@ class _Zlib:
         """Returns up to `count` bytes, none at the end."""
         while not self._inflate.eof:
             hungry = self._inflate.needs_input
-            given = self._source.read(PIECE) if hungry else b""
-            if hungry and not given:
+            compressed = self._source.read(PIECE) if hungry else b""
+            if hungry and not compressed:
                 raise EOFError("the compressed data end too early")
-            piece: bytes = self._inflate.decompress(given, count)
+            piece: bytes = self._inflate.decompress(compressed, count)
             if piece:
                 return piece
         return b""
@@ -136,11 +136,11 @@ class Stream:
 
     def fill(self, array: Array) -> None:
         """Fills a Fortran-contiguous array with the next bytes."""
-        place = array.reshape(-1, order="F").view(np.uint8)
+        flat = array.reshape(-1, order="F").view(np.uint8)
         at = 0
-        while at < len(place):
-            piece = self._piece(min(len(place) - at, PIECE))
-            place[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        while at < len(flat):
+            piece = self._piece(min(len(flat) - at, PIECE))
+            flat[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
             at += len(piece)
 
     def finish(self) -> list[str]:
@@ -232,7 +232,7 @@ def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) ->
     check_room(layout)
     with Stream(layout.path, layout.start, layout.codec) as stream:
         if transform is None and box is None and layout.dtype.isnative and not layout.codec:
-            return np.asarray(_mapped(layout)), []
+            return np.asarray(_map_voxels(layout)), []
         if transform is None and box is None and layout.codec:
             array: Array = np.empty(layout.shape, layout.dtype, order="F")
             stream.skip(layout.offset)
@@ -247,25 +247,25 @@ def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) ->
 def _by_blocks(stream: Stream, layout: Layout, box: Box | None, transform: Transform | None) -> tuple[Array, list[str]]:
     components, columns, rows, slices, channels = layout.shape
     (i, i_end), (j, j_end), (k, k_end) = box or ((0, columns), (0, rows), (0, slices))
-    kept = np.tile((np.arange(slices) >= k) & (np.arange(slices) < k_end), channels)
+    selected = np.tile((np.arange(slices) >= k) & (np.arange(slices) < k_end), channels)
     native = layout.dtype.newbyteorder("=")
     transform = transform or (lambda stored: stored.astype(native, copy=False))
     kind = transform(np.zeros(1, native)).dtype
-    array: Array = np.empty((components, i_end - i, j_end - j, int(kept.sum())), kind, order="F")
+    array: Array = np.empty((components, i_end - i, j_end - j, int(selected.sum())), kind, order="F")
     at = 0
-    for start, block in _blocks(stream, layout):
-        wanted = kept[start : start + block.shape[3]]
+    for start, block in _iterate_blocks(stream, layout):
+        wanted = selected[start : start + block.shape[3]]
         cut = block[:, i:i_end, j:j_end] if wanted.all() else block[:, i:i_end, j:j_end, wanted]
         array[..., at : at + cut.shape[3]] = transform(cut)
         at += cut.shape[3]
     return array.reshape((*array.shape[:3], k_end - k, channels), order="F"), stream.finish()
 
 
-def _blocks(stream: Stream, layout: Layout) -> Iterator[tuple[int, Array]]:
+def _iterate_blocks(stream: Stream, layout: Layout) -> Iterator[tuple[int, Array]]:
     """Yields (first slice, slices as (component, i, j, slice)) through all channels, a few at a time."""
     plane, count = layout.shape[:3], layout.shape[3] * layout.shape[4]
     step = max(1, PIECE // (math.prod(plane) * layout.dtype.itemsize))
-    mapped = None if layout.codec else _mapped(layout).reshape((*plane, count), order="F")
+    mapped = None if layout.codec else _map_voxels(layout).reshape((*plane, count), order="F")
     stream.skip(layout.offset if layout.codec else 0)
     for start in range(0, count, step):
         stop = min(start + step, count)
@@ -277,5 +277,5 @@ def _blocks(stream: Stream, layout: Layout) -> Iterator[tuple[int, Array]]:
         yield start, block
 
 
-def _mapped(layout: Layout) -> Array:
+def _map_voxels(layout: Layout) -> Array:
     return np.memmap(layout.path, layout.dtype, "c", layout.offset, layout.shape, order="F")

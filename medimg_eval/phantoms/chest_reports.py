@@ -126,13 +126,13 @@ def picture(member: Member) -> Drawn:
         chest.found.append(Finding("cardiomegaly", size=wide))
         chest.marks.append(("cardiomegaly", heart))
     air = np.zeros(SHAPE, bool)
-    wet = _effusion(chest, own) if has["pleural effusion"] else ""
+    wet = _add_effusion(chest, own) if has["pleural effusion"] else ""
     if has["pneumothorax"] and wet != "both":
-        air = _pneumothorax(chest, own, {"left": False, "right": True}.get(wet, bool(own.random() < 0.5)))
-    for name, draw in {"edema": _edema, "consolidation": _consolidation, "nodule": _nodule}.items():
+        air = _add_pneumothorax(chest, own, {"left": False, "right": True}.get(wet, bool(own.random() < 0.5)))
+    for name, draw in {"edema": _add_edema, "consolidation": _add_consolidation, "nodule": _add_nodule}.items():
         if has[name]:
             draw(chest, own, air)
-    for name, draw_device in {"pacemaker": _pacemaker, "endotracheal tube": _tube}.items():
+    for name, draw_device in {"pacemaker": _add_pacemaker, "endotracheal tube": _add_tube}.items():
         if has[name]:
             draw_device(chest, own)
     density = bones(frame, body) + soft_tissue(frame, heart, body) + chest.extra
@@ -144,14 +144,14 @@ def write_case(folder: Path, member: Member) -> Record:
     """Writes one case's X-ray and mask."""
     drawn = picture(member)
     files = write_x_ray(folder, drawn.image, drawn.labels, member)
-    there = {one.name for one in drawn.found}
+    there = {finding.name for finding in drawn.found}
     record = Record(files=files, findings={name: name in there for name in DESCRIBED})
     record.boxes = [(name, None, box(mark)) for name, mark in drawn.marks if mark.any()]
     record.measurements = [("cardiothoracic ratio", drawn.ratio, "")]
-    record.measurements += [(f"{one.name} size", one.size, "mm") for one in drawn.found if one.size > 1]
+    record.measurements += [(f"{finding.name} size", finding.size, "mm") for finding in drawn.found if finding.size > 1]
     record.texts = sections(drawn.found, member.words)
     record.report = f"FINDINGS: {record.texts['findings']} IMPRESSION: {record.texts['impression']}"
-    record.questions = [yes_or_no(f"Does the X-ray show {name}?", shown) for name, shown in record.findings.items()]
+    record.questions = [yes_or_no(f"Does the X-ray show {name}?", finding) for name, finding in record.findings.items()]
     return record
 
 
@@ -202,23 +202,23 @@ class ChestReports:
         return Case(row["case"], (image,), key, row["patient"], attributes, question)
 
 
-def _effusion(chest: _Chest, rng: np.random.Generator) -> str:
+def _add_effusion(chest: _Chest, rng: np.random.Generator) -> str:
     """Puts fluid above the diaphragm, on one side or on both; returns which."""
     both, left = bool(rng.random() < 0.25), bool(rng.random() < 0.5)
-    heights = {one: rng.uniform(22, 76) for one in ((left, not left) if both else (left,))}
+    heights = {side: rng.uniform(22, 76) for side in ((left, not left) if both else (left,))}
     fluid = np.zeros(SHAPE, np.float32)
-    for one, height in heights.items():
-        fluid += fluid_of(chest.frame, chest.aerated, one, height)
+    for side_, height in heights.items():
+        fluid += fluid_of(chest.frame, chest.aerated, side_, height)
     chest.aerated = chest.aerated * (1 - 0.9 * fluid)
     chest.extra += 0.25 * fluid
-    more = "left" if max(heights, key=lambda one: heights[one]) else "right"
-    side = "both" if both else more
-    chest.found.append(Finding("pleural effusion", side, size=max(heights.values()), larger=more))
+    larger = "left" if max(heights, key=lambda one: heights[one]) else "right"
+    side = "both" if both else larger
+    chest.found.append(Finding("pleural effusion", side, size=max(heights.values()), larger=larger))
     chest.marks.append(("pleural effusion", fluid > 0.5))
     return side
 
 
-def _pneumothorax(chest: _Chest, rng: np.random.Generator, left: bool) -> Array:
+def _add_pneumothorax(chest: _Chest, rng: np.random.Generator, left: bool) -> Array:
     """Puts air between lung and ribs; returns where."""
     depth = rng.uniform(20, 48)
     free, pleura = free_air(chest.frame, chest.labels == 1, left, depth)
@@ -230,7 +230,7 @@ def _pneumothorax(chest: _Chest, rng: np.random.Generator, left: bool) -> Array:
     return free
 
 
-def _edema(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
+def _add_edema(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     """Clouds the lungs around both hila."""
     frame = chest.frame
     distance = ball((np.abs(frame.x), frame.y), (34, 8), (52, 66))
@@ -239,10 +239,10 @@ def _edema(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     chest.found.append(Finding("edema"))
 
 
-def _consolidation(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
+def _add_consolidation(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     """Fills a part of one lung."""
     frame = chest.frame
-    placed = _place(chest, rng, air, 26)
+    placed = _find_room(chest, rng, air, 26)
     if placed is None:
         return
     middle, side, zone = placed
@@ -253,12 +253,12 @@ def _consolidation(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     chest.marks.append(("consolidation", filled > 0.5))
 
 
-def _nodule(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
+def _add_nodule(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     """Puts a ball where the lung is aerated and nothing else lies."""
     radius = round(rng.uniform(9, 22), 1)
     for name, mark in chest.marks:
         air = air | mark if name == "consolidation" else air
-    placed = _place(chest, rng, air, radius)
+    placed = _find_room(chest, rng, air, radius)
     if placed is None:
         return
     (x, y), side, zone = placed
@@ -268,7 +268,7 @@ def _nodule(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     chest.marks.append(("nodule", distance <= radius))
 
 
-def _place(
+def _find_room(
     chest: _Chest, rng: np.random.Generator, taken: Array, radius: float
 ) -> tuple[tuple[float, float], str, str] | None:
     """A place in aerated lung with room around it, its side and zone; None where there is none."""
@@ -285,7 +285,7 @@ def _place(
     return (x, y), "left" if x > 0 else "right", zone
 
 
-def _pacemaker(chest: _Chest, rng: np.random.Generator) -> None:
+def _add_pacemaker(chest: _Chest, rng: np.random.Generator) -> None:
     """Puts a generator into one chest wall, and its lead into the heart."""
     frame = chest.frame
     left = bool(rng.random() < 0.8)
@@ -302,7 +302,7 @@ def _pacemaker(chest: _Chest, rng: np.random.Generator) -> None:
     chest.marks.append(("pacemaker", shape < 1))
 
 
-def _tube(chest: _Chest, rng: np.random.Generator) -> None:
+def _add_tube(chest: _Chest, rng: np.random.Generator) -> None:
     """Puts a tube into the windpipe."""
     frame = chest.frame
     distance = rng.uniform(18, 60)

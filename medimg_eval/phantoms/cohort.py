@@ -128,8 +128,8 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
     files = list(records[0].files)
     texts = [{"report": r.report} | r.texts if r.report else r.texts for r in records]
     cases: Iterable[Sequence[object]] = (
-        [m.case, m.patient, m.split, *m.attributes.values(), *(r.files[f] for f in files), *said.values()]
-        for (m, r), said in zip(both, texts, strict=True)
+        [m.case, m.patient, m.split, *m.attributes.values(), *(r.files[f] for f in files), *text.values()]
+        for (m, r), text in zip(both, texts, strict=True)
     )
     write_rows(folder / "cases.csv", ["case", "patient", "split", *members[0].attributes, *files, *texts[0]], cases)
     names = list(records[0].findings)
@@ -138,9 +138,9 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
         write_rows(folder / "findings.csv", ["case", *names], rows)
     corners = [f"{end}_{axis}" for end in ("first", "last") for axis in range(3)]
     boxes = [
-        [m.case, name, "" if frame is None else frame, *_three(found)]
+        [m.case, name, "" if frame is None else frame, *_three_columns(corners)]
         for m, r in both
-        for name, frame, found in r.boxes
+        for name, frame, corners in r.boxes
     ]
     if boxes:
         write_rows(folder / "boxes.csv", ["case", "name", "frame", *corners], boxes)
@@ -154,7 +154,7 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
     (folder / "qa.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _three(corners: tuple[int, ...]) -> list[int | str]:
+def _three_columns(corners: tuple[int, ...]) -> list[int | str]:
     """Corners of two axes leave the columns of the third empty."""
     half = len(corners) // 2
     padding: list[int | str] = [""] * (3 - half)
@@ -208,7 +208,7 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
     stamp = {"kind": kind, "version": VERSION, "cases": cases, "seed": seed}
-    return write_once(folder, stamp, lambda partial: _fill(kind, partial, stamp))
+    return write_once(folder, stamp, lambda partial: _fill_folder(kind, partial, stamp))
 
 
 def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
@@ -244,28 +244,30 @@ def _is_there(folder: Path, stamp: Mapping[str, Any]) -> bool:
     if not any(folder.iterdir()):
         return False
     try:
-        found = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+        content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: holds other files; name an empty folder for the phantoms") from error
-    if found == stamp:
+    if content == stamp:
         return True
-    words = ", ".join(f"{key}={value}" for key, value in found.items())
+    words = ", ".join(f"{key}={value}" for key, value in content.items())
     wanted = ", ".join(f"{key}={value}" for key, value in stamp.items())
     raise UserError(f"{folder}: holds phantoms of {words}, not of {wanted}; name another folder, or delete this one")
 
 
-def _fill(kind: str, folder: Path, stamp: dict[str, Any]) -> None:
+def _fill_folder(kind: str, folder: Path, stamp: dict[str, Any]) -> None:
     module = importlib.import_module(f"medimg_eval.phantoms.{kind}")
     members = cohort(kind, stamp["cases"], stamp["seed"])
     records = [module.write_case(folder, member) for member in members]
     write_tables(folder, members, records)
     if hasattr(module, "write_variants"):
         module.write_variants(folder, members[0])
-    text = _readme(kind, module.TEXT, stamp) if kind in KINDS else f"{module.README.format(**stamp)}{module.TEXT}.\n"
+    text = (
+        _readme_text(kind, module.TEXT, stamp) if kind in KINDS else f"{module.README.format(**stamp)}{module.TEXT}.\n"
+    )
     (folder / "README.txt").write_text(text, encoding="utf-8")
 
 
-def _readme(kind: str, text: str, stamp: dict[str, Any]) -> str:
+def _readme_text(kind: str, text: str, stamp: dict[str, Any]) -> str:
     return f"""These are phantoms: drawn by a program, of no patient. {KINDS[kind][0].upper()}{KINDS[kind][1:]}.
 Made by: python -m medimg_eval phantom kinds=[{kind}] cases={stamp["cases"]} seed={stamp["seed"]} (version {VERSION})
 Numbers measured on them show that a tool works, not how well it does on patients.
@@ -340,32 +342,32 @@ def folder_of(kind: str, root: str | None, count: int, seed: int) -> Path:
     return user_cache() / "phantoms" / f"{kind}-v{VERSION}-{count}-{seed}"
 
 
-def _case(row: Row, image: Reference[Image], target: Reference[Mask], case: str = "") -> Case:
+def _make_case(row: Row, image: Reference[Image], target: Reference[Mask], case: str = "") -> Case:
     attributes = {name: row[name] for name in ATTRIBUTES}
     return Case(case or row["case"], (image,), target, row["patient"], attributes)
 
 
-def _image(modality: str, folder: Path, row: Row, **options: Any) -> Iterator[Case]:
+def _image_cases(modality: str, folder: Path, row: Row, **options: Any) -> Iterator[Case]:
     image = ImageFile(folder / row["image"], modality=modality, options=options)
-    yield _case(row, image, MaskFile(folder / row["mask"]))
+    yield _make_case(row, image, MaskFile(folder / row["mask"]))
 
 
-def _frames(folder: Path, row: Row) -> Iterator[Case]:
+def _frame_cases(folder: Path, row: Row) -> Iterator[Case]:
     """The labelled frames that show a polyp."""
     from medimg_eval.phantoms.endoscopy import mask_file
 
     rows = read_rows(folder / row["frames"])
-    shown = [int(r["frame"]) for r in rows if (r["labelled"], r["polyp"]) == ("1", "1")]
-    for index in shown:
+    labelled = [int(r["frame"]) for r in rows if (r["labelled"], r["polyp"]) == ("1", "1")]
+    for index in labelled:
         image = FramePicture(folder / row["image"], index, modality="ES")
         target = MaskFile(folder / mask_file(row["case"], index))
-        yield _case(row, image, target, f"{row['case']}-{index:03d}")
+        yield _make_case(row, image, target, f"{row['case']}-{index:03d}")
 
 
 _MAKERS: Mapping[str, Callable[[Path, Row], Iterator[Case]]] = {
-    "ct": partial(_image, "CT"),
-    "mr": partial(_image, "MR"),
-    "xray": partial(_image, "DX"),
-    "endoscopy": _frames,
-    "pathology": partial(_image, "SM", um_per_px=SLIDE_UM),
+    "ct": partial(_image_cases, "CT"),
+    "mr": partial(_image_cases, "MR"),
+    "xray": partial(_image_cases, "DX"),
+    "endoscopy": _frame_cases,
+    "pathology": partial(_image_cases, "SM", um_per_px=SLIDE_UM),
 }

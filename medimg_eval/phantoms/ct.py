@@ -254,14 +254,14 @@ def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Sc
     body, own = member.body, member.own
     build = Build.of(body)
     pixel = float(np.round(own.uniform(2.9, 3.3) * build.width / 160, 4))
-    affine = _affine(own, pixel, tilt)
+    affine = _series_affine(own, pixel, tilt)
     if contrast is None:
         contrast = bool(own.random() < 0.5)
     voxels = places(LPS_TO_RAS @ affine, SHAPE)  # x left, y back, z up
-    torso = Torso(_posed(voxels, own), build, body)
-    found, lesions = _lesions(torso, voxels, own, pixel)
+    torso = Torso(_pose_patient(voxels, own), build, body)
+    ct_values, lesions = _draw_lesions(torso, voxels, own, pixel)
     hu = torso.hounsfield(own, contrast=contrast)
-    for number, lesion in enumerate(found, 1):
+    for number, lesion in enumerate(ct_values, 1):
         hu[lesions == number] = own.uniform(-60, 60) if lesion.name == "lung nodule" else own.uniform(8, 70)
     x, y, _ = voxels
     bend = y - 150 + (x / 32) ** 2
@@ -272,40 +272,40 @@ def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Sc
     hu += grain * np.float32(own.uniform(26, 46)) + 4 * texture(own, SHAPE, [n / 4 for n in SHAPE])
     pixels = np.clip(np.rint(hu), -1024, 3071).astype(np.int16)
     image = Image(pixels[None], affine, "CT", attributes={"contrast": "portal" if contrast else "none"})
-    return Scan(image, torso.labels, lesions, found)
+    return Scan(image, torso.labels, lesions, ct_values)
 
 
 def write_case(folder: Path, member: Member) -> Record:
     """Writes one case's series and masks."""
-    made = scan(member)
+    scan_ = scan(member)
     files = {
         "image": f"series/{member.case}",
         "mask": f"masks/{member.case}.nii.gz",
         "lesions": f"lesions/{member.case}.nii.gz",
     }
-    paths = _series(folder / files["image"], made, member)
-    for kind, labels in (("mask", made.labels), ("lesions", made.lesions)):
+    paths = _write_series(folder / files["image"], scan_, member)
+    for kind, labels in (("mask", scan_.labels), ("lesions", scan_.lesions)):
         (folder / files[kind]).parent.mkdir(exist_ok=True)
-        write_mask(folder / files[kind], Mask(labels, made.image.affine))
+        write_mask(folder / files[kind], Mask(labels, scan_.image.affine))
     if importlib.util.find_spec("highdicom"):
         files["segmentation"] = f"segmentations/{member.case}.dcm"
         target = folder / files["segmentation"]
-        write_segmentation(target, Mask(made.labels, made.image.affine), paths, names=LABELS, seed=member.seed)
-        _settle(target)
+        write_segmentation(target, Mask(scan_.labels, scan_.image.affine), paths, names=LABELS, seed=member.seed)
+        _settle_header(target)
     record = Record(files=files)
-    names = [lesion.name for lesion in made.found]
+    names = [lesion.name for lesion in scan_.found]
     record.findings = {name: name in names for name in ("lung nodule", "liver lesion")}
-    record.findings["contrast medium"] = made.image.attributes["contrast"] == "portal"
-    voxel = abs(float(np.linalg.det(made.image.affine[:3, :3]))) / 1000
+    record.findings["contrast medium"] = scan_.image.attributes["contrast"] == "portal"
+    voxel = abs(float(np.linalg.det(scan_.image.affine[:3, :3]))) / 1000
     for label, name in LABELS.items():
-        record.measurements.append((f"{name} volume", float((made.labels == label).sum()) * voxel, "ml"))
-    for number, lesion in enumerate(made.found, 1):
-        record.boxes.append((lesion.name, None, box(made.lesions == number)))
+        record.measurements.append((f"{name} volume", float((scan_.labels == label).sum()) * voxel, "ml"))
+    for number, lesion in enumerate(scan_.found, 1):
+        record.boxes.append((lesion.name, None, box(scan_.lesions == number)))
         record.measurements.append((f"{lesion.name} {number} diameter", lesion.diameter, "mm"))
-        place = LPS_TO_RAS[:3, :3] @ lesion.centre  # as affines of this package count
-        for axis, value in zip(("right-left", "back-front", "down-up"), place, strict=True):
+        position = LPS_TO_RAS[:3, :3] @ lesion.centre  # as affines of this package count
+        for axis, value in zip(("right-left", "back-front", "down-up"), position, strict=True):
             record.measurements.append((f"{lesion.name} {number} {axis}", float(value), "mm"))
-    record.questions = _questions(made)
+    record.questions = _make_questions(scan_)
     return record
 
 
@@ -313,27 +313,27 @@ def write_variants(folder: Path, member: Member) -> None:
     """Writes the series that readers get wrong, of the first patient."""
     variants = folder / "variants"
     tilted, plain, portal = scan(member, tilt=TILT), scan(member, contrast=False), scan(member, contrast=True)
-    for name, made in (("tilt", tilted), ("gap", plain), ("several", plain)):
+    for name, volume in (("tilt", tilted), ("gap", plain), ("several", plain)):
         (variants / name).mkdir(parents=True)
-        write_mask(variants / name / "mask.nii.gz", Mask(made.labels, made.image.affine))
-    _series(variants / "tilt" / "series", tilted, member)
-    _series(variants / "gap" / "series", plain, member)[MISSING].unlink()
-    scout = Scan(_scout(plain.image), plain.labels, plain.lesions, ())
+        write_mask(variants / name / "mask.nii.gz", Mask(volume.labels, volume.image.affine))
+    _write_series(variants / "tilt" / "series", tilted, member)
+    _write_series(variants / "gap" / "series", plain, member)[MISSING].unlink()
+    scout = Scan(_scout_image(plain.image), plain.labels, plain.lesions, ())
     parts = {"localiser": scout, "plain": plain, "portal": portal}
-    for number, (name, made) in enumerate(parts.items(), 1):
+    for number, (name, volume) in enumerate(parts.items(), 1):
         part = variants / "several" / name
         kind = {"ImageType": ["ORIGINAL", "PRIMARY", "LOCALIZER" if name == "localiser" else "AXIAL"]}
-        for path in _series(part, made, member, description=name, SeriesNumber=number, **kind):
+        for path in _write_series(part, volume, member, description=name, SeriesNumber=number, **kind):
             path.rename(part.parent / f"{name}-{path.name}")
         shutil.rmtree(part)
 
 
-def _series(folder: Path, made: Scan, member: Member, **attributes: Any) -> list[Path]:
+def _write_series(folder: Path, made: Scan, member: Member, **attributes: Any) -> list[Path]:
     """Writes one series; `attributes` may hold a description and DICOM attributes."""
     return write_series(folder, made.image, modality="CT", seed=member.seed, patient=member.patient, **attributes)
 
 
-def _settle(path: Path) -> None:
+def _settle_header(path: Path) -> None:
     """Replaces what a DICOM-SEG says of the time it was written, and its one random UID."""
     from pydicom import dcmread
 
@@ -347,7 +347,7 @@ def _settle(path: Path) -> None:
     save(path, dataset)
 
 
-def _affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
+def _series_affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
     """Index to RAS+ mm: columns run to the patient's left, rows to the back, slices up; tilted rows rise."""
     lps = np.eye(4)
     lean = np.deg2rad(tilt)
@@ -359,7 +359,7 @@ def _affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
     return LPS_TO_RAS @ lps
 
 
-def _posed(places: list[Array], rng: np.random.Generator) -> list[Array]:
+def _pose_patient(places: list[Array], rng: np.random.Generator) -> list[Array]:
     """How the patient lies: turned a little, off the middle."""
     angle = np.deg2rad(rng.uniform(-7, 7))
     cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
@@ -367,38 +367,38 @@ def _posed(places: list[Array], rng: np.random.Generator) -> list[Array]:
     return [cosine * x + sine * y, cosine * y - sine * x, z - 10]
 
 
-def _lesions(
+def _draw_lesions(
     torso: Torso, places: list[Array], rng: np.random.Generator, pixel: float
 ) -> tuple[tuple[Lesion, ...], Array]:
     """Balls that lie whole within their organ and apart from each other."""
     lesions = np.zeros(SHAPE, np.uint8)
-    found: list[Lesion] = []
+    lesions_: list[Lesion] = []
     for name, label, count in (("lung nodule", 1, rng.integers(0, 4)), ("liver lesion", 3, rng.integers(0, 3))):
         free = torso.labels == label
         for _ in range(count):
             radius = round(rng.uniform(9, 15), 2)
             # Taking a disc of this size off the organ's rim leaves few places where the ball would not fit.
-            at = np.flatnonzero(binary_erosion(free, _cross(int(radius / pixel) + 1)))
-            for place in rng.permutation(at)[:TRIES]:
-                middle = np.unravel_index(place, SHAPE)
+            at = np.flatnonzero(binary_erosion(free, _cross_kernel(int(radius / pixel) + 1)))
+            for centre_ in rng.permutation(at)[:TRIES]:
+                middle = np.unravel_index(centre_, SHAPE)
                 centre = (float(places[0][middle]), float(places[1][middle]), float(places[2][middle]))
                 distance = sum((p - np.float32(c)) ** 2 for p, c in zip(places, centre, strict=True))
                 ball = distance <= radius**2
                 if free[ball].all():
-                    found.append(Lesion(name, centre, 2 * radius))
-                    lesions[ball] = len(found)
+                    lesions_.append(Lesion(name, centre, 2 * radius))
+                    lesions[ball] = len(lesions_)
                     free &= distance > (radius + 10) ** 2
                     break
-    return tuple(found), lesions
+    return tuple(lesions_), lesions
 
 
-def _cross(reach: int) -> Array:
+def _cross_kernel(reach: int) -> Array:
     cross = np.zeros((2 * reach + 1, 2 * reach + 1, 3), bool)
     cross[:, reach, 1] = cross[reach, :, 1] = cross[reach, reach] = True
     return cross
 
 
-def _scout(image: Image) -> Image:
+def _scout_image(image: Image) -> Image:
     """A projection from the front, as one slice that stands upright."""
     pixels = np.rint(image.array[0].mean(axis=1)).astype(np.int16)[:, ::-1]  # (column, row), head first
     affine = image.affine.copy()
@@ -408,7 +408,7 @@ def _scout(image: Image) -> Image:
     return Image(pixels[None, :, :, None], affine, "CT")
 
 
-def _questions(made: Scan) -> list[Question]:
+def _make_questions(made: Scan) -> list[Question]:
     names = [lesion.name for lesion in made.found]
     nodules = names.count("lung nodule")
     questions = [

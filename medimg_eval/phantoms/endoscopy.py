@@ -54,8 +54,8 @@ class Clip:
     @property
     def visible(self) -> Array:
         """bool, (frame,): whether the polyp shows."""
-        shown: Array = self.masks.sum(axis=(1, 2)) >= VISIBLE
-        return shown
+        is_visible: Array = self.masks.sum(axis=(1, 2)) >= VISIBLE
+        return is_visible
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def clip(member: Member) -> Clip:
     """Makes one clip in memory."""
     body, own = member.body, member.own
     wall, polyp = draw_wall(body), draw_polyp(own)
-    path, phases = _path(own, polyp.along)
+    path, phases = _camera_path(own, polyp.along)
     aim = np.stack([texture(own, (FRAMES,), 9) for _ in range(2)], axis=1) * 9
     noise, light = own.uniform(2.5, 5), own.uniform(0.85, 1.15)
     frames = np.empty((FRAMES, *SHAPE, 3), np.uint8)
@@ -95,8 +95,8 @@ def clip(member: Member) -> Clip:
         grain = noise * own.standard_normal((*SHAPE, 1), dtype=np.float32)
         frames[n] = np.clip((pixels * light + grain) * lens[..., None] + 6, 0, 255)
         masks[n] &= lens > 0.5
-    shown = np.flatnonzero(masks.sum(axis=(1, 2)) >= 2 * VISIBLE)
-    choice = np.arange(FRAMES) if member.healthy else shown
+    indices = np.flatnonzero(masks.sum(axis=(1, 2)) >= 2 * VISIBLE)
+    choice = np.arange(FRAMES) if member.healthy else indices
     labelled = tuple(int(choice[k]) for k in np.linspace(0, len(choice) - 1, LABELLED + 2).astype(int)[1:-1])
     return Clip(frames, masks, phases, labelled)
 
@@ -105,25 +105,25 @@ def write_case(folder: Path, member: Member) -> Record:
     """Writes one case's clip, frame labels and masks."""
     from PIL import Image as Picture
 
-    made = clip(member)
+    clip_ = clip(member)
     files = {"image": f"clips/{member.case}.mp4", "frames": f"frames/{member.case}.csv"}
     for name in ("clips", "frames", "masks"):
         (folder / name).mkdir(exist_ok=True)
     # Lossless, so that the frames read back are exactly those the masks were drawn on.
-    write_video(folder / files["image"], made.frames, FPS, lossless=True)
-    labels = zip(made.visible.astype(int), made.phases, strict=True)
-    rows = ([n, polyp, phase, int(n in made.labelled)] for n, (polyp, phase) in enumerate(labels))
+    write_video(folder / files["image"], clip_.frames, FPS, lossless=True)
+    labels = zip(clip_.visible.astype(int), clip_.phases, strict=True)
+    rows = ([n, polyp, phase, int(n in clip_.labelled)] for n, (polyp, phase) in enumerate(labels))
     write_rows(folder / files["frames"], ["frame", "polyp", "phase", "labelled"], rows)
-    present = bool(made.visible.any())
+    present = bool(clip_.visible.any())
     record = Record(files=files, findings={"polyp": present})
-    record.measurements.append(("frames with a polyp", float(made.visible.sum()), "frames"))
+    record.measurements.append(("frames with a polyp", float(clip_.visible.sum()), "frames"))
     record.questions.append(yes_or_no("Does the clip show a polyp?", present))
-    for n in made.labelled:
-        Picture.fromarray(made.masks[n].astype(np.uint8)).save(folder / mask_file(member.case, n))
+    for n in clip_.labelled:
+        Picture.fromarray(clip_.masks[n].astype(np.uint8)).save(folder / mask_file(member.case, n))
         record.questions.append(Question("Is a polyp visible?", "yes" if present else "no", ("yes", "no"), n))
-        record.questions.append(Question("Which phase does this frame belong to?", made.phases[n], PHASES, n))
+        record.questions.append(Question("Which phase does this frame belong to?", clip_.phases[n], PHASES, n))
         if present:
-            record.boxes.append(("polyp", n, box(made.masks[n])))
+            record.boxes.append(("polyp", n, box(clip_.masks[n])))
     return record
 
 
@@ -163,7 +163,7 @@ def draw_polyp(rng: np.random.Generator) -> _Polyp:
     )
 
 
-def _path(rng: np.random.Generator, polyp: float) -> tuple[Array, tuple[str, ...]]:
+def _camera_path(rng: np.random.Generator, polyp: float) -> tuple[Array, tuple[str, ...]]:
     """Where the camera is: it goes in, stays before the polyp, and comes back."""
     near = polyp - rng.uniform(1.0, 1.5)
     third = FRAMES // 3

@@ -51,14 +51,14 @@ class ChestQuestions:
         for case, table, row in layout.with_findings(split):
             for name in DESCRIBED:
                 key = Key("yes" if float(row[name]) else "no")
-                asked = replace(
+                question_case = replace(
                     case,
                     id=f"{case.id}-{name.replace(' ', '_')}",
                     target=Given(key, (table,), case.images[0]),
                     question=Question(f"Is there {WITH_ARTICLE.get(name, name)} in the radiograph?", "yes_no"),
                     attributes={**case.attributes, "finding": name},
                 )
-                cases.append(asked)
+                cases.append(question_case)
         return cases
 
 

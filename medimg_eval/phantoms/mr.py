@@ -44,14 +44,14 @@ class Head:
 def scan(member: Member) -> Head:
     """Makes one volume in memory."""
     body, own = member.body, member.own
-    grid = _affine(own)
+    grid = _volume_affine(own)
     voxels = places(grid, SHAPE)  # x right, y front, z up
     size = body.uniform(0.93, 1.05)
     wander = [texture(body, SHAPE, 18) * np.float32(1.8) for _ in range(3)]
     at = [(p + w) / np.float32(size) for p, w in zip(voxels, wander, strict=True)]
-    labels, deep = _brain(at, body)
-    side, diameter = _lesion(labels, voxels, own)
-    signal = _signal(at, labels, deep, own)
+    labels, deep = _brain_labels(at, body)
+    side, diameter = _add_lesion(labels, voxels, own)
+    signal = _t1_signal(at, labels, deep, own)
     # The scanner's sensitivity differs from place to place; the magnitude of complex noise is Rician.
     bias = np.exp(np.float32(own.uniform(0.08, 0.2)) * texture(own, SHAPE, [n / 1.6 for n in SHAPE]))
     signal = gaussian_filter(signal, 0.5, truncate=2.5) * bias
@@ -81,7 +81,7 @@ def write_case(folder: Path, member: Member) -> Record:
     return record
 
 
-def _affine(rng: np.random.Generator) -> Array:
+def _volume_affine(rng: np.random.Generator) -> Array:
     """Index to RAS+ mm; half of the scanners store from right to left, and all heads lie a little askew."""
     a, b, c = np.deg2rad(rng.uniform(-6, 6, 3))
     about_x = np.array([[1, 0, 0], [0, np.cos(a), -np.sin(a)], [0, np.sin(a), np.cos(a)]])
@@ -95,7 +95,7 @@ def _affine(rng: np.random.Generator) -> Array:
     return affine.astype(np.float32).astype(np.float64)  # what NIfTI stores
 
 
-def _brain(at: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
+def _brain_labels(at: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
     """Labels, and the deep grey nuclei among them."""
     x, y, z = at
     outline = np.sqrt(ball(at, (0, -4, 8), (62, 78, 58)))
@@ -132,7 +132,7 @@ def _brain(at: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]
     return labels, deep & ~ventricles
 
 
-def _lesion(labels: Array, places: Sequence[Array], rng: np.random.Generator) -> tuple[str, float]:
+def _add_lesion(labels: Array, places: Sequence[Array], rng: np.random.Generator) -> tuple[str, float]:
     """Puts a ball into the white matter of six cases in ten; says on which side, and how large."""
     if rng.random() > 0.6:
         return "", 0.0
@@ -147,7 +147,7 @@ def _lesion(labels: Array, places: Sequence[Array], rng: np.random.Generator) ->
     return ("right" if x[middle] > 0 else "left"), 2 * radius
 
 
-def _signal(at: Sequence[Array], labels: Array, deep: Array, rng: np.random.Generator) -> Array:
+def _t1_signal(at: Sequence[Array], labels: Array, deep: Array, rng: np.random.Generator) -> Array:
     """T1-weighted signal of brain, skull, scalp and face; white matter is about 0.9."""
     z = at[2]
     head = np.sqrt(ball(at, (0, -2, 2), (74, 92, 72)))

@@ -63,12 +63,12 @@ class Scan:
     @property
     def attributes(self) -> dict[str, str]:
         """Attributes that tables can be divided by; `seen` or `unseen` in the scans that are fitted on."""
-        seen = {True: "seen", False: "unseen"}
+        words = {True: "seen", False: "unseen"}
         return {
             "coils": str(self.coils),
-            "coil_count": seen[self.coils in SEEN_COILS],
+            "coil_count": words[self.coils in SEEN_COILS],
             "acceleration": f"{self.sampling.acceleration:g}",
-            "acceleration_factor": seen[self.sampling.acceleration in SEEN_ACCELERATIONS],
+            "acceleration_factor": words[self.sampling.acceleration in SEEN_ACCELERATIONS],
             "lines": self.sampling.lines,
         }
 
@@ -107,7 +107,7 @@ class MulticoilPhantom:
                 f"count={self.count}, slices={self.slices}, seed={self.seed}"
             )
         folder = self._written()
-        return [_case(folder, scan) for scan in scans(self.count, self.seed) if scan.split == split]
+        return [_make_case(folder, scan) for scan in scans(self.count, self.seed) if scan.split == split]
 
     def _written(self) -> Path:
         stamp = {"kind": "multicoil", "version": VERSION, "count": self.count, "slices": self.slices, "seed": self.seed}
@@ -132,12 +132,12 @@ class MulticoilTissue(MulticoilPhantom):
 
     def cases(self, split: str) -> list[Case]:
         """The cases of `fit`, `validate` or `test`, as `MulticoilPhantom` has them."""
-        known = {scan.case: scan for scan in scans(self.count, self.seed)}
+        scans_ = {scan.case: scan for scan in scans(self.count, self.seed)}
         return [
             replace(
                 case,
                 images=(case.target,),
-                target=Tissue(case.target, known[case.id].split, known[case.id].number, self.slices, self.seed),
+                target=Tissue(case.target, scans_[case.id].split, scans_[case.id].number, self.slices, self.seed),
             )
             for case in super().cases(split)
         ]
@@ -169,22 +169,22 @@ class Tissue(OnImage):
 
 def scans(count: int, seed: int) -> list[Scan]:
     """The scans of the first so many patients; those of fewer patients are the first ones of more."""
-    found: list[Scan] = []
+    scans: list[Scan] = []
     for number in range(count):
         split = PATTERN[number % len(PATTERN)]
         patient = f"multicoil-{number:03d}"
-        seen = SEEN_COILS[number % 2]
-        conditions = [(seen, SEEN_ACCELERATIONS[0])]
+        coils_ = SEEN_COILS[number % 2]
+        conditions = [(coils_, SEEN_ACCELERATIONS[0])]
         if split == "test":
             unseen = UNSEEN_COILS[number // 3 % 2]
             conditions = [
-                (coils, rate) for coils in (seen, unseen) for rate in (*SEEN_ACCELERATIONS, *UNSEEN_ACCELERATIONS)
+                (coils, rate) for coils in (coils_, unseen) for rate in (*SEEN_ACCELERATIONS, *UNSEEN_ACCELERATIONS)
             ]
         for coils, rate in conditions:
             lines: Lines = "equispaced" if number // 2 % 2 else "random"
             sampling = Sampling(acceleration=rate, centre=CENTRE[rate], lines=lines, seed=seed)
-            found.append(Scan(f"{patient}-c{coils}-r{rate:g}", patient, number, split, coils, sampling))
-    return found
+            scans.append(Scan(f"{patient}-c{coils}-r{rate:g}", patient, number, split, coils, sampling))
+    return scans
 
 
 def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
@@ -206,10 +206,10 @@ def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
     lines = np.random.default_rng([seed, scan.number, int(scan.sampling.acceleration)])
     mask = scan.sampling.mask(SHAPE[1], lines)
     with h5py.File(path, "w", track_order=True) as file:
-        kept = {"compression": "gzip", "compression_opts": 1}
-        file.create_dataset("kspace", data=full * mask.astype(np.float32), chunks=(1, 1, *SHAPE), **kept)
+        options = {"compression": "gzip", "compression_opts": 1}
+        file.create_dataset("kspace", data=full * mask.astype(np.float32), chunks=(1, 1, *SHAPE), **options)
         file.create_dataset("mask", data=mask.astype(np.float32))
-        file.create_dataset("reconstruction_rss", data=target, chunks=(1, *SHAPE), **kept)
+        file.create_dataset("reconstruction_rss", data=target, chunks=(1, *SHAPE), **options)
         file.attrs.update(acquisition="AXT1", max=float(target.max()), norm=float(np.linalg.norm(target)))
 
 
@@ -220,34 +220,34 @@ def anatomy(split: str, slices: int, rng: np.random.Generator) -> Array:
     """
     from scipy.ndimage import map_coordinates
 
-    level, places = _bent(split, slices, rng)
-    brain = _template()[level : level + 2 * slices : 2]
+    level, positions = _bend_patient(split, slices, rng)
+    brain = _brain_template()[level : level + 2 * slices : 2]
     power, turn = rng.uniform(0.8, 1.25), rng.uniform(-1, 1)
     phase = turn * texture(rng, SHAPE, 90)
     gain = rng.uniform(2e-4, 8e-4)  # of the order of fastMRI's brains
-    shown = [np.clip(map_coordinates(one, places, order=1), 0, 1) ** power for one in brain]
-    found: Array = (gain * np.stack(shown) * np.exp(1j * phase)).astype(np.complex64)
-    return found
+    sampled = [np.clip(map_coordinates(tissue_map, positions, order=1), 0, 1) ** power for tissue_map in brain]
+    image: Array = (gain * np.stack(sampled) * np.exp(1j * phase)).astype(np.complex64)
+    return image
 
 
 def tissue(split: str, slices: int, rng: np.random.Generator) -> Array:
     """Grey (1) and white matter (2) of what `anatomy` makes of the same numbers, uint8, (slice, row, column)."""
     from scipy.ndimage import map_coordinates
 
-    level, places = _bent(split, slices, rng)
-    labels = _tissue()[level : level + 2 * slices : 2]
-    return np.stack([map_coordinates(one, places, order=0) for one in labels])
+    level, positions = _bend_patient(split, slices, rng)
+    labels = _template_tissue()[level : level + 2 * slices : 2]
+    return np.stack([map_coordinates(label, positions, order=0) for label in labels])
 
 
-def _bent(split: str, slices: int, rng: np.random.Generator) -> tuple[int, Array]:
+def _bend_patient(split: str, slices: int, rng: np.random.Generator) -> tuple[int, Array]:
     """The first level of a patient, and where each of its pixels comes from, float32, (axis, row, column)."""
     first, last = LEVELS[split]
     level = int(rng.integers(first, last - 2 * (slices - 1) + 1))
-    places = np.mgrid[: SHAPE[0], : SHAPE[1]].astype(np.float32)
+    positions = np.mgrid[: SHAPE[0], : SHAPE[1]].astype(np.float32)
     middle = np.array(SHAPE, np.float32)[:, None, None] / 2
-    inside = np.array(_template().shape[1:], np.float32)[:, None, None] / 2
+    inside = np.array(_brain_template().shape[1:], np.float32)[:, None, None] / 2
     bent = np.stack([texture(rng, SHAPE, 50) * np.float32(2.5) for _ in range(2)])
-    return level, ((places - middle) / np.float32(rng.uniform(0.92, 1.03)) + inside + bent).astype(np.float32)
+    return level, ((positions - middle) / np.float32(rng.uniform(0.92, 1.03)) + inside + bent).astype(np.float32)
 
 
 def coil_maps(coils: int, rng: np.random.Generator) -> Array:
@@ -260,8 +260,8 @@ def coil_maps(coils: int, rng: np.random.Generator) -> Array:
         down, across = rows[:, None] - radius * np.cos(angle), columns[None] - radius * np.sin(angle)
         size = (1 + (down**2 + across**2) / reach**2) ** -1.5  # the field of a loop along its axis
         maps[index] = size * np.exp(1j * (np.arctan2(across, down) + rng.uniform(0, 2 * np.pi)))
-    found: Array = maps / np.sqrt(np.square(np.abs(maps)).sum(axis=0))
-    return found
+    normalised: Array = maps / np.sqrt(np.square(np.abs(maps)).sum(axis=0))
+    return normalised
 
 
 def forward(images: Array) -> Array:
@@ -273,19 +273,19 @@ def forward(images: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _template() -> Array:
+def _brain_template() -> Array:
     """The brain from 0 to 1, float32, (level, row, column), the front at row 0."""
     volume = ImageFile(template_file("t1")).read().array[0].astype(np.float32)
     return np.ascontiguousarray(volume.transpose(2, 1, 0)[:, ::-1] / np.quantile(volume, 0.999))
 
 
 @lru_cache(maxsize=1)
-def _tissue() -> Array:
-    """Grey and white matter of the template, uint8, as `_template` lies."""
+def _template_tissue() -> Array:
+    """Grey and white matter of the template, uint8, as `_brain_template` lies."""
     return np.ascontiguousarray(tissue_labels().transpose(2, 1, 0)[:, ::-1])
 
 
-def _case(folder: Path, scan: Scan) -> Case:
+def _make_case(folder: Path, scan: Scan) -> Case:
     path = folder / f"{scan.case}.h5"
     keys = PRESETS["fastmri"]
     return Case(scan.case, (Samples(path, keys),), Reconstruction(path, keys), scan.patient, scan.attributes)

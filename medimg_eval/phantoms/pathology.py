@@ -53,34 +53,34 @@ class Slide:
 def slide(member: Member, edge: int = EDGE) -> Slide:
     """Makes one slide in memory; `edge` are its level-0 pixels along each side, a multiple of 16."""
     body, own = member.body, member.own
-    tissue, tumour, crowd = _regions(own, edge // COARSE, tumour=not member.healthy)
+    tissue, tumour, crowd = _draw_regions(own, edge // COARSE, tumour=not member.healthy)
     regions = np.where(tumour, np.uint8(1), np.where(tissue, np.uint8(2), np.uint8(0)))
-    nuclei, kinds = _nuclei(tissue, tumour, crowd, own)
-    stain = _tissue(tissue, tumour, own)
-    _draw(stain, nuclei, kinds, own)
-    return Slide(_coloured(stain, body, own), regions, nuclei, kinds)
+    nuclei, kinds = _draw_nuclei(tissue, tumour, crowd, own)
+    stain = _stain_amounts(tissue, tumour, own)
+    _add_nuclei(stain, nuclei, kinds, own)
+    return Slide(_colour_stains(stain, body, own), regions, nuclei, kinds)
 
 
 def write_case(folder: Path, member: Member, edge: int = EDGE) -> Record:
     """Writes one case's slide, mask and nuclei."""
     from PIL import Image as Picture
 
-    made = slide(member, edge)
+    slide_ = slide(member, edge)
     names = {"image": ("slides", "tiff"), "mask": ("masks", "png"), "nuclei": ("nuclei", "csv")}
     files = {what: f"{part}/{member.case}.{suffix}" for what, (part, suffix) in names.items()}
     for part, _ in names.values():
         (folder / part).mkdir(exist_ok=True)
-    write_pyramid(folder / files["image"], made.pixels, um_per_px=UM)
-    Picture.fromarray(made.regions).save(folder / files["mask"])
+    write_pyramid(folder / files["image"], slide_.pixels, um_per_px=UM)
+    Picture.fromarray(slide_.regions).save(folder / files["mask"])
     rows = (
         [f"{row:.2f}", f"{column:.2f}", kind, f"{2 * long:.2f}", f"{2 * short:.2f}", f"{angle:.1f}"]
-        for (row, column, long, short, angle), kind in zip(made.nuclei, made.kinds, strict=True)
+        for (row, column, long, short, angle), kind in zip(slide_.nuclei, slide_.kinds, strict=True)
     )
     write_rows(folder / files["nuclei"], ["row", "column", "kind", "length", "width", "angle"], rows)
-    return _record(made, files)
+    return _make_record(slide_, files)
 
 
-def _record(made: Slide, files: dict[str, str]) -> Record:
+def _make_record(made: Slide, files: dict[str, str]) -> Record:
     present = bool((made.regions == 1).any())
     record = Record(files=files, findings={"tumour": present})
     square = (UM * COARSE / 1000) ** 2
@@ -103,7 +103,7 @@ def _record(made: Slide, files: dict[str, str]) -> Record:
     return record
 
 
-def _regions(rng: np.random.Generator, n: int, *, tumour: bool) -> tuple[Array, Array, Array]:
+def _draw_regions(rng: np.random.Generator, n: int, *, tumour: bool) -> tuple[Array, Array, Array]:
     """Tissue, tumour and lymphocyte crowds on the coarse grid, bool, (n, n)."""
     grid = np.ogrid[:n, :n]
     wave = texture(rng, (n, n), 60)
@@ -118,25 +118,25 @@ def _regions(rng: np.random.Generator, n: int, *, tumour: bool) -> tuple[Array, 
     deep = binary_erosion(tissue, iterations=6)
     field = texture(rng, (n, n), 55) - 0.5 * outline
     level = np.quantile(field[deep], 1 - rng.uniform(0.18, 0.5))
-    found = deep & (field > level) if tumour else np.zeros((n, n), bool)
-    parts, _ = label(found)
-    found &= (np.bincount(parts.ravel()) > 400)[parts]  # specks are no tumour
-    crowd = deep & (texture(rng, (n, n), 30) > 1.5) & ~binary_dilation(found, iterations=4)
-    return tissue, found, crowd
+    tumour_mask = deep & (field > level) if tumour else np.zeros((n, n), bool)
+    parts, _ = label(tumour_mask)
+    tumour_mask &= (np.bincount(parts.ravel()) > 400)[parts]  # specks are no tumour
+    crowd = deep & (texture(rng, (n, n), 30) > 1.5) & ~binary_dilation(tumour_mask, iterations=4)
+    return tissue, tumour_mask, crowd
 
 
-def _nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
+def _draw_nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
     """Nuclei that do not touch the border of their region or of the slide."""
     edge = len(tissue) * COARSE
-    found: list[Array] = []
+    centres: list[Array] = []
     kinds: list[str] = []
     sizes = {"tumour": (7.0, 10.5, 0.62, 1.0), "stroma": (6.5, 9.5, 0.34, 0.6), "lymphocyte": (4.8, 5.8, 0.88, 1.0)}
-    places = {
+    regions = {
         "tumour": (binary_erosion(tumour, iterations=3), GAP["tumour"]),
         "stroma": (binary_erosion(tissue & ~tumour & ~crowd, iterations=3), GAP["stroma"]),
         "lymphocyte": (binary_erosion(crowd), GAP["crowd"]),
     }
-    for kind, (where, gap) in places.items():
+    for kind, (where, gap) in regions.items():
         points = spread(rng, (edge, edge), gap)
         points = points[(points > 14).all(axis=1) & (points < edge - 14).all(axis=1)]
         points = points[where[tuple((points / COARSE).astype(int).T)]]
@@ -144,32 +144,32 @@ def _nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator
         low, high, thin, round_ = sizes[kind]
         long = rng.uniform(low, high, len(points))
         short = long * rng.uniform(thin, round_, len(points))
-        found.append(np.column_stack([points, long, short, rng.uniform(0, 180, len(points))]))
+        centres.append(np.column_stack([points, long, short, rng.uniform(0, 180, len(points))]))
         kinds += [kind] * len(points)
-    return np.concatenate(found), tuple(kinds)
+    return np.concatenate(centres), tuple(kinds)
 
 
-def _tissue(tissue: Array, tumour: Array, rng: np.random.Generator) -> Array:
+def _stain_amounts(tissue: Array, tumour: Array, rng: np.random.Generator) -> Array:
     """Amounts of haematoxylin and eosin without the nuclei, float32, (2, row, column)."""
     edge = len(tissue) * COARSE
-    full = _larger(gaussian_filter(tissue.astype(np.float32), 0.6), COARSE)
-    inside = _larger(gaussian_filter(tumour.astype(np.float32), 1.5), COARSE)
-    broad = _larger(texture(rng, tissue.shape, 28), COARSE)
+    full = _enlarge_pixels(gaussian_filter(tissue.astype(np.float32), 0.6), COARSE)
+    inside = _enlarge_pixels(gaussian_filter(tumour.astype(np.float32), 1.5), COARSE)
+    broad = _enlarge_pixels(texture(rng, tissue.shape, 28), COARSE)
     # Fibres of the stroma: a texture stretched along one direction.
     cells = (3, 17) if rng.random() < 0.5 else (17, 3)
-    fibre = _larger(texture(rng, (edge // 2, edge // 2), cells), 2)
+    fibre = _enlarge_pixels(texture(rng, (edge // 2, edge // 2), cells), 2)
     stain = np.empty((2, edge, edge), np.float32)
     stain[0] = full * (0.10 + 0.05 * inside + 0.02 * broad)
     stain[1] = full * (0.50 - 0.06 * inside + 0.10 * broad + 0.11 * fibre * (1 - 0.7 * inside))
     return stain
 
 
-def _larger(coarse: Array, times: int) -> Array:
+def _enlarge_pixels(coarse: Array, times: int) -> Array:
     """Repeats every pixel along rows and columns."""
     return np.repeat(np.repeat(coarse, times, axis=0), times, axis=1)
 
 
-def _draw(stain: Array, nuclei: Array, kinds: tuple[str, ...], rng: np.random.Generator) -> None:
+def _add_nuclei(stain: Array, nuclei: Array, kinds: tuple[str, ...], rng: np.random.Generator) -> None:
     """Adds the nuclei to both stains, each in its own small window."""
     reach = 12
     window = np.arange(-reach, reach + 1, dtype=np.float32)
@@ -191,13 +191,13 @@ def _draw(stain: Array, nuclei: Array, kinds: tuple[str, ...], rng: np.random.Ge
         part[1] *= 1 - 0.5 * body
 
 
-def _coloured(stain: Array, body: np.random.Generator, rng: np.random.Generator) -> Array:
+def _colour_stains(stain: Array, body: np.random.Generator, rng: np.random.Generator) -> Array:
     """Light through two stains, whose colours differ from laboratory to laboratory, uint8."""
     vectors = np.array([[0.62, 0.72, 0.31], [0.10, 0.92, 0.30]]) + body.normal(0, 0.035, (2, 3))
     strength = body.uniform(0.8, 1.25, 2)
     light = np.array([246, 243, 246]) + rng.uniform(-5, 5, 3)
     edge = stain.shape[1]
-    noise = np.float32(2.2) * _larger(rng.standard_normal((edge // 2, edge // 2), dtype=np.float32), 2)
+    noise = np.float32(2.2) * _enlarge_pixels(rng.standard_normal((edge // 2, edge // 2), dtype=np.float32), 2)
     pixels = np.empty((edge, edge, 3), np.uint8)
     for channel in range(3):
         weights = (vectors[:, channel] * strength).astype(np.float32)

@@ -141,28 +141,28 @@ class PhantomGenerator(Synthesizer):
         rng = np.random.default_rng(seed)
         copied = self.copied(prompt.case_id)
         if copied is not None:
-            grey = _grey(copied.images[0].read())
+            grey = _as_grey(copied.images[0].read())
             grey = grey + rng.normal(0, self.noise, grey.shape)
         else:
-            grey = gaussian_filter(_grey(self._drawn(prompt.text, seed)), self.blur)
-        made: Array = np.rint(np.clip(grey, 0, 255)).astype(np.uint8)[None]
-        return made
+            grey = gaussian_filter(_as_grey(self._drawn(prompt.text, seed)), self.blur)
+        picture: Array = np.rint(np.clip(grey, 0, 255)).astype(np.uint8)[None]
+        return picture
 
     def _drawn(self, text: str, seed: int) -> Image:
         words = text.lower()
-        wanted = {name for name, said in WORDS.items() if any(word in words for word in said)}
+        wanted = {name for name, words_ in WORDS.items() if any(word in words for word in words_)}
         best: tuple[int, Image] | None = None
         for number in range(self.tries):
             # Every fifth is healthy, as in the cohort itself.
             patient = 4 if not wanted else 0
             drawn = picture(Member(REPORTS, number, REPORTS, patient, "fit", seed))
-            lost = len(wanted ^ {one.name for one in drawn.found})
-            if best is None or lost < best[0]:
-                best = lost, drawn.image
-            if not lost:
+            mismatches = len(wanted ^ {finding.name for finding in drawn.found})
+            if best is None or mismatches < best[0]:
+                best = mismatches, drawn.image
+            if not mismatches:
                 break
         return best[1]  # type: ignore[index]
 
 
-def _grey(image: Image) -> Array:
+def _as_grey(image: Image) -> Array:
     return np.asarray(as_picture(image).convert("L"), np.float64)

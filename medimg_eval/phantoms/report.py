@@ -224,28 +224,30 @@ MENTIONED = 0.75
 
 def sections(found: Sequence[Finding], rng: np.random.Generator) -> dict[str, str]:
     """A report of all that is there and no more: `indication`, `findings` and `impression`."""
-    present = {one.name: one for one in found}
-    sentences = {name: _described(present[name], DESCRIBED, rng) for name in DESCRIBED if name in present}
+    present = {finding.name: finding for finding in found}
+    sentences = {name: _describe_finding(present[name], DESCRIBED, rng) for name in DESCRIBED if name in present}
     if "cardiomegaly" not in present and rng.random() < MENTIONED:
-        sentences["heart"] = _one(USUAL_HEART, rng)
+        sentences["heart"] = _draw_choice(USUAL_HEART, rng)
     if not {"edema", "consolidation", "nodule"} & present.keys() and rng.random() < MENTIONED:
-        sentences["lungs"] = _one(CLEAR, rng)
+        sentences["lungs"] = _draw_choice(CLEAR, rng)
     absent = [name for name in NOUNS if name not in present and rng.random() < MENTIONED]
-    written = [*sentences.values(), *_denials(absent, rng)]
+    written = [*sentences.values(), *_draw_denials(absent, rng)]
     turn = int(rng.integers(len(written))) if written and rng.random() < 0.2 else 0  # some begin elsewhere
-    summary = [_described(one, CONCLUDED, rng) for one in present.values()] or [_one(UNREMARKABLE, rng)]
+    summary = [_describe_finding(finding, CONCLUDED, rng) for finding in present.values()] or [
+        _draw_choice(UNREMARKABLE, rng)
+    ]
     return {
-        "indication": _one(REASONS, rng),
+        "indication": _draw_choice(REASONS, rng),
         "findings": " ".join([*written[turn:], *written[:turn]]) or summary[0],
         "impression": " ".join(summary),
     }
 
 
-def _described(finding: Finding, ways: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
+def _describe_finding(finding: Finding, ways: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
     choice = BILATERAL if finding.side == "both" else ways[finding.name]
     degrees = DEGREES.get(finding.name, ((float("inf"), "", ""),))
     degree, manner = next((word, adverb) for limit, word, adverb in degrees if finding.size < limit)
-    return _one(choice, rng).format(
+    return _draw_choice(choice, rng).format(
         side=finding.side,
         Side=finding.side.capitalize(),
         zone=finding.zone,
@@ -260,18 +262,18 @@ def _described(finding: Finding, ways: Mapping[str, Sequence[str]], rng: np.rand
     )
 
 
-def _denials(absent: Iterable[str], rng: np.random.Generator) -> list[str]:
+def _draw_denials(absent: Iterable[str], rng: np.random.Generator) -> list[str]:
     """Sentences that deny one, two or three things each, in any order."""
-    things = [_one(NOUNS[name], rng) for name in absent]
+    things = [_draw_choice(NOUNS[name], rng) for name in absent]
     things = [things[n] for n in rng.permutation(len(things))]
     sentences = []
     while things:
         count = int(rng.integers(1, 4))
         some, things = things[:count], things[count:]
         listed = " or ".join(some) if len(some) < 3 else f"{', '.join(some[:-1])}, or {some[-1]}"
-        sentences.append(_one(DENIED, rng).format(things=listed))
+        sentences.append(_draw_choice(DENIED, rng).format(things=listed))
     return sentences
 
 
-def _one(choice: Sequence[str], rng: np.random.Generator) -> str:
+def _draw_choice(choice: Sequence[str], rng: np.random.Generator) -> str:
     return choice[int(rng.integers(len(choice)))]

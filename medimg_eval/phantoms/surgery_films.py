@@ -68,7 +68,7 @@ class SurgeryFilms:
         Raises UserError where there is no such split, or the films cannot be written.
         """
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
-        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill)
+        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill_folder)
         features = str(Path(self.features).absolute() / "{video}.npy") if self.features else ""
         layout = Frames(
             root=str(folder),
@@ -116,12 +116,12 @@ def draw_frames(member: Member, course: Course) -> Iterator[Array]:
         spin += 0.03 * rng.standard_normal()
         there = polyp if number <= removed else None
         pixels, _ = draw_frame(wall, there, float(camera), 4 * rng.standard_normal(2), float(spin))
-        shown = {name: bool(values[number]) for name, values in course.shown.items()}
-        bled = bled + 1 if shown["bleeding"] else 0
+        visible = {name: bool(values[number]) for name, values in course.shown.items()}
+        bled = bled + 1 if visible["bleeding"] else 0
         _draw_blood(pixels, bled, side)
-        if shown["snare"]:
+        if visible["snare"]:
             _draw_rod(pixels, side, (205, 205, 215), 4)
-        if shown["clip applier"]:
+        if visible["clip applier"]:
             _draw_rod(pixels, side - 0.9, (70, 110, 190), 7)
         grain = 4 * rng.standard_normal((*SHAPE, 1), dtype=np.float32)
         yield np.clip((pixels * light + grain) * lens[..., None] + 6, 0, 255).astype(np.uint8)
@@ -148,7 +148,7 @@ def _draw_blood(pixels: Array, seconds: int, angle: float) -> None:
         pixels += share * np.array([150, 12, 14])
 
 
-def _fill(folder: Path, stamp: Mapping[str, Any]) -> None:
+def _fill_folder(folder: Path, stamp: Mapping[str, Any]) -> None:
     members = cohort("film", stamp["cases"], stamp["seed"])
     for name in ("videos", "labels"):
         (folder / name).mkdir()

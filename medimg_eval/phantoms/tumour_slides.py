@@ -64,13 +64,13 @@ class TumourSlides:
         Raises UserError where there is no such split, or the phantoms cannot be written.
         """
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
-        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill)
-        found = {row["case"]: row["tumour"] == "1" for row in read_rows(folder / "findings.csv")}
+        folder = cohort_folder(KIND, self.root, self.count, self.seed, _fill_folder)
+        has_tumour = {row["case"]: row["tumour"] == "1" for row in read_rows(folder / "findings.csv")}
         rows = [row for row in read_rows(folder / "cases.csv") if row["split"] == split]
-        return [_case(folder, row, tumour=found[row["case"]]) for row in rows]
+        return [_make_case(folder, row, tumour=has_tumour[row["case"]]) for row in rows]
 
 
-def _case(folder: Path, row: Mapping[str, str], *, tumour: bool) -> Case:
+def _make_case(folder: Path, row: Mapping[str, str], *, tumour: bool) -> Case:
     image = ImageFile(folder / row["image"], modality="SM", options={"um_per_px": SLIDE_UM})
     mask = folder / row["mask"]
     outlines = {"tumour": Outline(MaskFile(mask), 1, COARSE)} if tumour else {}
@@ -79,9 +79,9 @@ def _case(folder: Path, row: Mapping[str, str], *, tumour: bool) -> Case:
     return Case(row["case"], (image,), target, row["patient"], {name: row[name] for name in ATTRIBUTES})
 
 
-def _fill(folder: Path, stamp: Mapping[str, Any]) -> None:
-    made = cohort("slide", stamp["cases"], stamp["seed"])
-    members = [_Half(**{field.name: getattr(one, field.name) for field in fields(one)}) for one in made]
+def _fill_folder(folder: Path, stamp: Mapping[str, Any]) -> None:
+    members_ = cohort("slide", stamp["cases"], stamp["seed"])
+    members = [_Half(**{field.name: getattr(member, field.name) for field in fields(member)}) for member in members_]
     write_tables(folder, members, [write_case(folder, member, EDGE) for member in members])
     text = TEXT.replace("Every fifth patient's slides hold", "Every second patient's slides hold")
     (folder / "README.txt").write_text(f"{README}{text}.\n", encoding="utf-8")

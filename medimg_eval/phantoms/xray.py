@@ -84,8 +84,8 @@ class Frame:
 
     def blurred(self, array: Array, width: float) -> Array:
         """Blurs by a Gaussian whose width is in pixels of `PIXEL`."""
-        found: Array = gaussian_filter(array, width * (PIXEL / self.pixel))
-        return found
+        blurred_array: Array = gaussian_filter(array, width * (PIXEL / self.pixel))
+        return blurred_array
 
     def texture(self, rng: np.random.Generator, cell: float) -> Array:
         """Smooth noise of cells whose width is in pixels of `PIXEL`."""
@@ -108,9 +108,9 @@ def picture(member: Member) -> Chest:
     labels[heart] = 2
     chest = Chest(Image(np.zeros((1, *SHAPE), np.uint16), np.eye(4)), labels, ratio(labels))
     lung = np.where(labels == 1, np.float32(1), np.float32(0))
-    aerated, extra = _findings(chest, frame, lung, own)
+    aerated, extra = _draw_findings(chest, frame, lung, own)
     density = bones(frame, body) + soft_tissue(frame, heart, body) + extra
-    chest.image = exposed(frame, density, aerated, ~_mark(chest, "pneumothorax"), own)
+    chest.image = exposed(frame, density, aerated, ~_chest_mark(chest, "pneumothorax"), own)
     return chest
 
 
@@ -218,7 +218,7 @@ def heart_shadow(frame: Frame, body: np.random.Generator, wanted: float) -> Arra
     return heart & (frame.y < max(frame.base) + 6)
 
 
-def _findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _draw_findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draws which findings there are; returns what is still aerated, and what they add to the density."""
     aerated, extra = lung.copy(), np.zeros(SHAPE, np.float32)
     effusion, pneumothorax, nodule = rng.random(3) < (0.35, 0.3, 0.4)
@@ -236,7 +236,7 @@ def _findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Generator)
         extra += 0.3 * pleura
         extra -= 0.12 * free
     if nodule:
-        _nodule(chest, frame, extra, rng)
+        _add_nodule(chest, frame, extra, rng)
     return aerated, extra
 
 
@@ -259,12 +259,12 @@ def free_air(frame: Frame, inside: Array, left: bool, depth: float) -> tuple[Arr
     return free, pleura
 
 
-def _nodule(chest: Chest, frame: Frame, extra: Array, rng: np.random.Generator) -> None:
+def _add_nodule(chest: Chest, frame: Frame, extra: Array, rng: np.random.Generator) -> None:
     """Puts a ball where the lung is aerated."""
     radius = round(rng.uniform(6, 13), 2)
     free = chest.labels == 1
     for name in ("pleural effusion", "pneumothorax"):
-        free &= ~_mark(chest, name)
+        free &= ~_chest_mark(chest, name)
     free &= gaussian_filter(free.astype(np.float32), radius / PIXEL) > 0.9
     at = np.flatnonzero(free)
     if not at.size:
@@ -283,7 +283,7 @@ def shadow_of_ball(distance: Array, radius: float) -> Array:
     return (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
 
 
-def _mark(chest: Chest, name: str) -> Array:
+def _chest_mark(chest: Chest, name: str) -> Array:
     return chest.marks.get(name, np.zeros(SHAPE, bool))
 
 

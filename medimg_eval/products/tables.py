@@ -30,19 +30,19 @@ def rows_of(task: Task, case: Case, stored: Stored) -> list[Row]:
     if isinstance(stored, Mapping):
         if "probabilities" in stored:
             return [{"case": case.id, **stored["probabilities"]}]
-        return [_answer(case, stored)]
+        return [_answer_row(case, stored)]
     value = task.codec.read(stored) if task.codec.form == "places" else None
     if isinstance(value, Points):
-        return _places(case.id, value.names, value.scores, _columns("", np.asarray(value.positions)))
+        return _place_rows(case.id, value.names, value.scores, _number_columns("", np.asarray(value.positions)))
     if isinstance(value, Boxes):
         corners = np.asarray(value.corners)
         axes = corners.shape[1] // 2
-        ends = _columns("_min", corners[:, :axes]) | _columns("_max", corners[:, axes:])
-        return _places(case.id, value.names, value.scores, ends)
+        ends = _number_columns("_min", corners[:, :axes]) | _number_columns("_max", corners[:, axes:])
+        return _place_rows(case.id, value.names, value.scores, ends)
     return []
 
 
-def _answer(case: Case, stored: Mapping[str, Any]) -> Row:
+def _answer_row(case: Case, stored: Mapping[str, Any]) -> Row:
     texts, weighed = stored.get("texts") or [], stored.get("preferences")
     row: Row = {"id": case.id, "image": case.images[0].files[0].name if case.images else ""}
     if case.question is not None and case.question.text:
@@ -53,12 +53,12 @@ def _answer(case: Case, stored: Mapping[str, Any]) -> Row:
     return row | ({"confidence": stored["confidence"]} if "confidence" in stored else {})
 
 
-def _columns(ending: str, numbers: Any) -> dict[str, Any]:
+def _number_columns(ending: str, numbers: Any) -> dict[str, Any]:
     named = AXES[numbers.shape[1]]
-    return {f"{name}{ending}": numbers[:, place] for place, name in enumerate(named)}
+    return {f"{name}{ending}": numbers[:, column] for column, name in enumerate(named)}
 
 
-def _places(case: str, names: Sequence[str], scores: Any, columns: Mapping[str, Any]) -> list[Row]:
+def _place_rows(case: str, names: Sequence[str], scores: Any, columns: Mapping[str, Any]) -> list[Row]:
     ordered = sorted(columns)
     rows = []
     for number, name in enumerate(names):
@@ -76,9 +76,9 @@ def write_tables(folder: Path, name: str, rows: Sequence[Row]) -> dict[Path, int
     with whole(table) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns or ["case"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+        writer.writerows({key: _cell_text(value) for key, value in row.items()} for row in rows)
     return {lines: len(rows), table: len(rows)}
 
 
-def _cell(value: Any) -> Any:
+def _cell_text(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else guarded(value)

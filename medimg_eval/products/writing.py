@@ -45,15 +45,15 @@ def write_products(folder: Path, task: Task, *, dicom_seg: bool | None = None) -
         Files, and the cases of which one could not be written.
     """
     run = Run(folder, "")
-    stored = {trial: one for trial, one in run.predictions().items() if answered(one)}
+    stored = {trial: prediction for trial, prediction in run.predictions().items() if answered(prediction)}
     cases = {case.id: case for case in task.cases("test")}
-    known = {name: (cases[name], one) for name, one in stored.items() if name in cases}
-    files = {folder / "predictions": len(known)} if task.codec.heavy and known else {}
+    by_case = {name: (cases[name], prediction) for name, prediction in stored.items() if name in cases}
+    files = {folder / "predictions": len(by_case)} if task.codec.heavy and by_case else {}
     if task.codec.form == "label map":
-        products = _segmentations(folder, task, known, dicom_seg=dicom_seg)
+        products = _write_segmentations(folder, task, by_case, dicom_seg=dicom_seg)
         return products._replace(written={**files, **products.written})
-    rows = [row for case, one in known.values() for row in rows_of(task, case, one)]
-    name = _named(task, known)
+    rows = [row for case, prediction in by_case.values() for row in rows_of(task, case, prediction)]
+    name = _table_name(task, by_case)
     return Products({**files, **(write_tables(folder, name, rows) if name else {})}, {})
 
 
@@ -63,13 +63,13 @@ def refuse_without_highdicom(dicom_seg: bool | None) -> None:
         raise UserError("dicom_seg=true needs highdicom, which is not installed: pip install 'medimg-eval[dicom]'")
 
 
-def _segmentations(
+def _write_segmentations(
     folder: Path, task: Task, known: Mapping[str, tuple[Case, Stored]], *, dicom_seg: bool | None
 ) -> Products:
     """DICOM-SEGs of masks on DICOM series."""
     from medimg_eval.imaging.dicom import write_segmentation
 
-    series = {name: (case, Path(str(one))) for name, (case, one) in known.items() if _is_dicom(case)}
+    series = {name: (case, Path(str(prediction))) for name, (case, prediction) in known.items() if _is_dicom(case)}
     if not series or dicom_seg is False:
         return Products({}, {})
     if find_spec("highdicom") is None:
@@ -103,9 +103,9 @@ def _is_dicom(case: Case) -> bool:
         return False
 
 
-def _named(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
+def _table_name(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
     """Name of the table of answers; "" of what makes no table, such as probabilities of voxels."""
-    if any(isinstance(one, Mapping) and "probabilities" in one for _, one in known.values()):
+    if any(isinstance(prediction, Mapping) and "probabilities" in prediction for _, prediction in known.values()):
         return "classes"
     if not task.codec.heavy:
         return "answers"

@@ -42,27 +42,27 @@ def to_svg(maps: Sequence[Map]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" {size}>',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
-    for place, drawn in enumerate(maps):
-        parts.append(f'<g transform="translate({place % across * width} {place // across * height})">')
-        parts += _one(drawn, margin)
+    for index, drawn in enumerate(maps):
+        parts.append(f'<g transform="translate({index % across * width} {index // across * height})">')
+        parts += _draw_map(drawn, margin)
         parts.append("</g>")
-    for place, (colour, text) in enumerate(
+    for index, (colour, text) in enumerate(
         [(_BETTER, "row significantly better than column"), (_NOT_BETTER, "not significant")]
     ):
-        parts.append(f'<rect x="8" y="{below + 16 * place}" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="26" y="{below + 16 * place + 10}">{text}</text>')
+        parts.append(f'<rect x="8" y="{below + 16 * index}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="26" y="{below + 16 * index + 10}">{text}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _one(drawn: Map, margin: int) -> list[str]:
+def _draw_map(drawn: Map, margin: int) -> list[str]:
     """Returns the marks of one map; `margin` is the room for names on the left and on top."""
     top = 20 + margin
     parts = [f'<text x="4" y="14" font-weight="bold">{html.escape(drawn.title)}</text>']
-    for place, model in enumerate(drawn.models):
+    for index, model in enumerate(drawn.models):
         name = html.escape(model)
-        x, y = margin + place * _SQUARE + 15, top - 5
+        x, y = margin + index * _SQUARE + 15, top - 5
         parts.append(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})">{name}</text>')
-        parts.append(f'<text x="{margin - 5}" y="{top + place * _SQUARE + 15}" text-anchor="end">{name}</text>')
+        parts.append(f'<text x="{margin - 5}" y="{top + index * _SQUARE + 15}" text-anchor="end">{name}</text>')
     for row, (better, tested) in enumerate(zip(drawn.better, drawn.tested, strict=True)):
         for column, (is_better, is_tested) in enumerate(zip(better, tested, strict=True)):
             colour = (_BETTER if is_better else _NOT_BETTER) if is_tested else _NOT_TESTED

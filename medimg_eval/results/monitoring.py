@@ -76,10 +76,10 @@ class Monitoring:
         """The chart as a printable table."""
         lines = []
         for row in self.frame.to_dict("records"):
-            found = bounded(row["value"], row["low"], row["high"], lambda number: f"{number:.3f}")
+            spans = bounded(row["value"], row["low"], row["high"], lambda number: f"{number:.3f}")
             limits = f"{row['lower_limit']:.3f} to {row['upper_limit']:.3f}"
-            said = f"{row['direction']}: {row['violations']}" if row["violations"] else ""
-            cells = [found, [Span(f"{row['n']:,}")], [Span(f"{row['plotted']:.3f}")], [Span(limits)], [Span(said)]]
+            signal = f"{row['direction']}: {row['violations']}" if row["violations"] else ""
+            cells = [spans, [Span(f"{row['n']:,}")], [Span(f"{row['plotted']:.3f}")], [Span(limits)], [Span(signal)]]
             lines.append(Line([str(row["period"]) + " (baseline)" * bool(row["baseline"])], cells))
         heads = [self.frame.attrs["column"], "n", "Plotted", "Limits", "Violated"]
         title = f"{self.name} of {self.title}"
@@ -117,7 +117,7 @@ def monitor(
         UserError: there are too few periods, or one has no value.
     """
     finished = [run for run in runs if run.finished and not run.baseline]
-    _check(finished, metric, by, kind)
+    _check_settings(finished, metric, by, kind)
     periods = list(_by_attribute(finished, by) if by else _by_run(finished))
     if len(periods) < 3:
         raise UserError(f"a control chart needs three periods at least, and there are {len(periods)}")
@@ -127,9 +127,9 @@ def monitor(
     chosen = kind or ("p" if share else "individuals" if single else "xbar")
     if chosen in ("p", "laney") and not share:
         raise UsageError(f"kind={chosen} is for shares of yes and no, and {metric} is none")
-    rows = [_row(period, metric, settings, single=single) for period in periods]
-    if lost := [row["period"] for row in rows if math.isnan(row["value"])]:
-        raise UserError(f"{len(lost)} periods have no value of {metric}: {shortened(lost)}")
+    rows = [_period_row(period, metric, settings, single=single) for period in periods]
+    if empty_periods := [row["period"] for row in rows if math.isnan(row["value"])]:
+        raise UserError(f"{len(empty_periods)} periods have no value of {metric}: {shortened(empty_periods)}")
     number = min(USUAL_BASELINE, len(rows)) if baseline is None else baseline
     frame = pd.DataFrame.from_records(rows)
     try:
@@ -137,10 +137,10 @@ def monitor(
     except ValueError as error:
         raise UserError(f"no control chart of {metric}: {error}") from error
     frame = _with_chart(frame.drop(columns="deviation"), chart, chosen, number, first, metric)
-    return Monitoring(first.task_title, metric, chosen, chart, frame, tuple(_notes(first, chosen, number, frame)))
+    return Monitoring(first.task_title, metric, chosen, chart, frame, tuple(_chart_notes(first, chosen, number, frame)))
 
 
-def _check(runs: Sequence[RunScores], metric: str, by: str, kind: str) -> None:
+def _check_settings(runs: Sequence[RunScores], metric: str, by: str, kind: str) -> None:
     if not runs:
         raise UserError("there is no finished run to monitor")
     for what, names in (("models", {run.model for run in runs}), ("tasks", {run.task for run in runs})):
@@ -151,8 +151,8 @@ def _check(runs: Sequence[RunScores], metric: str, by: str, kind: str) -> None:
             )
     if kind:
         UsageError.refuse_unknown("kind is", CHARTS, kind)
-    known = list(dict.fromkeys(name for run in runs for name in (*run.metrics, *run.scores["metric"].unique())))
-    UsageError.refuse_unknown("no run was scored by", [name for name in known if not is_evidence(name)], metric)
+    names_ = list(dict.fromkeys(name for run in runs for name in (*run.metrics, *run.scores["metric"].unique())))
+    UsageError.refuse_unknown("no run was scored by", [name for name in names_ if not is_evidence(name)], metric)
     if by:
         UsageError.refuse_unknown("by: no case has", attribute_names(runs), by)
 
@@ -170,17 +170,17 @@ def _by_run(runs: Sequence[RunScores]) -> Iterator[Period]:
 
 
 def _by_attribute(runs: Sequence[RunScores], by: str) -> Iterator[Period]:
-    found: dict[str, list[Part]] = {}
+    parts: dict[str, list[Part]] = {}
     for run in runs:
         for value, part in Part.whole(run).groups(by).items():
             date = _DATE.fullmatch(value)
             name = f"{date[1]}-{date[2]}" if date else value
-            found.setdefault(name, []).append(part)
-    for name in sorted(found):
-        yield Period(name, tuple(found[name]))
+            parts.setdefault(name, []).append(part)
+    for name in sorted(parts):
+        yield Period(name, tuple(parts[name]))
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def _join_parts(parts: Sequence[Part]) -> Part:
     """Parts of several runs, or of several days, as one."""
     if len(parts) == 1:
         return parts[0]
@@ -192,8 +192,8 @@ def _joined(parts: Sequence[Part]) -> Part:
     return Part(parts[0].run, scores, clusters)
 
 
-def _row(period: Period, metric: str, settings: Settings, *, single: bool) -> dict[str, Any]:
-    part = _joined(period.parts)
+def _period_row(period: Period, metric: str, settings: Settings, *, single: bool) -> dict[str, Any]:
+    part = _join_parts(period.parts)
     cell = make_cell(part, metric, settings)
     deviation = math.nan
     if not single:
@@ -206,25 +206,25 @@ def _row(period: Period, metric: str, settings: Settings, *, single: bool) -> di
 def _with_chart(
     frame: pd.DataFrame, chart: Charted, kind: str, baseline: int, run: RunScores, metric: str
 ) -> pd.DataFrame:
-    seen = chart._replace(z=np.full(chart.z.shape, np.nan)) if kind in ("ewma", "cusum") else chart
+    shown_chart = chart._replace(z=np.full(chart.z.shape, np.nan)) if kind in ("ewma", "cusum") else chart
     column = make_column(run.task, run.task_title, metric, run)
     middle = 0.0 if kind == "cusum" else chart.centre
     higher = chart.plotted > middle
     words = {True: ("better", "worse"), False: ("worse", "better"), None: ("higher", "lower")}[column.higher_is_better]
-    found = frame.assign(
+    charted = frame.assign(
         plotted=chart.plotted,
         centre=chart.centre,
         lower_limit=chart.low,
         upper_limit=chart.high,
         baseline=np.arange(len(frame)) < baseline,
         direction=[words[0] if up else words[1] for up in higher],
-        violations=["; ".join(broken) for broken in violations(seen)],
+        violations=["; ".join(broken) for broken in violations(shown_chart)],
     )
-    found.attrs["column"] = column.heading
-    return found
+    charted.attrs["column"] = column.heading
+    return charted
 
 
-def _notes(run: RunScores, kind: str, baseline: int, frame: pd.DataFrame) -> Iterator[str]:
+def _chart_notes(run: RunScores, kind: str, baseline: int, frame: pd.DataFrame) -> Iterator[str]:
     yield f"Centre and limits come from the first {baseline} of {len(frame)} periods, the baseline."
     if baseline < USUAL_BASELINE:
         yield f"Limits from fewer than {USUAL_BASELINE} periods are preliminary."

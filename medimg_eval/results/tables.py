@@ -32,9 +32,9 @@ def tables_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str,
         UsageError: what is asked for does not exist.
         UserError: there are no scores to show.
     """
-    tables = {"table": _usual(runs, wanted)} if wanted["table"] is None else _authors(runs, wanted)
+    tables = {"table": _usual_table(runs, wanted)} if wanted["table"] is None else _author_tables(runs, wanted)
     look = Look(**{key: wanted[key] for key in Look._fields})
-    return {stem: _marked(table.looking(look), wanted) for stem, table in tables.items()}
+    return {stem: _mark_significance(table.looking(look), wanted) for stem, table in tables.items()}
 
 
 def comparison_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Comparison:
@@ -51,14 +51,14 @@ def comparison_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Compa
     )
 
 
-def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
+def _usual_table(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
     table = build_table(
         runs,
-        metrics=_metrics(wanted["metrics"]),
+        metrics=_parse_metrics(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
         mean=wanted["mean"],
         **{key: wanted[key] for key in INTERVALS},
-        published_numbers=_published(wanted),
+        published_numbers=_shows_published(wanted),
     )
     if not table.columns:
         raise UserError(
@@ -68,7 +68,7 @@ def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
     return table
 
 
-def _marked(table: Table, wanted: Mapping[str, Any]) -> Table:
+def _mark_significance(table: Table, wanted: Mapping[str, Any]) -> Table:
     """Returns a table with signs of significance if they are asked for."""
     if wanted["marks"] is None:
         return table
@@ -78,14 +78,14 @@ def _marked(table: Table, wanted: Mapping[str, Any]) -> Table:
     return marked(table, str(wanted["marks"]), how)
 
 
-def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
+def _parse_metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
     """Returns the metrics asked for, of all tasks or by task."""
     if isinstance(said, dict):
         return {str(task): as_list(names) for task, names in said.items()}
     return None if said is None else as_list(said)
 
 
-def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
+def _author_tables(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
     UsageError.refuse_unknown("there is no table", (AUTHORS, CARD, SEVERITY), wanted["table"])
     own: dict[str, Any] = {"marks": None} if wanted["table"] == SEVERITY else {"metrics": None}
@@ -93,28 +93,28 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
     if wanted["table"] == CARD:
-        if _published(wanted):
+        if _shows_published(wanted):
             raise UsageError(
                 "published numbers have no place on the score card of pictures; leave out published_numbers=true"
             )
         folders = [Path(path) for path in as_list(wanted["runs"])]
         # Studies of utility lie where the runs do, or in the folder `utility` beside them.
-        beside = [folder / "utility" for path in folders for folder in path.parents[:2]]
-        studies = load_utility(list(dict.fromkeys([*folders, Path("runs/utility"), *beside])))
+        folders_ = [folder / "utility" for path in folders for folder in path.parents[:2]]
+        studies = load_utility(list(dict.fromkeys([*folders, Path("runs/utility"), *folders_])))
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
         tables = build_cards(runs, utility_of_card(runs, studies, **bootstrap))
     elif wanted["table"] == SEVERITY:
         how = Settings(wanted["resamples"], wanted["level"], wanted["seed"], "case", wanted["interval"])
-        tables = build_severity_tables(runs, metrics=_metrics(wanted["metrics"]), settings=how)
+        tables = build_severity_tables(runs, metrics=_parse_metrics(wanted["metrics"]), settings=how)
     else:
         numbers = {key: wanted[key] for key in INTERVALS}
-        tables = build_authors_tables(runs, **numbers, published_numbers=_published(wanted))
+        tables = build_authors_tables(runs, **numbers, published_numbers=_shows_published(wanted))
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}
 
 
-def _published(wanted: Mapping[str, Any]) -> bool:
+def _shows_published(wanted: Mapping[str, Any]) -> bool:
     """Returns whether published numbers are shown."""
     if not isinstance(wanted["published_numbers"], bool):
         raise UsageError(f"published_numbers must be true or false, got {wanted['published_numbers']!r}")

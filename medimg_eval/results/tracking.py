@@ -112,8 +112,8 @@ def _report_to_mlflow(tracker: Any, values: dict[str, float], facts: Mapping[str
     # Lightning's own client starts a run of its own as soon as it is asked for.
     settings = vars(tracker)
     client, title = import_optional("mlflow").MlflowClient(settings["_tracking_uri"]), settings["_experiment_name"]
-    known = client.get_experiment_by_name(title)
-    experiment = client.create_experiment(title) if known is None else known.experiment_id
+    experiment_by_name = client.get_experiment_by_name(title)
+    experiment = client.create_experiment(title) if experiment_by_name is None else experiment_by_name.experiment_id
     earlier = client.search_runs([experiment], f"tags.`{KEY}` = '{facts['run']}'", max_results=1)
     if earlier:
         tracked = earlier[0].info.run_id

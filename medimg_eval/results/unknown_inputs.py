@@ -69,8 +69,8 @@ def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
 
     def scored(values: Floats, cases: Sequence[str]) -> Scored:
         names = np.asarray(cases, dtype=str)
-        known = ~np.isnan(values)
-        return Scored(values[known], names[known], units.reindex(names[known]).to_numpy(dtype=str))
+        is_known = ~np.isnan(values)
+        return Scored(values[is_known], names[is_known], units.reindex(names[is_known]).to_numpy(dtype=str))
 
     stated = statements_of(replace(run, scores=scores), ("probability",))
     if len(stated.value):
@@ -78,8 +78,8 @@ def _scores_of(run: RunScores) -> Iterator[tuple[str, Scored]]:
         first = np.unique(stated.case, return_index=True)[1]
         cases = scores.loc[stated.rows[first], "case"].astype(str).tolist()
         yield "MSP", scored(max_probability(table), cases)
-        other = ("entropy", entropy) if stated.exclusive else ("joint energy", joint_energy)
-        yield other[0], scored(other[1](table), cases)
+        second_score = ("entropy", entropy) if stated.exclusive else ("joint energy", joint_energy)
+        yield second_score[0], scored(second_score[1](table), cases)
     for name, (metric, turned) in _BY_METRIC.items():
         rows = scores.loc[scores["metric"] == metric]
         if len(rows):
@@ -125,9 +125,9 @@ def judge_unknown(
             "expected_dice; docs/evaluate/confidence.md says how they get them"
         )
     lines, records = [], []
-    for name, (known, unknown) in sides.items():
-        values, low, high = _with_interval(known, unknown, settings)
-        counts = {"n_known": known.scores.size, "n_unknown": unknown.scores.size}
+    for name, (known_side, unknown) in sides.items():
+        values, low, high = _with_interval(known_side, unknown, settings)
+        counts = {"n_known": known_side.scores.size, "n_unknown": unknown.scores.size}
         cells = [[Span(str(count))] for count in counts.values()]
         for measure, *ends in zip(MEASURES, values.tolist(), low.tolist(), high.tolist(), strict=True):
             value, lower, upper = ends
@@ -168,23 +168,23 @@ def judge_drop(known: RunScores, unknown: RunScores, metric: str, settings: Sett
     Raises:
         UsageError: the runs have no such metric of cases in common.
     """
-    shared = [name for name in _metrics(known) if name in _metrics(unknown)]
+    shared = [name for name in _comparable_metrics(known) if name in _comparable_metrics(unknown)]
     name = metric or next(iter(shared), "")
     if name not in shared:
         raise UsageError(
             "metric is invalid: expected one that both runs have of each case "
             f"({', '.join(shared) or 'there is none'}), got {metric or 'none'}"
         )
-    here, there = (_values(run, name) for run in (known, unknown))
+    here, there = (_case_values(run, name) for run in (known, unknown))
     drop = here.mean() - there.mean()
     low, high = _drop_interval(known, unknown, here, there, settings)
     lines = [Line(["measured"], _drop_cells(here.mean(), there.mean(), drop, low, high, 1.0))]
     records = [
         {"score": "measured", "known": here.mean(), "unknown": there.mean(), "drop": drop, "low": low, "high": high}
     ]
-    sides, others = output_scores(known), output_scores(unknown)
-    for score in [score for score in sides if score in others]:
-        expected = _expected(sides[score], others[score], here)
+    sides, outputs = output_scores(known), output_scores(unknown)
+    for score in [score for score in sides if score in outputs]:
+        expected = _expected_mean(sides[score], outputs[score], here)
         if math.isnan(expected):
             continue
         foretold = here.mean() - expected
@@ -200,13 +200,13 @@ def judge_drop(known: RunScores, unknown: RunScores, metric: str, settings: Sett
     return Sheet(Layout.of_block(title, columns, lines, notes, ["Drop"]), pd.DataFrame.from_records(records))
 
 
-def _metrics(run: RunScores) -> list[str]:
+def _comparable_metrics(run: RunScores) -> list[str]:
     names = [str(name) for name in (run.metrics or run.scores["metric"].unique())]
     held = set(run.scores["metric"].unique())
     return [name for name in names if name in held and not (is_summary(name) or is_set(name) or is_evidence(name))]
 
 
-def _values(run: RunScores, metric: str) -> pd.Series[float]:
+def _case_values(run: RunScores, metric: str) -> pd.Series[float]:
     rows = run.scores.loc[(run.scores["metric"] == metric) & run.scores["value"].notna()]
     return rows.groupby(rows["case"].astype(str), sort=False)["value"].mean()
 
@@ -223,8 +223,8 @@ def _drop_interval(
         totals = Resamples(len(names), resamples=settings.resamples, seed=settings.seed).sums(sums)
         drawn.append(totals[:, 0] / totals[:, 1])
     # Of different patients, so the sides are drawn apart; one seed would draw equal sizes alike.
-    other = np.random.default_rng(settings.seed).permutation(drawn[1])
-    low, high = np.quantile(drawn[0] - other, [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    permuted = np.random.default_rng(settings.seed).permutation(drawn[1])
+    low, high = np.quantile(drawn[0] - permuted, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     return float(low), float(high)
 
 
@@ -234,7 +234,7 @@ def _drop_cells(known: float, unknown: float, drop: float, low: float, high: flo
     return [*plain, bounded(drop, low, high, text), bounded(share, math.nan, math.nan, "{:.2f}".format)]
 
 
-def _expected(known: Scored, unknown: Scored, values: pd.Series[float]) -> float:
+def _expected_mean(known: Scored, unknown: Scored, values: pd.Series[float]) -> float:
     """Returns the mean that a line through the known cases expects of the unknown ones; NaN of too few."""
     both = pd.Series(known.scores, index=known.cases)
     both = both.loc[both.index.isin(values.index)]

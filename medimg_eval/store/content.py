@@ -68,15 +68,15 @@ class ContentStore:
 
     def get(self, keys: Sequence[str]) -> dict[str, Stored]:
         """Returns those that are kept; raises UserError when the file cannot be read."""
-        kept = self._do(lambda file: self._look_up(file, self._tables, keys))
+        stored = self._do(lambda file: self._look_up(file, self._tables, keys))
         if self._former is not None:
-            former = self._former.get([key for key in keys if key not in kept])
-            kept |= {key: Stored(stored.value[self._wrapped]) for key, stored in former.items()}
-        return kept
+            former = self._former.get([key for key in keys if key not in stored])
+            stored |= {key: Stored(stored.value[self._wrapped]) for key, stored in former.items()}
+        return stored
 
     def put(self, values: Mapping[str, Stored]) -> None:
         """Keeps values, in place of earlier ones; raises UserError when the file cannot be written."""
-        rows = [(key, *_encoded(stored.value), json.dumps(dict(stored.meta))) for key, stored in values.items()]
+        rows = [(key, *_encode_value(stored.value), json.dumps(dict(stored.meta))) for key, stored in values.items()]
 
         def write(file: sqlite3.Connection) -> None:
             with file:  # rolls back where a row fails
@@ -135,16 +135,16 @@ class ContentStore:
 
     @staticmethod
     def _look_up(file: sqlite3.Connection, tables: Sequence[str], keys: Sequence[str]) -> dict[str, Stored]:
-        kept: dict[str, Stored] = {}
+        stored: dict[str, Stored] = {}
         for table in tables:
-            missing = [key for key in keys if key not in kept]
+            missing = [key for key in keys if key not in stored]
             for start in range(0, len(missing), AT_ONCE):
                 some = missing[start : start + AT_ONCE]
-                places = ",".join("?" * len(some))
-                query = f"SELECT key, {COLUMNS[table]} FROM {table} WHERE key IN ({places})"  # noqa: S608
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, {COLUMNS[table]} FROM {table} WHERE key IN ({marks})"  # noqa: S608
                 for key, value, encoding, meta in file.execute(query, some):
-                    kept[key] = Stored(_decoded(value, encoding), json.loads(meta))
-        return kept
+                    stored[key] = Stored(_decode_value(value, encoding), json.loads(meta))
+        return stored
 
 
 def reply_store(folder: Path | None = None) -> ContentStore:
@@ -159,16 +159,16 @@ def observation_store(kind: str, identity: str) -> ContentStore:
     its settings and weights.
     """
     folder = FOLDERS.get(kind, "annotations")
-    place = user_cache() / folder
+    path = user_cache() / folder
     wrapped = WRAPPED.get(folder, "")
-    return ContentStore(place / f"{identity}.sqlite", former=place / REPLIES if wrapped else None, wrapped=wrapped)
+    return ContentStore(path / f"{identity}.sqlite", former=path / REPLIES if wrapped else None, wrapped=wrapped)
 
 
-def _encoded(value: Any) -> tuple[Any, str]:
+def _encode_value(value: Any) -> tuple[Any, str]:
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value, np.float32).tobytes(), "float32"
     return json.dumps(value), "json"
 
 
-def _decoded(value: Any, encoding: str) -> Any:
+def _decode_value(value: Any, encoding: str) -> Any:
     return np.frombuffer(value, np.float32) if encoding == "float32" else json.loads(value)

@@ -87,11 +87,15 @@ class FeatureStore:
         if not manifest.is_file():
             raise UserError(f"{folder}: is no feature store, it has no {MANIFEST}; name a folder that `embed` wrote")
         with UserError.about(manifest, "cannot be read as a feature store's manifest", OSError, ValueError, KeyError):
-            said = json.loads(manifest.read_text(encoding="utf-8"))
-            version, length, dtype = said["version"], int(said["length"]), str(said["dtype"])
+            manifest_content = json.loads(manifest.read_text(encoding="utf-8"))
+            version, length, dtype = (
+                manifest_content["version"],
+                int(manifest_content["length"]),
+                str(manifest_content["dtype"]),
+            )
         if version != VERSION or dtype not in DTYPES:
             raise UserError(f"{manifest}: has version {version} and type {dtype}; this program reads {VERSION}")
-        store = cls(folder, said["made_by"], length, dtype)
+        store = cls(folder, manifest_content["made_by"], length, dtype)
         store.refresh()
         return store
 
@@ -106,9 +110,9 @@ class FeatureStore:
         if not (folder / MANIFEST).is_file():
             with UserError.about(folder, "cannot be written", OSError, mend="name another folder by out=DIR"):
                 folder.mkdir(parents=True, exist_ok=True)
-                with _alone(folder):
+                with _lock_store(folder):
                     if not (folder / MANIFEST).is_file():
-                        _begin(folder, made_by, length, dtype)
+                        _begin_store(folder, made_by, length, dtype)
         store = cls.open(folder)
         if (store.length, store.dtype) != (length, dtype):
             raise UserError(
@@ -133,8 +137,8 @@ class FeatureStore:
     def refresh(self) -> None:
         """Takes in what other processes have added since."""
         path = self.path / INDEX
-        told = UserError.about(path, "cannot be read", OSError, mend="delete the store; it is computed again")
-        with told, path.open("rb") as stream:
+        read_error = UserError.about(path, "cannot be read", OSError, mend="delete the store; it is computed again")
+        with read_error, path.open("rb") as stream:
             stream.seek(self._read_to)
             added = stream.read()
         added = added[: added.rfind(b"\n") + 1]  # a line that is cut short was never finished
@@ -157,8 +161,8 @@ class FeatureStore:
             UserError: the files cannot be written, or another process holds them for minutes.
         """
         checked = [(item, self._checked(item)) for item in items]
-        told = UserError.about(self.path, "cannot be written", OSError, mend="free space there, and start again")
-        with told, _alone(self.path):
+        write_error = UserError.about(self.path, "cannot be written", OSError, mend="free space there, and start again")
+        with write_error, _lock_store(self.path):
             self.refresh()
             new = {item.key: (item, rows) for item, rows in checked if item.key not in self._index}
             if new:
@@ -172,14 +176,14 @@ class FeatureStore:
             CaseError: it is not there.
         """
         first, count = self.span(key)
-        found: Array = self._matrix()[first : first + count]
-        return found
+        rows: Array = self._matrix()[first : first + count]
+        return rows
 
     def coordinates(self, key: str) -> Array | None:
         """Row and column of each row of an item in level-0 pixels, int64, (row, 2); None where they lie nowhere."""
         first, count = self.span(key)
-        places = self._map(PLACES, 2, np.dtype(np.int64))[first : first + count]
-        return None if not count or places[0, 0] == NOWHERE else np.array(places)
+        coordinates = self._map(PLACES, 2, np.dtype(np.int64))[first : first + count]
+        return None if not count or coordinates[0, 0] == NOWHERE else np.array(coordinates)
 
     def matrix(self, keys: Sequence[str] | None = None) -> Array:
         """All rows, (row, feature), mapped read-only; of some items, in their order, a copy unless they lie together.
@@ -193,15 +197,15 @@ class FeatureStore:
             return whole_matrix
         if not spans:
             return whole_matrix[:0]
-        together = all(one[0] + one[1] == other[0] for one, other in pairwise(spans))
+        together = all(span[0] + span[1] == following[0] for span, following in pairwise(spans))
         if together:
             return whole_matrix[spans[0][0] : spans[-1][0] + spans[-1][1]]
-        found = np.empty((sum(count for _, count in spans), self.length), self.dtype)
+        selected = np.empty((sum(count for _, count in spans), self.length), self.dtype)
         start = 0
         for first, count in spans:
-            found[start : start + count] = whole_matrix[first : first + count]
+            selected[start : start + count] = whole_matrix[first : first + count]
             start += count
-        return found
+        return selected
 
     def counts(self, keys: Sequence[str]) -> list[int]:
         """How many rows items have; raises CaseError where one is not there."""
@@ -257,14 +261,14 @@ class FeatureStore:
         start = self._end()
         lines = io.StringIO(newline="")
         writer = csv.writer(lines, lineterminator="\n")
-        places = []
+        coordinates = []
         for item, rows in new:
             writer.writerow([item.key, start, len(rows)])
             start += len(rows)
             where = item.coordinates if item.coordinates is not None else np.full((len(rows), 2), NOWHERE)
-            places.append(np.ascontiguousarray(where, np.int64))
+            coordinates.append(np.ascontiguousarray(where, np.int64))
         _write_rows(self.path / MATRIX, self._end(), [rows for _, rows in new], self.length, self.dtype)
-        _write_rows(self.path / PLACES, self._end(), places, 2, "int64")
+        _write_rows(self.path / PLACES, self._end(), coordinates, 2, "int64")
         with (self.path / INDEX).open("r+b") as stream:
             stream.seek(self._read_to)  # over what a killed process began
             stream.truncate()
@@ -274,7 +278,7 @@ class FeatureStore:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_store(folder: Path) -> Iterator[None]:
     """One process at a time; the lock goes with the process that holds it."""
     try:
         with FileLock(folder / ".lock", timeout=WAIT_S):
@@ -283,13 +287,13 @@ def _alone(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: another process has been writing there for {WAIT_S:g} s; try again") from error
 
 
-def _begin(folder: Path, made_by: Mapping[str, Any], length: int, dtype: str) -> None:
+def _begin_store(folder: Path, made_by: Mapping[str, Any], length: int, dtype: str) -> None:
     _write_rows(folder / MATRIX, 0, [], length, dtype)
     _write_rows(folder / PLACES, 0, [], 2, "int64")
     (folder / INDEX).write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
-    said = {"version": VERSION, "made_by": made_by, "length": length, "dtype": dtype}
+    content = {"version": VERSION, "made_by": made_by, "length": length, "dtype": dtype}
     with whole(folder / MANIFEST) as partial:  # last: a folder with a manifest is a store
-        partial.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _write_rows(path: Path, at: int, parts: Sequence[Array], width: int, dtype: str) -> None:
@@ -304,13 +308,17 @@ def _write_rows(path: Path, at: int, parts: Sequence[Array], width: int, dtype: 
         stream.flush()
         os.fsync(stream.fileno())
         stream.seek(0)
-        stream.write(_header(at + sum(map(len, parts)), width, dtype))
+        stream.write(_npy_header(at + sum(map(len, parts)), width, dtype))
         stream.flush()
 
 
-def _header(rows: int, width: int, dtype: str) -> bytes:
+def _npy_header(rows: int, width: int, dtype: str) -> bytes:
     """The first bytes of an .npy, always as many."""
-    said = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (rows, width)}
-    text = repr(said).encode("latin-1")
+    description = {
+        "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+        "fortran_order": False,
+        "shape": (rows, width),
+    }
+    text = repr(description).encode("latin-1")
     body = text + b" " * (HEADER - 10 - len(text) - 1) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body

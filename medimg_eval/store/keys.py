@@ -25,20 +25,20 @@ _AT_ONCE = 1_000
 
 def digest(value: Any, length: int = 8) -> str:
     """A short hash of anything JSON can hold, independent of key order."""
-    text = json.dumps(_keyed(value), sort_keys=True, default=str)
+    text = json.dumps(_sortable_keys(value), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def digest_of_each(values: Iterable[Any], length: int = 8) -> str:
     """The same hash of a list of such things, which need not be in memory together."""
-    found, waiting = hashlib.sha256(b"["), iter(values)
+    hasher, waiting = hashlib.sha256(b"["), iter(values)
     first = True
     while some := list(islice(waiting, _AT_ONCE)):
-        found.update(b"" if first else b", ")
-        found.update(json.dumps(_keyed(some), sort_keys=True, default=str)[1:-1].encode())
+        hasher.update(b"" if first else b", ")
+        hasher.update(json.dumps(_sortable_keys(some), sort_keys=True, default=str)[1:-1].encode())
         first = False
-    found.update(b"]")
-    return found.hexdigest()[:length]
+    hasher.update(b"]")
+    return hasher.hexdigest()[:length]
 
 
 def content_key(files: Iterable[Path], transform: Any) -> str:
@@ -76,8 +76,8 @@ def prompt_key(prompt: Prompt, max_new_tokens: int | None = None) -> str:
     `max_new_tokens` says how long it may write; None is the usual length, which is no part of the key.
     """
     pixels = [(image.array.shape, hashlib.blake2b(image.array.tobytes()).hexdigest()) for image in prompt.images]
-    shown: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
-    return digest(shown if max_new_tokens is None else [*shown, max_new_tokens], 32)
+    content: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
+    return digest(content if max_new_tokens is None else [*content, max_new_tokens], 32)
 
 
 def picture_key(array: Array) -> str:
@@ -98,9 +98,9 @@ def _file_digest(path: str, size: int, changed: int, inode: int) -> str:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
-def _keyed(value: Any) -> Any:
+def _sortable_keys(value: Any) -> Any:
     """The same with keys that can be sorted: YAML reads a bare `on:` as true, which stands among texts then."""
     if isinstance(value, Mapping):
         mixed = len({type(key) for key in value}) > 1
-        return {json.dumps(key, default=str) if mixed else key: _keyed(held) for key, held in value.items()}
-    return [_keyed(held) for held in value] if isinstance(value, list | tuple) else value
+        return {json.dumps(key, default=str) if mixed else key: _sortable_keys(held) for key, held in value.items()}
+    return [_sortable_keys(held) for held in value] if isinstance(value, list | tuple) else value

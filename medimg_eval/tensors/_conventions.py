@@ -28,10 +28,10 @@ class Given(NamedTuple):
 def cases_of(batch: Tensor | Iterable[Tensor]) -> list[Given]:
     """Splits a batch, or a list of cases as `decollate_batch` makes it; MetaTensors become plain tensors."""
     if not isinstance(batch, Tensor):
-        return [Given(torch.as_tensor(one).as_subclass(Tensor), getattr(one, "affine", None)) for one in batch]
+        return [Given(torch.as_tensor(tensor).as_subclass(Tensor), getattr(tensor, "affine", None)) for tensor in batch]
     affine = getattr(batch, "affine", None)
     each = affine if affine is not None and affine.ndim == 3 else [affine] * len(batch)
-    return [Given(*one) for one in zip(batch.as_subclass(Tensor), each, strict=True)]
+    return [Given(*fields) for fields in zip(batch.as_subclass(Tensor), each, strict=True)]
 
 
 def stored_spacing(sides: Iterable[Given], axes: int) -> tuple[float, ...] | None:
@@ -40,18 +40,18 @@ def stored_spacing(sides: Iterable[Given], axes: int) -> tuple[float, ...] | Non
     Raises:
         ValueError: If the two sides bring different ones.
     """
-    found = [
-        tuple(one.affine[:-1, :axes].double().norm(dim=0).tolist())
-        for one in sides
-        if one.affine is not None and one.affine.shape[-1] > axes
+    spacings = [
+        tuple(side.affine[:-1, :axes].double().norm(dim=0).tolist())
+        for side in sides
+        if side.affine is not None and side.affine.shape[-1] > axes
     ]
-    for other in found[1:]:
-        if not torch.allclose(torch.tensor(found[0]), torch.tensor(other), rtol=1e-3):
+    for second in spacings[1:]:
+        if not torch.allclose(torch.tensor(spacings[0]), torch.tensor(second), rtol=1e-3):
             raise ValueError(
-                f"Expected the affines of `preds` and `target` to give one spacing, got {found[0]} and {other} mm; "
+                f"Expected the affines of `preds` and `target` to give one spacing, got {spacings[0]} and {second} mm; "
                 "say which is right: update(preds, target, spacing=...)"
             )
-    return found[0] if found else None
+    return spacings[0] if spacings else None
 
 
 def read_pair(
@@ -67,36 +67,36 @@ def read_pair(
         ValueError: If a side is in no convention, or in more than one.
     """
     sides = {"preds": prediction, "target": target}
-    found: list[tuple[Tensor, Tensor, int]] = []
+    pairs: list[tuple[Tensor, Tensor, int]] = []
     wanted = "2 or 3" if axes is None else axes
     refused = ValueError(
         f"Expected `preds` and `target` to have {wanted} spatial axes of the same sizes, after the case and, if any, "
-        f"one channel axis, got shapes (case, {_sizes(prediction)}) and (case, {_sizes(target)})"
+        f"one channel axis, got shapes (case, {_format_sizes(prediction)}) and (case, {_format_sizes(target)})"
     )
     for spatial in (3, 2) if axes is None else (axes,):
-        fits = all(one.ndim - spatial in (0, 1) for one in sides.values())
+        fits = all(side.ndim - spatial in (0, 1) for side in sides.values())
         if not fits or prediction.shape[prediction.ndim - spatial :] != target.shape[target.ndim - spatial :]:
             continue
         try:
-            one, other = (_read(name, side, spatial, regions) for name, side in sides.items())
+            first, second = (_read_side(name, side, spatial, regions) for name, side in sides.items())
         except ValueError as error:
             refused = error
         else:
-            found.append((*_alike(one, other, regions, ignore), spatial))
-    if not found:
+            pairs.append((*_align_sides(first, second, regions, ignore), spatial))
+    if not pairs:
         raise refused
     # One channel of a slice or one slice of a volume are the same voxels, and nothing is nothing either way.
-    if len(found) > 1 and len(prediction) > 1 and (prediction.any() or target.any()):
+    if len(pairs) > 1 and len(prediction) > 1 and (prediction.any() or target.any()):
         raise ValueError(
-            f"Cases of shape ({_sizes(prediction)}) may be labels in 3-D or channels in 2-D; say which with "
+            f"Cases of shape ({_format_sizes(prediction)}) may be labels in 3-D or channels in 2-D; say which with "
             "`spacing` in mm, such as spacing=(1, 1, 1) or spacing=(1, 1)"
         )
-    return found[-1]
+    return pairs[-1]
 
 
-def _read(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
+def _read_side(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
     """Returns a label map, or boolean masks of the regions."""
-    got = f"got `{name}` of shape (case, {_sizes(side)}), {str(side.dtype).removeprefix('torch.')}"
+    got = f"got `{name}` of shape (case, {_format_sizes(side)}), {str(side.dtype).removeprefix('torch.')}"
     if side.ndim > axes and len(side) != 1:
         return _read_channels(side, regions, got, scores=name != "target")
     if side.dtype == torch.bool:
@@ -156,11 +156,11 @@ def _read_channels(side: Tensor, regions: Regions, got: str, *, scores: bool) ->
     return (side.to(torch.uint8) if binary else side).argmax(0)
 
 
-def _alike(one: Tensor, target: Tensor, regions: Regions, ignore: int | None) -> tuple[Tensor, Tensor]:
+def _align_sides(one: Tensor, target: Tensor, regions: Regions, ignore: int | None) -> tuple[Tensor, Tensor]:
     """Returns both as they are if they are label maps, else the masks of both, without what is ignored."""
     if torch.bool not in (one.dtype, target.dtype):
         return one, target
-    masks = _masks(one, regions), _masks(target, regions)
+    masks = _region_masks(one, regions), _region_masks(target, regions)
     if ignore is None:
         return masks
     if target.dtype == torch.bool:
@@ -169,12 +169,12 @@ def _alike(one: Tensor, target: Tensor, regions: Regions, ignore: int | None) ->
     return masks[0] & judged, masks[1] & judged
 
 
-def _masks(side: Tensor, regions: Regions) -> Tensor:
+def _region_masks(side: Tensor, regions: Regions) -> Tensor:
     if side.dtype == torch.bool:
         return side
     wide = side.to(torch.int64)
     return torch.stack([torch.isin(wide, wide.new_tensor(labels)) for labels in regions.values()])
 
 
-def _sizes(case: Tensor) -> str:
+def _format_sizes(case: Tensor) -> str:
     return ", ".join(str(size) for size in case.shape)

@@ -69,8 +69,8 @@ class TensorMaps:
     def masks(self, region: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Returns the masks of a region, cropped to its box, on the CPU."""
         box = self._boxes[region + 1]
-        one, other = (_host(found[box] == region + 1) for found in self._maps)
-        return one, other
+        reference, prediction = (_to_numpy(label_map[box] == region + 1) for label_map in self._maps)
+        return reference, prediction
 
     def reference_distances(self, region: int) -> Distances:
         """Returns the distances from the reference's surface to the prediction's."""
@@ -83,27 +83,29 @@ class TensorMaps:
     @cached_property
     def _counts(self) -> list[list[int]]:
         """By number, its voxels in one map, in the other and in both."""
-        one, other = self._maps
-        found = (one, other, torch.where(one == other, one, 0))
-        counts = [torch.bincount(part.reshape(-1), minlength=self._regions + 1) for part in found]
+        reference, prediction = self._maps
+        maps = (reference, prediction, torch.where(reference == prediction, reference, 0))
+        counts = [torch.bincount(part.reshape(-1), minlength=self._regions + 1) for part in maps]
         return torch.stack(counts, dim=1).tolist()
 
     @cached_property
     def _boxes(self) -> list[Box]:
         """By number, its joint box within the crop."""
-        found = [surface_points(one, "voxel") for one in self._maps]
-        points, labels = (torch.cat(parts) for parts in zip(*[(one.points, one.labels) for one in found], strict=True))
-        places = labels.long()[:, None].expand_as(points)
+        surfaces = [surface_points(label_map, "voxel") for label_map in self._maps]
+        points, labels = (
+            torch.cat(parts) for parts in zip(*[(surface.points, surface.labels) for surface in surfaces], strict=True)
+        )
+        indices = labels.long()[:, None].expand_as(points)
         ends = points.new_zeros((self._regions + 1, points.shape[1]))
-        first = ends.scatter_reduce(0, places, points, "amin", include_self=False).tolist()
-        last = ends.scatter_reduce(0, places, points + 1, "amax", include_self=False).tolist()
+        first = ends.scatter_reduce(0, indices, points, "amin", include_self=False).tolist()
+        last = ends.scatter_reduce(0, indices, points + 1, "amax", include_self=False).tolist()
         return [tuple(slice(*part) for part in zip(*rows, strict=True)) for rows in zip(first, last, strict=True)]
 
     @cached_property
     def _profiles(self) -> tuple[list[Distances], list[Distances]]:
         """The distances from the reference's surfaces and from the prediction's, by region."""
-        one, other = (surface_points(found, self.surface) for found in self._maps)
-        return self._directed(one, other), self._directed(other, one)
+        reference, prediction = (surface_points(label_map, self.surface) for label_map in self._maps)
+        return self._directed(reference, prediction), self._directed(prediction, reference)
 
     def _directed(self, start: SurfacePoints, target: SurfacePoints) -> list[Distances]:
         there = torch.zeros(self._regions + 1, dtype=torch.bool, device=start.points.device)
@@ -113,14 +115,14 @@ class TensorMaps:
         shape = tuple(size + 1 for size in self._maps[0].shape)  # there is one grid corner more than voxels
         ranks, far = nearest(SurfacePoints(*(part[met] for part in start)), target, shape, self.spacing, around)
         measures = np.ones(1) if self.surface == "voxel" else surfel_measures(self.spacing)
-        weights, labels = measures[_host(start.codes)], _host(start.labels).astype(np.int64)
-        places = np.full(len(labels), len(around.lengths))
-        places[_host(met)] = ranks
-        beyond = places == len(around.lengths)
+        weights, labels = measures[_to_numpy(start.codes)], _to_numpy(start.labels).astype(np.int64)
+        ranks_ = np.full(len(labels), len(around.lengths))
+        ranks_[_to_numpy(met)] = ranks
+        beyond = ranks_ == len(around.lengths)
         distances = np.full(int(beyond.sum()), np.inf)
-        distances[_host(met)[beyond]] = far
+        distances[_to_numpy(met)[beyond]] = far
         rows, row = self._regions + 1, len(around.lengths)
-        near = np.bincount((labels * row + places)[~beyond], weights[~beyond], rows * row).reshape(rows, row)
+        near = np.bincount((labels * row + ranks_)[~beyond], weights[~beyond], rows * row).reshape(rows, row)
         farther = _by_label(labels[beyond], distances, weights[beyond], rows)
         return [self._joined(around.lengths, near[region], *farther[region]) for region in range(1, rows)]
 
@@ -145,5 +147,5 @@ def _by_label(
     return [(distances[order[a:b]], weights[order[a:b]]) for a, b in itertools.pairwise(ends)]
 
 
-def _host(values: Tensor) -> npt.NDArray[Any]:
+def _to_numpy(values: Tensor) -> npt.NDArray[Any]:
     return values.cpu().numpy()

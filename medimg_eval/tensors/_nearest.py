@@ -52,12 +52,12 @@ def nearest(
 def by_pairs(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Tensor:
     """Returns which target is nearest to each point, by measuring to all of them."""
     sizes = torch.tensor(spacing, dtype=torch.float64, device=points.device)
-    one, other = points * sizes, targets * sizes
-    found = [
-        torch.cdist(part, other, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
-        for part in torch.split(one, max(1, PAIRS // len(other)))
+    point_mm, target_mm = points * sizes, targets * sizes
+    nearest = [
+        torch.cdist(part, target_mm, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
+        for part in torch.split(point_mm, max(1, PAIRS // len(target_mm)))
     ]
-    return torch.cat(found)
+    return torch.cat(nearest)
 
 
 def by_tree(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Tensor:
@@ -80,14 +80,14 @@ def _near_ranks(start: SurfacePoints, target: SurfacePoints, shape: tuple[int, .
     surface[target.layers * volume + (target.points * strides).sum(1) + origin] = target.labels
     steps = (torch.from_numpy(around.steps).to(device) * strides).sum(1)
     order = torch.from_numpy(around.ranks).to(device)
-    places = (start.points * strides).sum(1) + origin
-    ranks = torch.full((len(places),), len(around.lengths), device=device)
-    for part in torch.split(torch.arange(len(places), device=device), LOOKUPS // 8):
-        _look(ranks, part, places, start.labels, surface.view(layers, volume), (steps, order))
+    positions = (start.points * strides).sum(1) + origin
+    ranks = torch.full((len(positions),), len(around.lengths), device=device)
+    for part in torch.split(torch.arange(len(positions), device=device), LOOKUPS // 8):
+        _search_ranks(ranks, part, positions, start.labels, surface.view(layers, volume), (steps, order))
     return ranks
 
 
-def _look(
+def _search_ranks(
     ranks: Tensor, points: Tensor, places: Tensor, labels: Tensor, surface: Tensor, around: tuple[Tensor, Tensor]
 ) -> None:
     """Writes the rank of the first place around each point that is its label's; others keep what they have."""
@@ -100,7 +100,7 @@ def _look(
         hit = surface[0][at] == own
         for layer in surface[1:]:
             hit |= layer[at] == own
-        found = torch.where(hit, order[first : first + width], none).amin(1)
-        ranks[points] = torch.minimum(ranks[points], found)
-        points = points[found == none]
+        ranks_ = torch.where(hit, order[first : first + width], none).amin(1)
+        ranks[points] = torch.minimum(ranks[points], ranks_)
+        points = points[ranks_ == none]
         first += width

@@ -37,9 +37,9 @@ def foreground_box(reference: Tensor, prediction: Tensor) -> tuple[slice, ...]:
     filled = (reference != 0) | (prediction != 0)
     box: list[slice] = []
     for axis in range(filled.ndim):
-        others = [other for other in range(filled.ndim) if other != axis]
-        found = filled.any(dim=others).nonzero()
-        box.append(slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0))
+        other_axes = [other_axis for other_axis in range(filled.ndim) if other_axis != axis]
+        indices = filled.any(dim=other_axes).nonzero()
+        box.append(slice(int(indices[0]), int(indices[-1]) + 1) if len(indices) else slice(0, 0))
         filled = filled[(slice(None),) * axis + (box[-1],)]
     return tuple(box)
 
@@ -54,61 +54,61 @@ def numbered(label_map: Tensor, regions: Sequence[Sequence[int]]) -> Tensor:
     table = torch.zeros(min(beyond + 1, TABLE), dtype=dtype, device=label_map.device)
     if beyond < TABLE:
         table[labels] = numbers
-    found = torch.empty(label_map.shape, dtype=dtype, device=label_map.device)
-    pieces = (torch.split(one.reshape(-1), PIECE) for one in (label_map, found))
+    numbers_ = torch.empty(label_map.shape, dtype=dtype, device=label_map.device)
+    pieces = (torch.split(tensor.reshape(-1), PIECE) for tensor in (label_map, numbers_))
     for piece, out in zip(*pieces, strict=True):
         wide = piece.to(torch.int64).clamp(0, beyond)
         if beyond < TABLE:
             torch.take(table, wide, out=out)
         else:
-            place = torch.searchsorted(labels, wide).clamp_(max=len(labels) - 1)
-            out.copy_(torch.where(labels[place] == wide, numbers[place], 0))
-    return found
+            indices = torch.searchsorted(labels, wide).clamp_(max=len(labels) - 1)
+            out.copy_(torch.where(labels[indices] == wide, numbers[indices], 0))
+    return numbers_
 
 
 def surface_points(label_map: Tensor, surface: str) -> SurfacePoints:
     """Returns the surface of every label of a numbered map; beyond the map is outside every label."""
     padded = torch.nn.functional.pad(label_map, (1, 1) * label_map.ndim)
-    return _voxels(label_map, padded) if surface == "voxel" else _surfels(padded)
+    return _surface_voxels(label_map, padded) if surface == "voxel" else _surface_elements(padded)
 
 
-def _voxels(label_map: Tensor, padded: Tensor) -> SurfacePoints:
+def _surface_voxels(label_map: Tensor, padded: Tensor) -> SurfacePoints:
     """Voxels of a label with a face neighbour that is not of it."""
     border = torch.zeros(label_map.shape, dtype=torch.bool, device=label_map.device)
     for axis, start in itertools.product(range(label_map.ndim), (0, 2)):
         shift = [1] * label_map.ndim
         shift[axis] = start
-        border |= _part(padded, shift, label_map.shape) != label_map
+        border |= _padded_part(padded, shift, label_map.shape) != label_map
     border &= label_map != 0
     points = border.nonzero()
     nothing = torch.zeros(len(points), dtype=torch.int64, device=points.device)
     return SurfacePoints(points, label_map[border], nothing, nothing)
 
 
-def _surfels(padded: Tensor) -> SurfacePoints:
+def _surface_elements(padded: Tensor) -> SurfacePoints:
     """Grid corners around which some voxels are of a label and some are not, once for each such label."""
     axes = padded.ndim
     corners = list(itertools.product((0, 1), repeat=axes))
     shape = [size - 1 for size in padded.shape]
-    start = _part(padded, corners[0], shape)
+    start = _padded_part(padded, corners[0], shape)
     mixed = torch.zeros(shape, dtype=torch.bool, device=padded.device)
     for corner in corners[1:]:
-        mixed |= _part(padded, corner, shape) != start
+        mixed |= _padded_part(padded, corner, shape) != start
     points = mixed.nonzero()
     strides = torch.tensor(padded.stride(), device=padded.device)
     steps = (torch.tensor(corners, device=padded.device) * strides).sum(1)
     around = padded.reshape(-1)[(points * strides).sum(1)[:, None] + steps]
     bits = 1 << torch.arange(len(corners), device=padded.device)
     before = torch.zeros(len(points), dtype=torch.int64, device=padded.device)
-    found = []
+    surfaces = []
     for bit in range(len(corners)):
-        same = around == around[:, bit : bit + 1]
-        new = (around[:, bit] != 0) & ~same[:, :bit].any(dim=1)
-        codes = (same[new] * bits).sum(1)
-        found.append((points[new], around[new, bit], codes, before[new]))
+        is_same = around == around[:, bit : bit + 1]
+        new = (around[:, bit] != 0) & ~is_same[:, :bit].any(dim=1)
+        codes = (is_same[new] * bits).sum(1)
+        surfaces.append((points[new], around[new, bit], codes, before[new]))
         before += new
-    return SurfacePoints(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    return SurfacePoints(*(torch.cat(parts) for parts in zip(*surfaces, strict=True)))
 
 
-def _part(padded: Tensor, start: Sequence[int], shape: Sequence[int]) -> Tensor:
+def _padded_part(padded: Tensor, start: Sequence[int], shape: Sequence[int]) -> Tensor:
     return padded[tuple(slice(first, first + size) for first, size in zip(start, shape, strict=True))]

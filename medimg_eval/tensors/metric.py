@@ -13,7 +13,13 @@ from torchmetrics import Metric
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LesionRule, Surface, parse
-from medimg_eval.metrics.segmentation.scores import Labels, _check_tolerances, _regions, mask_metrics, needs_spacing
+from medimg_eval.metrics.segmentation.scores import (
+    Labels,
+    _check_regions,
+    _check_tolerances,
+    mask_metrics,
+    needs_spacing,
+)
 from medimg_eval.tensors._conventions import Given, cases_of, read_pair, stored_spacing
 from medimg_eval.tensors.segmentation import segmentation_scores
 
@@ -99,11 +105,13 @@ class SegmentationScores(Metric):
             "instances": InstanceRule.of(instances),
             "lesions": LesionRule.of(lesions),
         }
-        self._regions = _regions(labels)
-        asked = mask_metrics(self.metrics)
-        _check_tolerances(tolerances or {}, self._regions, asked)
+        self._regions = _check_regions(labels)
+        metrics_ = mask_metrics(self.metrics)
+        _check_tolerances(tolerances or {}, self._regions, metrics_)
         self.labels = tuple(self._regions)
-        self._in_mm = [name for name, (found, _) in asked.items() if needs_spacing(found, self.rules["instances"])]
+        self._in_mm = [
+            name for name, (definition, _) in metrics_.items() if needs_spacing(definition, self.rules["instances"])
+        ]
         # A list of flat rows: what a process without cases adds to it is empty, and flat as well.
         self.add_state("values", [], dist_reduce_fx="cat")
         # A MetricCollection takes metrics whose states look alike for one and the same.
@@ -123,23 +131,23 @@ class SegmentationScores(Metric):
         """
         if len(preds) != len(target):
             raise ValueError(f"Expected as many predictions as targets, got {len(preds)} and {len(target)}")
-        given = self._spacings(spacing, len(target))
-        for *sides, size in zip(cases_of(preds), cases_of(target), given, strict=True):
-            left, right = (side.values for side in sides)
+        spacings = self._spacings(spacing, len(target))
+        for *sides, size in zip(cases_of(preds), cases_of(target), spacings, strict=True):
+            prediction_side, right = (side.values for side in sides)
             axes = None if size is None else len(size)
-            prediction, reference, axes = read_pair(left, right, axes, self._regions, self.rules["ignore"])
-            known = size or self._stored(sides, axes)
+            prediction, reference, axes = read_pair(prediction_side, right, axes, self._regions, self.rules["ignore"])
+            case_size = size or self._stored(sides, axes)
             rules = self.rules | ({"ignore": None} if reference.dtype == torch.bool else {})
-            scores = segmentation_scores(reference, prediction, known, **rules)
+            scores = segmentation_scores(reference, prediction, case_size, **rules)
             row = torch.tensor([score.value for score in scores], dtype=torch.float64)
             self.values.append(row.to(self.device, self._kept_as()))
 
     def compute(self) -> dict[str, Tensor]:
         """Returns the mean of each metric, by the name it was asked for."""
-        kept = torch.cat(self.values) if isinstance(self.values, list) and self.values else self.values
-        if not isinstance(kept, Tensor):
-            kept = torch.zeros(0, dtype=self._kept_as(), device=self.device)
-        rows = kept.reshape(-1, len(self.labels), len(self.metrics))
+        values = torch.cat(self.values) if isinstance(self.values, list) and self.values else self.values
+        if not isinstance(values, Tensor):
+            values = torch.zeros(0, dtype=self._kept_as(), device=self.device)
+        rows = values.reshape(-1, len(self.labels), len(self.metrics))
         if self.mean == "case":
             means = rows.nanmean(1).nanmean(0)
         else:
@@ -159,24 +167,26 @@ class SegmentationScores(Metric):
         """Returns the spacing that MetaTensors bring, NaN where no metric needs one."""
         if not self._in_mm:
             return (math.nan,) * axes
-        found = stored_spacing(sides, axes)
-        if found is None:
+        spacing = stored_spacing(sides, axes)
+        if spacing is None:
             raise ValueError(
                 f"Expected `spacing`, of each update or of the metric, or MetaTensors that bring it, got none; "
                 f"{', '.join(self._in_mm)} needs it: spacing=({', '.join(['1'] * axes)}) counts in voxels"
             )
-        return found
+        return spacing
 
     def _spacings(self, spacing: Any, cases: int) -> list[tuple[float, ...]] | list[None]:
         """Returns the spacing that was given for each case."""
         if spacing is None and self.spacing is None:
             return [None] * cases
-        given = torch.as_tensor(self.spacing if spacing is None else spacing, dtype=torch.float64, device="cpu")
-        if given.ndim == 1:
-            given = given.expand(cases, -1)
-        if given.ndim != 2 or len(given) != cases:
-            raise ValueError(f"Expected a spacing for all or for each of {cases} cases, got shape {tuple(given.shape)}")
-        return [tuple(sizes) for sizes in given.tolist()]
+        spacings = torch.as_tensor(self.spacing if spacing is None else spacing, dtype=torch.float64, device="cpu")
+        if spacings.ndim == 1:
+            spacings = spacings.expand(cases, -1)
+        if spacings.ndim != 2 or len(spacings) != cases:
+            raise ValueError(
+                f"Expected a spacing for all or for each of {cases} cases, got shape {tuple(spacings.shape)}"
+            )
+        return [tuple(sizes) for sizes in spacings.tolist()]
 
 
 class SegmentationScore(SegmentationScores):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
 from medimg_eval.metrics.segmentation import LabelMapPair, Labels, scores_of_pairs
-from medimg_eval.metrics.segmentation.pairs import CaseLabels, _layers
+from medimg_eval.metrics.segmentation.pairs import CaseLabels, _region_layers
 from medimg_eval.tensors._maps import TensorMaps
 
 _WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -57,7 +57,7 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
     """
     with torch.no_grad():
         return scores_of_pairs(
-            partial(_pairs, reference, prediction),
+            partial(_label_pairs, reference, prediction),
             spacing,
             labels=labels,
             metrics=metrics,
@@ -70,7 +70,7 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
         )
 
 
-def _pairs(
+def _label_pairs(
     reference: Tensor,
     prediction: Tensor,
     spacing: tuple[float, ...],
@@ -78,19 +78,19 @@ def _pairs(
     settings: Mapping[str, Settings],
     ignore: int | None,
 ) -> Iterable[tuple[str, LabelPair]]:
-    _check(reference, prediction, spacing, regions)
+    _check_sides(reference, prediction, spacing, regions)
     if reference.dtype == torch.bool:
         if ignore is not None:
             raise ValueError(f"Expected no `ignore` with boolean masks, which hold no label {ignore}")
         makers: _Makers = {}
         for index, (name, wanted) in enumerate(settings.items()):
-            makers |= _makers(reference[index], prediction[index], spacing, {name: (1,)}, {name: wanted}, None)
+            makers |= _pair_makers(reference[index], prediction[index], spacing, {name: (1,)}, {name: wanted}, None)
     else:
-        makers = _makers(reference, prediction, spacing, regions, settings, ignore)
+        makers = _pair_makers(reference, prediction, spacing, regions, settings, ignore)
     return CaseLabels({name: makers[name] for name in regions}).pairs().items()
 
 
-def _makers(
+def _pair_makers(
     reference: Tensor,
     prediction: Tensor,
     spacing: tuple[float, ...],
@@ -100,7 +100,7 @@ def _makers(
 ) -> _Makers:
     """Returns, by the name of each region, what makes its pair of masks."""
     makers: _Makers = {}
-    for layer in _layers(regions):
+    for layer in _region_layers(regions):
         surface = settings[layer[0]].surface
         maps = TensorMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
         for index, name in enumerate(layer):
@@ -108,7 +108,7 @@ def _makers(
     return makers
 
 
-def _check(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], regions: Mapping[str, Any]) -> None:
+def _check_sides(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], regions: Mapping[str, Any]) -> None:
     """Refuses what is neither a pair of label maps nor of stacks of masks."""
     if prediction.shape != reference.shape or prediction.device != reference.device:
         raise ValueError(
@@ -117,10 +117,10 @@ def _check(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], re
         )
     masks = reference.dtype == torch.bool
     kinds = {torch.bool} if masks else _WHOLE
-    for name, one in (("reference", reference), ("prediction", prediction)):
-        if one.dtype not in kinds:
+    for name, tensor in (("reference", reference), ("prediction", prediction)):
+        if tensor.dtype not in kinds:
             words = "boolean masks like the reference" if masks else "an integer label map"
-            raise ValueError(f"Expected `{name}` to be {words}, got dtype {one.dtype}")
+            raise ValueError(f"Expected `{name}` to be {words}, got dtype {tensor.dtype}")
     axes = reference.ndim - masks
     if axes not in (2, 3) or axes != len(spacing):
         raise ValueError(

@@ -30,17 +30,17 @@ class ToolCalls:
         queue = self._queues.get(tool.name)
         if queue is None:
             queue = self._queues[tool.name] = SimpleQueue()
-            threading.Thread(target=_work, args=(queue,), name=f"tool {tool.name}", daemon=True).start()
+            threading.Thread(target=_run_pending, args=(queue,), name=f"tool {tool.name}", daemon=True).start()
         pending = _Pending(tool, dict(arguments))
         queue.put(pending)
 
         def result(wait: float | None = None) -> ToolResult | None:
             while True:
                 begun = pending.begun
-                left = math.inf if begun is None else begun + tool.timeout_s - time.monotonic()
-                if pending.done.wait(max(0.0, min(left, 0.05 if wait is None else wait))):
+                remaining = math.inf if begun is None else begun + tool.timeout_s - time.monotonic()
+                if pending.done.wait(max(0.0, min(remaining, 0.05 if wait is None else wait))):
                     return pending.result
-                if left <= 0:
+                if remaining <= 0:
                     if self._queues.get(tool.name) is queue:
                         self._leave_behind(tool.name, queue)
                     message = f"no result within {tool.timeout_s:g} s"
@@ -56,7 +56,7 @@ class ToolCalls:
         while not queue.empty():
             fresh.put(queue.get())
         queue.put(None)
-        threading.Thread(target=_work, args=(fresh,), name=f"tool {name}", daemon=True).start()
+        threading.Thread(target=_run_pending, args=(fresh,), name=f"tool {name}", daemon=True).start()
 
     def close(self) -> None:
         """Lets idle threads end."""
@@ -73,7 +73,7 @@ class _Pending:
         self.result: ToolResult | None = None
 
 
-def _work(queue: SimpleQueue[Any]) -> None:
+def _run_pending(queue: SimpleQueue[Any]) -> None:
     while (pending := queue.get()) is not None:
         pending.begun = time.monotonic()
         pending.result = call_tool(pending.tool, pending.arguments)

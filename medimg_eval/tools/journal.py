@@ -74,6 +74,6 @@ class StepJournal:
 
 def read_kept_image(path: Path) -> Image:
     """Reads an image that a journal wrote."""
-    with np.load(path, allow_pickle=False) as kept:
-        units: Any = str(kept["units"])
-        return Image(kept["array"], kept["affine"], units=units)
+    with np.load(path, allow_pickle=False) as arrays:
+        units: Any = str(arrays["units"])
+        return Image(arrays["array"], arrays["affine"], units=units)

@@ -58,14 +58,16 @@ class ResultLookup(_FileTool):
         Raises:
             LookupError: there is none; it says what there is instead.
         """
-        found, given = self._content, {"patient": patient, "case": case, **arguments}
+        content, keys = self._content, {"patient": patient, "case": case, **arguments}
         for part in self.path.split(self.separator):
-            key = part.format(**given)
-            if not isinstance(found, Mapping) or key not in found:
-                there = ", ".join(map(str, found)) if isinstance(found, Mapping) and "{patient}" not in part else "none"
+            key = part.format(**keys)
+            if not isinstance(content, Mapping) or key not in content:
+                there = (
+                    ", ".join(map(str, content)) if isinstance(content, Mapping) and "{patient}" not in part else "none"
+                )
                 raise LookupError(f"there is no result for {key}; there are {there}")
-            found = found[key]
-        return found
+            content = content[key]
+        return content
 
 
 class RecordedSession(_FileTool):
@@ -130,11 +132,11 @@ class KnowledgeLookup(_FileTool):
             query: A specific medical query (e.g. 'splenomegaly grading', 'L/S ratio threshold').
         """
         scored = [(self._score(entry["keywords"], query.lower()), entry) for entry in self.entries]
-        ranked = sorted((one for one in scored if one[0]), key=lambda one: -one[0])
+        ranked = sorted((entry for entry in scored if entry[0]), key=lambda one: -one[0])
         if not ranked:
             return {"results": [{"text": "No relevant medical knowledge found.", "source": "N/A"}]}
-        shown = [entry for score, entry in ranked[:2] if score >= ranked[0][0] / 2]
-        return {"results": [{"text": entry["text"], "source": entry["source"]} for entry in shown]}
+        entries = [entry for score, entry in ranked[:2] if score >= ranked[0][0] / 2]
+        return {"results": [{"text": entry["text"], "source": entry["source"]} for entry in entries]}
 
     def _score(self, keywords: Sequence[str], query: str) -> int:
         words = [word.lower() for word in keywords] if self.any_case else list(keywords)

@@ -53,7 +53,7 @@ class Hermes(TextProtocol):
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
         """The answer in a reply, and its calls."""
         text = text.partition("<tool_response>")[0]  # results that the model made up, and what follows from them
-        calls = [_call_in(found[1].strip()) for found in self._CALL.finditer(text)]
+        calls = [_call_in(match[1].strip()) for match in self._CALL.finditer(text)]
         return self._CALL.sub("", text).strip(), calls
 
     def written(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ class React(TextProtocol):
         return f"Observation: {text}"
 
 
-PROTOCOLS: Mapping[str, TextProtocol] = {one.name: one for one in (Hermes(), React())}
+PROTOCOLS: Mapping[str, TextProtocol] = {protocol.name: protocol for protocol in (Hermes(), React())}
 
 
 def _as_function(tool: ToolSpec) -> dict[str, Any]:
@@ -125,15 +125,15 @@ def _call_in(raw: str) -> ToolCall:
     """A call written as JSON; some write the arguments as a text of JSON, or call them `parameters`."""
     written = raw.removeprefix("```json").strip("` \n")
     try:
-        told, _ = json.JSONDecoder().raw_decode(written)
-        if isinstance(told, dict) and isinstance(told.get("function"), dict):
-            told = told["function"]
-        name = str(told["name"])
-        arguments = told.get("arguments", told.get("parameters", {}))
+        content, _ = json.JSONDecoder().raw_decode(written)
+        if isinstance(content, dict) and isinstance(content.get("function"), dict):
+            content = content["function"]
+        name = str(content["name"])
+        arguments = content.get("arguments", content.get("parameters", {}))
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        found = re.search(r'"name"\s*:\s*"([\w-]+)"', written)
-        return ToolCall(found[1] if found else "", {}, raw=raw, error=f"the call is no JSON with a name ({error})")
+        match = re.search(r'"name"\s*:\s*"([\w-]+)"', written)
+        return ToolCall(match[1] if match else "", {}, raw=raw, error=f"the call is no JSON with a name ({error})")
     if not isinstance(arguments, dict):
         return ToolCall(name, {}, raw=raw, error="its arguments are no JSON object")
     return ToolCall(name, arguments, raw=raw)

@@ -29,9 +29,9 @@ class Recordings:
         if not path.is_file():
             return None
         try:
-            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            images = tuple(self._images.image(name) for name in told.get("images", ()))
-            return ToolResult(told["text"], images, told.get("error", {}), told.get("seconds", 0.0))
+            recording: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            images = tuple(self._images.image(name) for name in recording.get("images", ()))
+            return ToolResult(recording["text"], images, recording.get("error", {}), recording.get("seconds", 0.0))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: is no recorded result of a tool ({error}); take it out") from error
 
@@ -39,11 +39,11 @@ class Recordings:
         """Keeps a result; the file appears whole."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = {"tool": tool, "arguments": arguments, "text": result.text, "seconds": round(result.seconds, 4)}
-        told |= {"error": dict(result.error)} if result.error else {}
-        told |= {"images": [self._images.keep_image(image) for image in result.images]} if result.images else {}
+        recording = {"tool": tool, "arguments": arguments, "text": result.text, "seconds": round(result.seconds, 4)}
+        recording |= {"error": dict(result.error)} if result.error else {}
+        recording |= {"images": [self._images.keep_image(image) for image in result.images]} if result.images else {}
         with whole(path) as partial:
-            partial.write_text(json.dumps(told, ensure_ascii=False, default=str), encoding="utf-8")
+            partial.write_text(json.dumps(recording, ensure_ascii=False, default=str), encoding="utf-8")
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"

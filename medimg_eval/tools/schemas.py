@@ -52,7 +52,7 @@ def misfits(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
     ["t: expected number, got 'x'"]
     """
     if any_of := schema.get("anyOf") or schema.get("oneOf"):
-        if all(next(misfits(value, one, where), "") for one in any_of):
+        if all(next(misfits(value, option, where), "") for option in any_of):
             yield f"{where}: {value!r:.60} fits none of the kinds it may be"
         return
     kinds = schema.get("type", ())
@@ -67,8 +67,8 @@ def misfits(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _misfits_of_object(value, schema, where)
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for place, one in enumerate(value):
-            yield from misfits(one, schema["items"], f"{where}[{place}]")
+        for index, item in enumerate(value):
+            yield from misfits(item, schema["items"], f"{where}[{index}]")
 
 
 def _is_of(value: Any, kind: str) -> bool:
@@ -86,6 +86,6 @@ def _misfits_of_object(value: Mapping[str, Any], schema: Mapping[str, Any], wher
     odd = [str(key) for key in value if key not in properties]
     if odd and schema.get("additionalProperties", True) is False:
         yield f"{where}: there is no argument {', '.join(odd)}; it takes {', '.join(properties) or 'none'}"
-    for key, one in value.items():
+    for key, item in value.items():
         if key in properties:
-            yield from misfits(one, properties[key], key)
+            yield from misfits(item, properties[key], key)

@@ -114,9 +114,9 @@ class Tool:
                 raise UsageError(f"tool {name!r}: a command needs its `parameters`, and takes no {', '.join(settings)}")
             timeout = float(own.get("timeout_s", 60.0))
             return cls(name, CommandTool(tuple(map(str, command)), timeout), **own)
-        function = _imported(name, settings.pop("function", None))
-        made = _of_function(name, function, settings)
-        return replace(made, **own)
+        function = _import_tool(name, settings.pop("function", None))
+        tool = _of_function(name, function, settings)
+        return replace(tool, **own)
 
     def check_ready(self) -> None:
         """Raises UserError where a tool says that something it needs is not there."""
@@ -172,7 +172,7 @@ def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     began = time.monotonic()
     try:
         value = tool.function(**arguments)
-        text, images = _told(value)
+        text, images = _tool_reply(value)
     except Exception as error:  # noqa: BLE001 - a tool may raise whatever it likes, and the model is told
         kinds = {TimeoutError: "timeout", PermissionError: "permission", FileNotFoundError: "file_not_found"}
         kind = next((name for of, name in kinds.items() if isinstance(error, of)), "tool")
@@ -191,11 +191,14 @@ def recording_key(tool: str, version: str, arguments: Mapping[str, Any], bound: 
     return hashlib.sha256(written.encode()).hexdigest()
 
 
-def _told(value: Any) -> tuple[str, tuple[Image, ...]]:
+def _tool_reply(value: Any) -> tuple[str, tuple[Image, ...]]:
     parts = value if isinstance(value, tuple) and not hasattr(value, "_fields") else (value,)
     images = tuple(part for part in parts if isinstance(part, Image))
-    others = [part for part in parts if not isinstance(part, Image)]
-    texts = [part if isinstance(part, str) else json.dumps(part, default=_plain, allow_nan=True) for part in others]
+    plain_parts = [part for part in parts if not isinstance(part, Image)]
+    texts = [
+        part if isinstance(part, str) else json.dumps(part, default=_plain_value, allow_nan=True)
+        for part in plain_parts
+    ]
     text = "\n".join(texts)
     if not text and images:
         text = "One image." if len(images) == 1 else f"{len(images)} images."
@@ -204,7 +207,7 @@ def _told(value: Any) -> tuple[str, tuple[Image, ...]]:
     return text, images
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A number or list of NumPy or torch as JSON has it."""
     if hasattr(value, "tolist"):
         return value.tolist()
@@ -213,27 +216,27 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _imported(name: str, given: Any) -> Callable[..., Any]:
+def _import_tool(name: str, given: Any) -> Callable[..., Any]:
     if callable(given):
         return given  # type: ignore[no-any-return]
     module, dot, attribute = str(given).rpartition(".")
     if not dot:
         raise UsageError(f"tool {name!r}: {given!r} is no function; name one such as my_tools.measure")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        imported = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"tool {name!r}: there is no {given} ({error}); it must lie where Python looks") from error
-    return found  # type: ignore[no-any-return]
+    return imported  # type: ignore[no-any-return]
 
 
 def _of_function(name: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> Tool:
     """A tool of a function, or of a class, which is made of the settings and called."""
     version = _source_digest(function, settings)
     if inspect.isclass(function):
-        made: Any = function(**settings)
-        doc = inspect.getdoc(made.__call__) or inspect.getdoc(function) or ""
-        called, settings = made.__call__, {}
-        if looked_into := getattr(made, "version", ""):  # what it looks into decides, and not where that lies
+        tool: Any = function(**settings)
+        doc = inspect.getdoc(tool.__call__) or inspect.getdoc(function) or ""
+        called, settings = tool.__call__, {}
+        if looked_into := getattr(tool, "version", ""):  # what it looks into decides, and not where that lies
             version = _source_digest(function, {"version": looked_into})
     else:
         called, doc = function, inspect.getdoc(function) or ""
@@ -244,12 +247,14 @@ def _of_function(name: str, function: Callable[..., Any], settings: Mapping[str,
         hints = get_type_hints(called)
     except NameError:
         hints = {}
-    told = _told_arguments(doc)
+    descriptions = _told_arguments(doc)
     properties, needed = {}, []
     for key, parameter in accepted.items():
         if key in (*BOUND, *settings) or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        properties[key] = schema_of(hints.get(key)) | ({"description": told[key]} if key in told else {})
+        properties[key] = schema_of(hints.get(key)) | (
+            {"description": descriptions[key]} if key in descriptions else {}
+        )
         if parameter.default is parameter.empty:
             needed.append(key)
         elif isinstance(parameter.default, str | int | float | bool):
@@ -281,14 +286,14 @@ def _source_digest(function: Callable[..., Any], settings: Mapping[str, Any]) ->
 
 def _told_arguments(doc: str) -> dict[str, str]:
     """Descriptions in the section `Args:` of a docstring, by argument."""
-    _, found, after = doc.partition("Args:\n")
-    told: dict[str, str] = {}
+    _, marker, after = doc.partition("Args:\n")
+    descriptions: dict[str, str] = {}
     name = ""
-    for line in after.splitlines() if found else ():
+    for line in after.splitlines() if marker else ():
         if line.strip() and not line.startswith(" "):
             break
         if heading := re.match(r"    (\w+)(?: \(.*?\))?: (.*)", line):
-            name, told[heading[1]] = heading[1], heading[2].strip()
+            name, descriptions[heading[1]] = heading[1], heading[2].strip()
         elif name and line.strip():
-            told[name] += f" {line.strip()}"
-    return told
+            descriptions[name] += f" {line.strip()}"
+    return descriptions

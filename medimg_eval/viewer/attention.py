@@ -85,15 +85,15 @@ def every_figure(
         UsageError: what is asked for does not exist.
         UserError: there is nothing to draw.
     """
-    kinds = list(dict.fromkeys(str(one) for one in as_list(wanted["kind"])))
+    kinds = list(dict.fromkeys(str(kind) for kind in as_list(wanted["kind"])))
     own = [kind for kind in kinds if kind in ANSWERED]
-    others = [kind for kind in kinds if kind not in ANSWERED]
+    other_kinds = [kind for kind in kinds if kind not in ANSWERED]
     if wanted["cases"] is not None and not own:
         raise UsageError(f"cases= is for kind={', '.join(ANSWERED)}; the other kinds are of all cases")
     read = runs() if own else runs
-    if others or not kinds:
-        yield from figures_of(read, {**wanted, "kind": others})
-    names = None if wanted["cases"] is None else [str(one) for one in as_list(wanted["cases"])]
+    if other_kinds or not kinds:
+        yield from figures_of(read, {**wanted, "kind": other_kinds})
+    names = None if wanted["cases"] is None else [str(case_id) for case_id in as_list(wanted["cases"])]
     for kind in own:
         drawn = 0
         for run in read if not callable(read) else ():
@@ -109,8 +109,8 @@ def _answer_figure(kind: str, run: RunScores, load: Load, names: Sequence[str] |
     task = load(run.folder)
     if kind != KIND:
         return draw_films(kind, run, task, names, width)
-    looked = _looked(run, task, names)
-    return attention_map(looked, run.model, width) if looked else None
+    looked_cases = _looked_cases(run, task, names)
+    return attention_map(looked_cases, run.model, width) if looked_cases else None
 
 
 def attention_map(looked: Sequence[Looked], model: str, width: Width = "single") -> Drawn:
@@ -122,21 +122,25 @@ def attention_map(looked: Sequence[Looked], model: str, width: Width = "single")
     pairs = 2 if across > 120 and len(looked) > 1 else 1
     rows = -(-len(looked) // pairs)
     each = across / (2 * pairs)
-    tallest = max(one.picture.shape[0] / one.picture.shape[1] for one in looked)
+    tallest = max(looked_case.picture.shape[0] / looked_case.picture.shape[1] for looked_case in looked)
     with styled():
         figure = canvas(across, rows * (each * tallest + ROOM))
         axes = figure.subplots(rows, 2 * pairs, squeeze=False)
         for axis in axes.ravel():
             axis.set_axis_off()
-        for place, one in enumerate(looked):
-            left, right = axes[place // pairs, 2 * (place % pairs) : 2 * (place % pairs) + 2]
-            height, wide = one.picture.shape[:2]
-            extent = (0, wide * one.scale, height * one.scale, 0)
-            left.imshow(one.picture, extent=extent)
-            left.set_title(drawable(wrapped(one.case)), loc="left")
-            right.imshow(one.picture.mean(axis=2), extent=extent, cmap="gray", vmin=0, vmax=255)
+        for index, looked_case in enumerate(looked):
+            picture_axes, right = axes[index // pairs, 2 * (index % pairs) : 2 * (index % pairs) + 2]
+            height, wide = looked_case.picture.shape[:2]
+            extent = (0, wide * looked_case.scale, height * looked_case.scale, 0)
+            picture_axes.imshow(looked_case.picture, extent=extent)
+            picture_axes.set_title(drawable(wrapped(looked_case.case)), loc="left")
+            right.imshow(looked_case.picture.mean(axis=2), extent=extent, cmap="gray", vmin=0, vmax=255)
             painted = heat_of(
-                one.picture.shape, one.scale, one.weights, one.places.corners, np.asarray(one.places.edge)
+                looked_case.picture.shape,
+                looked_case.scale,
+                looked_case.weights,
+                looked_case.places.corners,
+                np.asarray(looked_case.places.edge),
             )
             right.imshow(
                 np.ma.masked_invalid(painted),
@@ -147,35 +151,37 @@ def attention_map(looked: Sequence[Looked], model: str, width: Width = "single")
                 alpha=0.75,
                 interpolation="none",
             )
-            right.set_title(drawable(one.said), loc="left")
-            for axis in (left, right):
-                for mask, downsample in one.outlines:
+            right.set_title(drawable(looked_case.said), loc="left")
+            for axis in (picture_axes, right):
+                for mask, downsample in looked_case.outlines:
                     at = [(np.arange(side) + 0.5) * downsample for side in mask.shape]
                     axis.contour(at[1], at[0], mask, levels=[0.5], colors="#D55E00", linewidths=0.8)
-    outlined = " Outlines are those of the reference." if any(one.outlines for one in looked) else ""
+    outlined = " Outlines are those of the reference." if any(looked_case.outlines for looked_case in looked) else ""
     caption = (
         f"Where {model} looked (n = {len(looked)} cases): each slide, and the weight of its tiles from 0 (dark) to the "
         f"largest of the slide (bright).{outlined}"
     )
-    return Drawn(figure, pd.concat([_frame(one, model) for one in looked], ignore_index=True), caption)
+    return Drawn(
+        figure, pd.concat([_attention_frame(looked_case, model) for looked_case in looked], ignore_index=True), caption
+    )
 
 
-def _frame(one: Looked, model: str) -> pd.DataFrame:
+def _attention_frame(one: Looked, model: str) -> pd.DataFrame:
     rows, columns = one.places.corners.T
     facts = {"edge": float(np.max(one.places.edge)), "weight": one.weights, "n": len(one.weights), "interval": ""}
-    known = {"case": one.case, "model": model, "row": rows, "column": columns}
-    return pd.DataFrame(known | facts, columns=COLUMNS)
+    columns_ = {"case": one.case, "model": model, "row": rows, "column": columns}
+    return pd.DataFrame(columns_ | facts, columns=COLUMNS)
 
 
 def _has_answers(run: RunScores) -> bool:
     return (run.folder / "manifest.json").is_file()
 
 
-def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:
+def _looked_cases(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:
     """Cases of a run to be drawn: those named, or the first few, those with outlines before the others."""
     stored = Run(run.folder, run.run)
     trials = stored.trials()
-    kept = {
+    records = {
         trials[name].case: record
         for name, record in stored.predictions().items()
         if isinstance(record, Mapping) and "places" in record and {"attention", "maps"} & record.keys()
@@ -183,39 +189,43 @@ def _looked(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Loo
     cases = {case.id: case for case in task.cases("test")}
     if names is None:
         # Only outlines and tables are looked at here, no picture is read.
-        chosen = sorted((name for name in kept if name in cases), key=lambda name: not _outlined(cases[name]))[:FEW]
+        chosen = sorted((name for name in records if name in cases), key=lambda name: not _has_outlines(cases[name]))[
+            :FEW
+        ]
     else:
-        lost = next((name for name in names if kept and (name not in kept or name not in cases)), None)
-        if lost is not None:
-            raise UsageError(f"{run.folder}: has no weights of tiles of case {lost!r}{nearest(lost, list(kept))}")
-        chosen = list(names) if kept else []
-    return [_of_case(cases[name], kept[name]) for name in chosen]
+        missing = next((name for name in names if records and (name not in records or name not in cases)), None)
+        if missing is not None:
+            raise UsageError(
+                f"{run.folder}: has no weights of tiles of case {missing!r}{nearest(missing, list(records))}"
+            )
+        chosen = list(names) if records else []
+    return [_of_case(cases[name], records[name]) for name in chosen]
 
 
-def _outlined(case: Case) -> bool:
-    found = case.target.read()
-    return isinstance(found, LocatedFindings) and bool(found.outlines)
+def _has_outlines(case: Case) -> bool:
+    findings = case.target.read()
+    return isinstance(findings, LocatedFindings) and bool(findings.outlines)
 
 
 def _of_case(case: Case, record: Mapping[str, Any]) -> Looked:
-    found = case.target.read()
-    outlined = found.outlines if isinstance(found, LocatedFindings) else {}
-    maps, places = maps_of(record), places_of(record)
+    findings = case.target.read()
+    outlined = findings.outlines if isinstance(findings, LocatedFindings) else {}
+    maps, tile_places = maps_of(record), places_of(record)
     # Of several maps that of a class whose place is known, else that of the most probable class.
     name = next((name for name in (*outlined, *_most_probable(record), *maps) if name in maps), "")
     weights = maps[name] if maps else attention_of(record)
-    if weights is None or places is None:
+    if weights is None or tile_places is None:
         raise UserError(f"case {case.id!r}: its record holds no weights of tiles")
     outlines = [outlined[name]] if name in outlined else outlined.values()
-    picture, scale = small_picture(case.images, places.corners, np.asarray(places.edge))
+    picture, scale = small_picture(case.images, tile_places.corners, np.asarray(tile_places.edge))
     return Looked(
         case.id,
-        f"{name}; {_said(record)}" if name else _said(record),
+        f"{name}; {_record_text(record)}" if name else _record_text(record),
         picture,
         scale,
         weights,
-        places,
-        [(one.mask.read().labels == one.label, one.downsample) for one in outlines],
+        tile_places,
+        [(outline.mask.read().labels == outline.label, outline.downsample) for outline in outlines],
     )
 
 
@@ -224,7 +234,7 @@ def _most_probable(record: Mapping[str, Any]) -> list[str]:
     return [max(probabilities, key=lambda one: probabilities[one])] if probabilities else []
 
 
-def _said(record: Mapping[str, Any]) -> str:
+def _record_text(record: Mapping[str, Any]) -> str:
     probabilities = record.get("probabilities") or {}
     for name in _most_probable(record):
         return f"said: {name} ({probabilities[name]:.2f})"

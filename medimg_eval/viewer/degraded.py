@@ -43,27 +43,27 @@ class DegradedCase:
 
 def choose_conditions(runs: Mapping[str, RunScores], case_id: str) -> list[DegradedCase]:
     """Returns the conditions under which a model lost most of a case: the worst severity of each degradation."""
-    shown = conditions_on("pixels", "moves")
+    visible = conditions_on("pixels", "moves")
     worst: dict[str, tuple[float, DegradedCase]] = {}
     for model, run in runs.items():
-        metric = next((one for one in run.metrics if _is_of_cases(one)), "")
+        metric = next((metric for metric in run.metrics if _is_of_cases(metric)), "")
         if run.varied.empty or not metric:
             continue
         manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
-        conditions = {key: Condition(**one) for key, one in manifest.get("conditions", {}).items()}
+        conditions = {key: Condition(**fields) for key, fields in manifest.get("conditions", {}).items()}
         less = is_known(metric) and metrics.get(metric).higher_is_better is False
         rows = run.varied[(run.varied["case"].astype(str) == case_id) & (run.varied["metric"] == metric)]
         clean = run.scores[(run.scores["case"].astype(str) == case_id) & (run.scores["metric"] == metric)]
         published = float(clean["value"].mean())
         for key, value in rows.groupby("condition")["value"].mean().items():
-            found, lost = conditions.get(str(key)), (value - published) * (1 if less else -1)
-            if found is None or found.name not in shown or math.isnan(lost):
+            condition, loss = conditions.get(str(key)), (value - published) * (1 if less else -1)
+            if condition is None or condition.name not in visible or math.isnan(loss):
                 continue
             title = f"{key} ({model}: {metrics.title(metric)} {value:.3g}, as published {published:.3g})"
-            if found.name not in worst or lost > worst[found.name][0]:
-                worst[found.name] = lost, DegradedCase(found, int(manifest.get("seed", 0)), title)
+            if condition.name not in worst or loss > worst[condition.name][0]:
+                worst[condition.name] = loss, DegradedCase(condition, int(manifest.get("seed", 0)), title)
     ordered = sorted(worst.values(), key=lambda pair: -pair[0])
-    return [found for _, found in ordered[:MOST]]
+    return [degraded for _, degraded in ordered[:MOST]]
 
 
 def _is_of_cases(metric: str) -> bool:
@@ -86,11 +86,11 @@ def draw_degraded(
         chosen: of `choose_conditions`.
         stored: model -> id of a trial -> what it answered.
     """
-    for number, found in enumerate(chosen):
-        drawing.attempt(partial(_draw, drawing, task, case, found, stored, f"condition-{number}"))
+    for number, degraded in enumerate(chosen):
+        drawing.attempt(partial(_draw_degraded, drawing, task, case, degraded, stored, f"condition-{number}"))
 
 
-def _draw(
+def _draw_degraded(
     drawing: Drawing,
     task: Task,
     case: Case,
@@ -102,16 +102,16 @@ def _draw(
     own = Drawing(drawing.folder / name, drawing.voxels, drawing.models)
     own.add(task.panels(changed))
     trial = Trial(case.id, condition=found.condition.key).id
-    for place, answers in enumerate(stored.values()):
+    for index, answers in enumerate(stored.values()):
         answer = answers.get(trial)
         if answer is not None and not isinstance(answer, Failure):
-            own.add_answer(task.answer_panels(changed, answer), place)
+            own.add_answer(task.answer_panels(changed, answer), index)
     for problem in own.scene["problems"]:
         if problem not in drawing.scene["problems"]:
             drawing.scene["problems"].append(problem)
     over: dict[str, Any] = {key: value for key, value in own.scene.items() if key in ("masks", "marks")}
-    for place, picture in enumerate(own.scene["pictures"]):
-        added: dict[str, Any] = {**picture, **over, "title": found.title, "beside": place}
+    for index, picture in enumerate(own.scene["pictures"]):
+        added: dict[str, Any] = {**picture, **over, "title": found.title, "beside": index}
         if "file" in added:
             added["file"] = f"{name}/{added['file']}"
         drawing.scene["pictures"].append(added)

@@ -81,11 +81,11 @@ class Drawing:
         placed = flat or (image.array.ndim == 4 and not is_clip(image) and image.array.dtype.kind != "c")
         grid = Grid.of(image, self.voxels) if placed else None
         self._grids.append(grid)
-        for found in pictures(image, grid, self.folder, str(number)):
-            title = f"{panel.title}, {found['title']}" if found.get("title") else panel.title
+        for layer in pictures(image, grid, self.folder, str(number)):
+            title = f"{panel.title}, {layer['title']}" if layer.get("title") else panel.title
             first = self._grid
             overlaid = grid is not None and first is not None and grid.own.difference(first.own) is None
-            self.scene["pictures"].append({**found, "title": title, "overlaid": overlaid, "modality": image.modality})
+            self.scene["pictures"].append({**layer, "title": title, "overlaid": overlaid, "modality": image.modality})
 
     def _overlay(self, panel: Panel) -> None:
         value, grid = panel.read(), self._grid
@@ -115,25 +115,25 @@ class Drawing:
         value = panel.read()
         if isinstance(value, Image):
             stem = f"made-{model}-{number}" if model >= 0 else f"reference-{number}"
-            for found in pictures(value, None, self.folder, stem):
-                self.scene["panels"].append({**found, "title": panel.title, "model": model})
+            for layer in pictures(value, None, self.folder, stem):
+                self.scene["panels"].append({**layer, "title": panel.title, "model": model})
             return
-        slices = _slices(value)
+        slices = _magnitude_slices(value)
         if self._reference is None:
-            shown = stack(slices)
-            self.scene["panels"].append({**shown, "title": panel.title, "model": model})
+            layer_ = stack(slices)
+            self.scene["panels"].append({**layer_, "title": panel.title, "model": model})
             if model < 0:
-                self._reference = slices, shown["full"]
+                self._reference = slices, layer_["full"]
             return
         reference, window = self._reference
         self.scene["panels"].append({**stack(slices, window=window), "title": panel.title, "model": model})
         error = np.abs(slices - reference).astype(np.float32)
-        found = stack(error, window=(0.0, (window[1] - window[0]) / 5))
+        layer = stack(error, window=(0.0, (window[1] - window[0]) / 5))
         title = "Absolute error, five times as bright"
-        self.scene["panels"].append({**found, "title": title, "model": model, "colours": "heat"})
+        self.scene["panels"].append({**layer, "title": title, "model": model, "colours": "heat"})
 
 
-def _slices(array: Array) -> Array:
+def _magnitude_slices(array: Array) -> Array:
     """Magnitudes as (slice, row, column), float32."""
     values = np.abs(array).astype(np.float32) if array.dtype.kind == "c" else array.astype(np.float32)
     return values.reshape(-1, *values.shape[-2:])
@@ -141,7 +141,7 @@ def _slices(array: Array) -> Array:
 
 def spelt(value: Any) -> str:
     """An answer in words: several texts with strokes between them, anything else but a text as JSON."""
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return cut(" / ".join(value))
     return cut(value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False))
 

@@ -87,22 +87,22 @@ def draw_examples(
     """
     if not view.labels:
         raise UsageError(f"task {cases.task!r} is no segmentation, so there are no outlines to draw")
-    place = _metric(cases, metric)
-    chosen = _chosen(cases, place, picks, count)
+    column_ = _metric_index(cases, metric)
+    chosen = _choose_cases(cases, column_, picks, count)
     rows: list[tuple[str, int, Seen]] = []
     problems: list[str] = []
     for pick, at in chosen:
         try:
             case = view.case(cases.cases[at])
             if case is not None:
-                rows.append((pick, at, _seen(case, view, list(cases.runs), window)))
+                rows.append((pick, at, _read_slice(case, view, list(cases.runs), window)))
         except CaseError as error:
             problems.append(str(error))
     if not rows:
         raise UserError(f"no case of task {cases.task!r} can be drawn" + (f": {problems[0]}" if problems else ""))
-    column = cases.columns[place]
+    column = cases.columns[column_]
     with styled():
-        figure = _draw(rows, cases, place, view.labels, millimetres(width))
+        figure = _draw_grid(rows, cases, column_, view.labels, millimetres(width))
     frame = pd.DataFrame(
         [
             {
@@ -110,7 +110,7 @@ def draw_examples(
                 "pick": pick,
                 "model": model,
                 "metric": column.metric,
-                "value": float(cases.numbers[number, place, at]),
+                "value": float(cases.numbers[number, column_, at]),
             }
             for pick, at, _ in rows
             for number, model in enumerate(cases.runs)
@@ -125,38 +125,38 @@ def draw_examples(
     return Drawn(figure, frame, caption)
 
 
-def _metric(cases: TaskCases, metric: str) -> int:
-    known = {name: place for place, one in enumerate(cases.columns) for name in (one.metric, one.title)}
-    if metric and metric not in known:
-        raise UsageError(f"task {cases.task!r} has no metric {metric!r} of single cases{nearest(metric, known)}")
-    directed = [place for place, one in enumerate(cases.columns) if one.higher_is_better is not None]
-    place = known[metric] if metric else next(iter(directed), None)
-    if place is None or place not in directed:
+def _metric_index(cases: TaskCases, metric: str) -> int:
+    indices = {name: index for index, column in enumerate(cases.columns) for name in (column.metric, column.title)}
+    if metric and metric not in indices:
+        raise UsageError(f"task {cases.task!r} has no metric {metric!r} of single cases{nearest(metric, indices)}")
+    directed = [index for index, column in enumerate(cases.columns) if column.higher_is_better is not None]
+    index = indices[metric] if metric else next(iter(directed), None)
+    if index is None or index not in directed:
         raise UsageError(f"task {cases.task!r}: {metric or 'no metric'} says what is better, so no case is the worst")
-    return place
+    return index
 
 
-def _chosen(cases: TaskCases, place: int, picks: Sequence[str], count: int) -> list[tuple[str, int]]:
+def _choose_cases(cases: TaskCases, place: int, picks: Sequence[str], count: int) -> list[tuple[str, int]]:
     """Returns the cases of each pick by their places; none twice."""
     UsageError.refuse_unknown("there is no pick", PICKS, *picks)
     if count < 1:
         raise UsageError(f"expected count to be at least 1, got {count}")
     values = cases.numbers[:, place]
-    known = np.flatnonzero(~np.isnan(values).any(axis=0))
-    if not len(known):
+    indices = np.flatnonzero(~np.isnan(values).any(axis=0))
+    if not len(indices):
         raise UserError(f"no case of task {cases.task!r} has {cases.columns[place].title} under every model")
-    means = values[:, known].mean(axis=0)
-    order = known[np.argsort(means if cases.columns[place].higher_is_better else -means, kind="stable")].tolist()
+    means = values[:, indices].mean(axis=0)
+    order = indices[np.argsort(means if cases.columns[place].higher_is_better else -means, kind="stable")].tolist()
     middle = max(0, (len(order) - count) // 2)
     ranges = {"worst": order[:count], "median": order[middle : middle + count], "best": order[-count:]}
-    found: dict[int, str] = {}
+    picked: dict[int, str] = {}
     for pick in picks:
         for at in ranges[pick]:
-            found.setdefault(at, pick)
-    return [(pick, at) for at, pick in found.items()]
+            picked.setdefault(at, pick)
+    return [(pick, at) for at, pick in picked.items()]
 
 
-def _seen(case: Case, view: CaseView, models: Sequence[str], window: str) -> Seen:
+def _read_slice(case: Case, view: CaseView, models: Sequence[str], window: str) -> Seen:
     """Reads a case, and cuts the slice out of it that is drawn."""
     image, reference = case.images[0].read(), view.mask(case)
     if reference is None:
@@ -167,7 +167,11 @@ def _seen(case: Case, view: CaseView, models: Sequence[str], window: str) -> See
     answers = [None if answer is None else grid.labels(answer.read()) for answer in stored]
     if image.array.ndim == 3:
         flat = len(image.array) == 1
-        base = _windowed(grid.values(image.array[0]), image.modality, window) if flat else _colours(image, grid)
+        base = (
+            _window_values(grid.values(image.array[0]), image.modality, window)
+            if flat
+            else _colour_picture(image, grid)
+        )
         return Seen(base, truth, answers, 1.0)
     if image.array.ndim != 4:
         raise CaseError(f"case {case.id!r}: an image of shape {image.array.shape} is not drawn")
@@ -179,17 +183,19 @@ def _seen(case: Case, view: CaseView, models: Sequence[str], window: str) -> See
     def axial(array: Array) -> Array:
         return array[::-1, ::-1, level].T  # front above, the patient's right on the left
 
-    base = axial(_windowed(values, image.modality, window))
-    return Seen(base, axial(truth), [None if one is None else axial(one) for one in answers], steps[1] / steps[0])
+    base = axial(_window_values(values, image.modality, window))
+    return Seen(
+        base, axial(truth), [None if answer is None else axial(answer) for answer in answers], steps[1] / steps[0]
+    )
 
 
-def _colours(image: Any, grid: Grid) -> Array:
+def _colour_picture(image: Any, grid: Grid) -> Array:
     picture = as_picture(image)
     rows, columns = (count // grid.factor for count in (picture.height, picture.width))
     return np.asarray(picture.crop((0, 0, columns * grid.factor, rows * grid.factor)).reduce(grid.factor))
 
 
-def _windowed(values: Array, modality: str, window: str) -> Array:
+def _window_values(values: Array, modality: str, window: str) -> Array:
     """Returns values as grey, 0 to 255."""
     presets: Mapping[str, tuple[float, float]] = WINDOWS.get(modality, {})
     if window:
@@ -204,25 +210,28 @@ def _windowed(values: Array, modality: str, window: str) -> Array:
     return grey
 
 
-def _draw(
+def _draw_grid(
     rows: Sequence[tuple[str, int, Seen]], cases: TaskCases, place: int, labels: Mapping[int, str], width: float
 ) -> Any:
     """Draws the grid; every row is as high as its pictures need."""
     column, models = cases.columns[place], list(cases.runs)
     across = (width - 2 * ROOM) / (2 + len(models))
-    heights = [across * seen.ratio * seen.base.shape[0] / seen.base.shape[1] + ROOM for _, _, seen in rows]
+    heights = [
+        across * seen_slice.ratio * seen_slice.base.shape[0] / seen_slice.base.shape[1] + ROOM
+        for _, _, seen_slice in rows
+    ]
     figure = canvas(width, sum(heights) + 2 * ROOM)
     grid = figure.subplots(len(rows), 2 + len(models), squeeze=False, gridspec_kw={"height_ratios": heights})
-    for of_row, (pick, at, seen) in zip(grid, rows, strict=True):
+    for of_row, (pick, at, seen_slice) in zip(grid, rows, strict=True):
         for number, axes in enumerate(of_row):
-            grey: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255} if seen.base.ndim == 2 else {}
-            axes.imshow(seen.base, aspect=seen.ratio, interpolation="nearest", **grey)
+            grey: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255} if seen_slice.base.ndim == 2 else {}
+            axes.imshow(seen_slice.base, aspect=seen_slice.ratio, interpolation="nearest", **grey)
             axes.set(xticks=[], yticks=[])
             for side in axes.spines.values():
                 side.set_visible(False)
-            mask = None if number == 0 else seen.truth if number == 1 else seen.answers[number - 2]
+            mask = None if number == 0 else seen_slice.truth if number == 1 else seen_slice.answers[number - 2]
             if mask is not None:
-                _outline(axes, mask, labels)
+                _draw_outline(axes, mask, labels)
             if number > 1:
                 value = cases.numbers[number - 2, place, at]
                 axes.set_xlabel("no answer" if mask is None else f"{column.title} {column.text(value)}", labelpad=1)
@@ -231,25 +240,31 @@ def _draw(
         axes.set_title(wrapped(title, 20))
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=_colour(number), linestyle=_line(number)) for number in range(len(labels))]
+    handles = [
+        Line2D([], [], color=_outline_colour(number), linestyle=_outline_style(number)) for number in range(len(labels))
+    ]
     names = [drawable(name) for name in labels.values()]
     figure.legend(handles, names, loc="outside lower center", ncols=max(1, int(width // 28)))
     return figure
 
 
-def _outline(axes: Axes, mask: Array, labels: Mapping[int, str]) -> None:
+def _draw_outline(axes: Axes, mask: Array, labels: Mapping[int, str]) -> None:
     padded = np.pad(mask, 1)  # so that outlines close at the border
     axis_x, axis_y = np.arange(-1, mask.shape[1] + 1), np.arange(-1, mask.shape[0] + 1)
     for number, label in enumerate(labels):
         if (mask == label).any():
-            drawn: dict[str, Any] = {"colors": [_colour(number)], "linestyles": [_line(number)], "linewidths": 0.8}
+            drawn: dict[str, Any] = {
+                "colors": [_outline_colour(number)],
+                "linestyles": [_outline_style(number)],
+                "linewidths": 0.8,
+            }
             axes.contour(axis_x, axis_y, padded == label, levels=[0.5], **drawn)
     axes.set(xlim=(-0.5, mask.shape[1] - 0.5), ylim=(mask.shape[0] - 0.5, -0.5))
 
 
-def _colour(number: int) -> str:
+def _outline_colour(number: int) -> str:
     return BRIGHT[number % len(BRIGHT)]
 
 
-def _line(number: int) -> Any:
+def _outline_style(number: int) -> Any:
     return LINES[number // len(BRIGHT) % len(LINES)]

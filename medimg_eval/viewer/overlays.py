@@ -61,10 +61,10 @@ class Grid:
         if len(own.shape) == 2:
             return cls(own, own, -(-max(own.shape) // EDGE))
         turned = reorient(Mask(np.empty(own.shape, np.bool_), own.affine), "RAS").geometry
-        made = cls(own, turned, 1)
-        while np.prod(np.array(turned.shape) // made.steps) > voxels and max(made.steps) == made.factor:
-            made = cls(own, turned, made.factor + 1)
-        return made
+        grid = cls(own, turned, 1)
+        while np.prod(np.array(turned.shape) // grid.steps) > voxels and max(grid.steps) == grid.factor:
+            grid = cls(own, turned, grid.factor + 1)
+        return grid
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -82,14 +82,14 @@ class Grid:
     def values(self, array: Array) -> Array:
         """Returns the values of one channel, (*spatial), as they are shown: means over the voxels put together."""
         turned = self._turned(Image(array[None], self.own.affine, units=self.own.units)).array[0]
-        kept: Array = turned[
+        reduced: Array = turned[
             tuple(slice(0, n // step * step) for n, step in zip(turned.shape, self.steps, strict=True))
         ]
         for axis, step in enumerate(self.steps):
             if step > 1:
-                split = (*kept.shape[:axis], kept.shape[axis] // step, step, *kept.shape[axis + 1 :])
-                kept = kept.reshape(split).mean(axis=axis + 1, dtype=np.float32)
-        return kept
+                split = (*reduced.shape[:axis], reduced.shape[axis] // step, step, *reduced.shape[axis + 1 :])
+                reduced = reduced.reshape(split).mean(axis=axis + 1, dtype=np.float32)
+        return reduced
 
     def labels(self, mask: Mask) -> Array:
         """Returns a label map as it is shown, brought onto the image's grid where it lies on another."""
@@ -161,8 +161,8 @@ def nifti(array: Array, affine: Array, slope: float = 1.0, intercept: float = 0.
 
 def volume(values: Array, grid: Grid, modality: str = "") -> dict[str, Any]:
     """Returns a volume of one channel on its grid, as the page takes it."""
-    shown = grid.values(values)
-    stored, slope, intercept = stored_values(_rounded_like(shown, values))
+    reduced = grid.values(values)
+    stored, slope, intercept = stored_values(_rounded_like(reduced, values))
     affine = grid.affine
     return {
         "kind": "volume",
@@ -170,20 +170,20 @@ def volume(values: Array, grid: Grid, modality: str = "") -> dict[str, Any]:
         "spacing": np.linalg.norm(affine[:3, :3], axis=0),
         "nifti": nifti(stored, affine, slope, intercept),
         "steps": grid.steps if max(grid.steps) > 1 else [],
-        **_windows(shown, slope, intercept, modality),
+        **_window_settings(reduced, slope, intercept, modality),
     }
 
 
 def stack(values: Array, modality: str = "", window: tuple[float, float] | None = None) -> dict[str, Any]:
     """Returns slices of one channel, (slice, row, column), of which one is seen at a time."""
     stored, slope, intercept = stored_values(values)
-    found = {
+    entry = {
         "kind": "stack",
         "shape": stored.shape,
         "data": packed(stored),
-        **_windows(values, slope, intercept, modality),
+        **_window_settings(values, slope, intercept, modality),
     }
-    return found if window is None else {**found, "window": window}
+    return entry if window is None else {**entry, "window": window}
 
 
 def raster(image: Image, folder: Path, name: str, factor: int = 1) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def pictures(image: Image, grid: Grid | None, folder: Path, stem: str) -> list[d
         ]
     if grid is None:
         raise CaseError("a volume needs a grid to be shown on")
-    names = [""] if len(array) == 1 else [f"channel {place + 1}" for place in range(min(CHANNELS, len(array)))]
+    names = [""] if len(array) == 1 else [f"channel {channel + 1}" for channel in range(min(CHANNELS, len(array)))]
     return [
         {**volume(channel, grid, image.modality), "title": name}
         for channel, name in zip(array[:CHANNELS], names, strict=False)
@@ -249,23 +249,23 @@ def label_map(labels: Array, values: Sequence[int], grid: Grid) -> dict[str, Any
 def marks(found: Points | Boxes, grid: Grid | None) -> list[dict[str, Any]]:
     """Returns points or boxes as the page takes them, in voxels of what is shown."""
     boxes = isinstance(found, Boxes)
-    places = np.asarray(found.corners if isinstance(found, Boxes) else found.positions, float)
+    positions = np.asarray(found.corners if isinstance(found, Boxes) else found.positions, float)
     if not len(found.names):
         return []
-    axes = places.shape[1] // (2 if boxes else 1)
-    flat = places.reshape(-1, axes)
+    axes = positions.shape[1] // (2 if boxes else 1)
+    flat = positions.reshape(-1, axes)
     moved = (flat if grid is None else grid.places(flat)).reshape(len(found.names), -1, axes)
     if boxes:  # turning a volume may swap first and last
         moved = np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1)
     scores: Sequence[float | None] = [None] * len(moved) if found.scores is None else list(map(float, found.scores))
     return [
-        {"kind": "box" if boxes else "point", "name": name, "place": place.ravel().round(2), "score": score}
-        for name, place, score in zip(found.names, moved, scores, strict=True)
-        if not np.isnan(place).any()
+        {"kind": "box" if boxes else "point", "name": name, "place": position.ravel().round(2), "score": score}
+        for name, position, score in zip(found.names, moved, scores, strict=True)
+        if not np.isnan(position).any()
     ]
 
 
-def _windows(values: Array, slope: float, intercept: float, modality: str) -> dict[str, Any]:
+def _window_settings(values: Array, slope: float, intercept: float, modality: str) -> dict[str, Any]:
     presets: Mapping[str, tuple[float, float]] = WINDOWS.get(modality, {})
     low, high = window_of(values)
     if modality in WINDOWS:  # so that air outside does not set the window

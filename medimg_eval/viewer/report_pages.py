@@ -78,9 +78,9 @@ def write_pages(
             raise UsageError(f"{key} must be a whole number of at least {least}, got {wanted[key]!r}")
     runs = read_runs()
     tasks = by_task(runs, named_runs(runs))
-    asked = [str(one) for one in as_list(wanted["cases"])]
-    check_wanted(asked, tasks)
-    roots = _roots(wanted["root"], [one.task for one in tasks])
+    names_ = [str(name) for name in as_list(wanted["cases"])]
+    check_wanted(names_, tasks)
+    roots = _data_roots(wanted["root"], [task.task for task in tasks])
     table = build_table(runs, **{key: wanted[key] for key in ("resamples", "level", "seed")})
     models = as_list(wanted["compare"] or [])
     how = CompareSettings(resamples=wanted["resamples"], seed=wanted["seed"])
@@ -88,44 +88,50 @@ def write_pages(
     if wanted["metric"] is not None and not models:
         raise UsageError("metric= is that by which two models are compared; name them by compare=[A,B]")
     report = Report(Path(wanted["out"]))
-    shown = (
-        {one.task: _shown(one, roots.get(one.task), wanted["voxels"], make_task) for one in tasks}
+    views = (
+        {task.task: _case_view(task, roots.get(task.task), wanted["voxels"], make_task) for task in tasks}
         if wanted["scores"] is None
         else {}
     )
     todo: list[tuple[int, int, TaskCases, CaseView]] = []
     names = task_titles(table, tasks)
-    for one in tasks:
-        found = shown.get(one.task)
-        what = found if isinstance(found, CaseView) else None
-        differing = [each for each in compared if each.field.task == one.task]
-        places = list(dict.fromkeys([*one.chosen(asked), *one.places(_shown_of(differing))])) if what else []
+    for task in tasks:
+        view = views.get(task.task)
+        what = view if isinstance(view, CaseView) else None
+        differing = [each for each in compared if each.field.task == task.task]
+        indices = list(dict.fromkeys([*task.chosen(names_), *task.places(_shown_of(differing))])) if what else []
         card = what.task.card if what else {}
-        number = report.add_task(one, what, places, title=names[one.task], card=card)
-        if isinstance(found, str):
-            report.warn(number, found)
-            warn(f"{one.task}: {found}")
+        number = report.add_task(task, what, indices, title=names[task.task], card=card)
+        if isinstance(view, str):
+            report.warn(number, view)
+            warn(f"{task.task}: {view}")
         if what is not None:
-            todo += [(number, place, one, what) for place in places]
-    figures = _figures([run for run in runs if run.task in names], wanted)
-    sections = [_section(one, shown.get(one.field.task), report.folder) for one in compared]
-    index = report.write_index(table, _title(wanted["title"], names), figures, sections)
-    for number, place, one, what in tracked(todo, "drawing cases"):
-        case = one.cases[place]
-        report.add_scene(number, place, what.key(case), partial(what.scene, case))
+            todo += [(number, index, task, what) for index in indices]
+    figures = _forest_figures([run for run in runs if run.task in names], wanted)
+    sections = [
+        _comparison_section(comparison, views.get(comparison.field.task), report.folder) for comparison in compared
+    ]
+    index = report.write_index(table, _report_title(wanted["title"], names), figures, sections)
+    for number, index_, task, what in tracked(todo, "drawing cases"):
+        case = task.cases[index_]
+        report.add_scene(number, index_, what.key(case), partial(what.scene, case))
     report.tidy()
     if wanted["examples"]:
-        _write_examples(tasks, shown, wanted, warn)
+        _write_examples(tasks, views, wanted, warn)
     return Written(index, compared)
 
 
 def _shown_of(compared: Sequence[Disagreement]) -> list[str]:
     """The cases that the lists of two models show, which get pictures."""
-    rows = [one.listed[one.listed["better"] == better].head(MOST) for one in compared for better in (FIRST, SECOND)]
+    rows = [
+        comparison.listed[comparison.listed["better"] == better].head(MOST)
+        for comparison in compared
+        for better in (FIRST, SECOND)
+    ]
     return [str(case) for some in rows for case in some.index]
 
 
-def _section(compared: Disagreement, view: CaseView | str | None, folder: Path) -> str:
+def _comparison_section(compared: Disagreement, view: CaseView | str | None, folder: Path) -> str:
     """The part of the overview on two models; all cases on which they differ are written beside it."""
     stem = f"differences-{slug(compared.field.task)}"
     renamed = dict(zip((FIRST, SECOND), compared.models, strict=True))
@@ -152,13 +158,13 @@ def _write_leaderboard(
     return Written(write_leaderboard(board, Path(wanted["out"])), ())
 
 
-def _title(given: str | None, names: Mapping[str, str]) -> str:
+def _report_title(given: str | None, names: Mapping[str, str]) -> str:
     if given is not None:
         return str(given)
     return next(iter(names.values())) if len(names) == 1 else f"Report on {len(names)} tasks"
 
 
-def _roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
+def _data_roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
     """Returns where the data of each task lie now, of those that have moved."""
     if given is None:
         return {}
@@ -170,7 +176,7 @@ def _roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
     return {tasks[0]: str(given)}
 
 
-def _shown(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> CaseView | str:
+def _case_view(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> CaseView | str:
     """Returns what can be shown of a task's cases, or says why there is nothing."""
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
@@ -188,26 +194,26 @@ def _write_examples(
     """Writes a grid of examples for each segmentation, as figures for a paper."""
     from medimg_eval.results.figures import write_figure
 
-    seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), CaseView)]
-    seen = [(one, what) for one, what in seen if what.labels]
-    if not seen:
+    views = [(task, what) for task in tasks if isinstance(what := shown.get(task.task), CaseView)]
+    views = [(task_cases, what) for task_cases, what in views if what.labels]
+    if not views:
         warn("examples: there is no segmentation whose images can be read")
-    for one, what in seen:
-        drawn = draw_examples(one, what, count=wanted["examples"])
-        files = write_figure(drawn, Path(wanted["out"]) / "examples", one.task)
+    for task, what in views:
+        drawn = draw_examples(task, what, count=wanted["examples"])
+        files = write_figure(drawn, Path(wanted["out"]) / "examples", task.task)
         log.info("wrote %s", ", ".join(map(str, files)))
 
 
-def _figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:
+def _forest_figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:
     """Returns a forest plot of each task's first metric as SVG, where at least two models have it."""
     from medimg_eval.results.figures import forest, svg  # matplotlib takes a second to import
 
     settings = Settings(wanted["resamples"], wanted["level"], wanted["seed"])
-    found = {}
+    figures = {}
     for task in dict.fromkeys(run.task for run in runs):
         members = [run for run in runs if run.task == task and run.finished]
         metric = next((name for name in members[0].metrics if not is_set(name)), None) if len(members) > 1 else None
         if metric is not None:
             with suppress(UserError):  # such as a metric that no run has a value of
-                found[task] = svg(forest(members, metric, width="double", settings=settings))
-    return found
+                figures[task] = svg(forest(members, metric, width="double", settings=settings))
+    return figures

@@ -65,13 +65,13 @@ def _read_films(run: RunScores, task: Task, names: Sequence[str] | None, most: i
     trials = stored.trials()
     answers = {trials[name].case: answer for name, answer in stored.predictions().items()}
     cases = {case.id: case for case in task.cases("test") if case.id in answers}
-    lost = next((name for name in names or () if name not in cases), None)
-    if lost is not None:
-        raise UsageError(f"{run.folder}: has no answer of case {lost!r}{nearest(lost, list(cases))}")
+    missing = next((name for name in names or () if name not in cases), None)
+    if missing is not None:
+        raise UsageError(f"{run.folder}: has no answer of case {missing!r}{nearest(missing, list(cases))}")
     for name in list(names) if names else list(cases)[:most]:
         answer = answers[name]
-        given = task.codec.read(answer) if isinstance(answer, Path) else answer
-        yield Phases(name, *task.phase_tracks(cases[name], given))
+        answer_ = task.codec.read(answer) if isinstance(answer, Path) else answer
+        yield Phases(name, *task.phase_tracks(cases[name], answer_))
 
 
 def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, width: Width = "double") -> Drawn:
@@ -82,7 +82,7 @@ def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, wi
     import matplotlib as mpl
     from matplotlib.patches import Patch
 
-    colours = np.array([mpl.colormaps["tab20"](place % 20)[:3] for place in range(len(phases))] + [(1.0, 1.0, 1.0)])
+    colours = np.array([mpl.colormaps["tab20"](index % 20)[:3] for index in range(len(phases))] + [(1.0, 1.0, 1.0)])
     across = millimetres(width)
     keys = -(-len(phases) // 3)
     with styled():
@@ -97,9 +97,9 @@ def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, wi
             axis.set_yticks([5 / 6, 1 / 2, 1 / 6], ["truth", "prediction", "errors"])
             axis.set_title(drawable(wrapped(film.case)), loc="left")
         axes[-1].set_xlabel("seconds")
-        patches = [Patch(color=colours[place], label=drawable(name)) for place, name in enumerate(phases)]
+        patches = [Patch(color=colours[index], label=drawable(name)) for index, name in enumerate(phases)]
         figure.legend(handles=patches, loc="outside lower center", ncols=3)
-    frame = pd.concat([_stretches(film, phases) for film in films], ignore_index=True)
+    frame = pd.concat([_phase_stretches(film, phases) for film in films], ignore_index=True)
     frame.insert(1, "model", model)
     caption = (
         f"Phases of {len(films)} films by {model}: the truth above the prediction, white where there is none, and "
@@ -108,7 +108,7 @@ def ribbon_figure(films: Sequence[Phases], phases: Sequence[str], model: str, wi
     return Drawn(figure, frame, caption)
 
 
-def _stretches(film: Phases, phases: Sequence[str]) -> pd.DataFrame:
+def _phase_stretches(film: Phases, phases: Sequence[str]) -> pd.DataFrame:
     changes = (np.diff(film.truth) != 0) | (np.diff(film.prediction) != 0)
     starts = np.r_[0, np.flatnonzero(changes) + 1]
     names = np.array([*phases, NONE], object)
@@ -131,7 +131,7 @@ def confusion_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataFr
     for film in films:
         judged = film.truth >= 0
         np.add.at(counts, (film.truth[judged], film.prediction[judged]), 1)
-    return _shares(counts, "truth", "prediction", phases, [*phases, NONE])
+    return _count_shares(counts, "truth", "prediction", phases, [*phases, NONE])
 
 
 def transition_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataFrame:
@@ -145,11 +145,11 @@ def transition_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataF
             track = track[track >= 0]
             before, after = track[:-1], track[1:]
             np.add.at(counts, (before[before != after], after[before != after]), 1)
-        tables.append(_shares(counts, "from", "to", phases, phases))
+        tables.append(_count_shares(counts, "from", "to", phases, phases))
     return tables[0].assign(true=tables[1]["n"])
 
 
-def _shares(counts: Array, first: str, second: str, rows: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+def _count_shares(counts: Array, first: str, second: str, rows: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
     totals = counts.sum(1, keepdims=True)
     shares = np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0)
     held: Mapping[str, Any] = {
@@ -178,6 +178,6 @@ def matrix_figure(frame: pd.DataFrame, model: str, first: str, second: str, widt
         axis.set_xticks(range(len(columns)), [drawable(str(name)) for name in columns], rotation=45, ha="right")
         axis.set_yticks(range(len(rows)), [drawable(str(name)) for name in rows])
         axis.set(xlabel=second, ylabel=first)
-    shown = "Frames by truth and prediction" if first == "truth" else "Changes between predicted phases"
-    caption = f"{shown} of {model}. Colours are shares of each row, numbers are counts over all films."
+    title = "Frames by truth and prediction" if first == "truth" else "Changes between predicted phases"
+    caption = f"{title} of {model}. Colours are shares of each row, numbers are counts over all films."
     return Drawn(figure, frame.assign(model=model), caption)

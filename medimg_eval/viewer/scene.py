@@ -102,12 +102,12 @@ class CaseView:
         case = self.case(case_id)
         if case is None:
             return {}
-        found: dict[str, Any] = {"answers": [self._answer(case, name) for name in models or self._stored]}
+        texts: dict[str, Any] = {"answers": [self._answer(case, name) for name in models or self._stored]}
         if case.question is not None:
-            found["question"] = cut(case.question.text)
-            found["options"] = [[letter, str(text)] for letter, text in case.question.options.items()]
-        problem = attempt(lambda: found.update(self._asked(case)))
-        return {**found, "problem": problem} if problem else found
+            texts["question"] = cut(case.question.text)
+            texts["options"] = [[letter, str(text)] for letter, text in case.question.options.items()]
+        problem = attempt(lambda: texts.update(self._asked(case)))
+        return {**texts, "problem": problem} if problem else texts
 
     def scene(self, case_id: str, folder: Path) -> Scene:
         """Scene of a case; pictures are written into `folder`. Files that cannot be read are named under `problems`."""
@@ -116,8 +116,8 @@ class CaseView:
             return {"pictures": [], "panels": [], "problems": ["the task has no such case any more"]}
         drawing = Drawing(folder, self.voxels, len(self._stored))
         drawing.attempt(lambda: drawing.add(self.task.panels(case)))
-        for place, name in enumerate(self._stored):
-            drawing.attempt(partial(self._draw_answer, drawing, case, place, name))
+        for index, name in enumerate(self._stored):
+            drawing.attempt(partial(self._draw_answer, drawing, case, index, name))
         draw_degraded(drawing, self.task, case, choose_conditions(self._runs, case.id), self._stored)
         return drawing.scene
 
@@ -149,17 +149,17 @@ class CaseView:
 
     def _asked(self, case: Case) -> dict[str, Any]:
         """The prompt as models were given it, and the reference, where both are texts."""
-        found: dict[str, Any] = {}
+        panels: dict[str, Any] = {}
         for panel in self.task.panels(case):
             if panel.kind == "prompt":
-                found["prompt"] = [{"role": one.role, "parts": list(one.parts)} for one in panel.read()]
+                panels["prompt"] = [{"role": message.role, "parts": list(message.parts)} for message in panel.read()]
             elif panel.kind == "text":
                 value = panel.read()
                 if isinstance(value, Key):
-                    found["reference"] = spelt(value.value)
+                    panels["reference"] = spelt(value.value)
                 elif isinstance(value, str) or hasattr(value, "text"):
-                    found["reference"] = cut(str(getattr(value, "text", value)))
-        return found
+                    panels["reference"] = cut(str(getattr(value, "text", value)))
+        return panels
 
     def _answer(self, case: Case, name: str) -> dict[str, Any] | None:
         """Answer of a model to a case, and where it was taken from; None where neither is to be shown in words."""
@@ -168,15 +168,15 @@ class CaseView:
             return {"failure": f"{stored.stage}: {stored.message}"}
         if stored is None:
             return {"failure": "no answer was recorded"}
-        found = {} if isinstance(stored, Path) else _reply(stored)
-        if shown := self._shown[name].get(self._trial(case, name)):
-            found["shown"] = [cut(text) for text in shown]
+        reply = {} if isinstance(stored, Path) else _stored_reply(stored)
+        if shown_texts := self._shown[name].get(self._trial(case, name)):
+            reply["shown"] = [cut(text) for text in shown_texts]
         if judged := self._verdicts[name].get(self._trial(case, name)):
-            found["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
-        problem = attempt(lambda: found.update(self._extracted(case, name)))
+            reply["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
+        problem = attempt(lambda: reply.update(self._extracted(case, name)))
         if problem:
-            found["problem"] = problem
-        return found or None
+            reply["problem"] = problem
+        return reply or None
 
     def _extracted(self, case: Case, name: str) -> dict[str, Any]:
         for panel in self._answer_panels(case, name):
@@ -187,13 +187,13 @@ class CaseView:
         return {}
 
 
-def _reply(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_reply(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Reply of a model, and the options that it preferred."""
-    found: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
+    reply: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
     if stored.get("messages"):
-        found["messages"] = [{key: cut(str(value)) for key, value in one.items()} for one in stored["messages"]]
+        reply["messages"] = [{key: cut(str(value)) for key, value in message.items()} for message in stored["messages"]]
     if steps := list_steps(stored):
-        found["session"] = steps
+        reply["session"] = steps
     if stored.get("preferences"):
-        found["preferences"] = [[letter, value] for letter, value in stored["preferences"].items()]
-    return found
+        reply["preferences"] = [[letter, value] for letter, value in stored["preferences"].items()]
+    return reply

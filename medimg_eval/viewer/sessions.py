@@ -20,7 +20,7 @@ def list_steps(stored: Mapping[str, Any]) -> list[Step]:
     trace = stored.get("trace") or [
         {"kind": "model", "text": text, **turn} for text, turn in zip(texts, turns, strict=False)
     ]
-    steps = [{"number": place, **_step_shown(step)} for place, step in enumerate(trace, 1)]
+    steps = [{"number": number, **_step_shown(step)} for number, step in enumerate(trace, 1)]
     return steps if len(steps) > 1 or any("thought" in step for step in steps) else []
 
 
@@ -35,10 +35,10 @@ def draw_step_images(drawing: Drawing, stored: Mapping[str, Any], folder: Path, 
     """
     names = dict.fromkeys(name for step in stored.get("trace", ()) for name in step.get("images", ()))
     for number, name in enumerate(names):
-        drawing.attempt(lambda number=number, name=name: _draw(drawing, folder, model, number, name))  # type: ignore[misc]
+        drawing.attempt(lambda number=number, name=name: _draw_session(drawing, folder, model, number, name))  # type: ignore[misc]
 
 
-def _draw(drawing: Drawing, folder: Path, model: int, number: int, name: str) -> None:
+def _draw_session(drawing: Drawing, folder: Path, model: int, number: int, name: str) -> None:
     from medimg_eval.imaging.pictures import as_picture
     from medimg_eval.system import whole
 
@@ -52,19 +52,21 @@ def _draw(drawing: Drawing, folder: Path, model: int, number: int, name: str) ->
 
 def _step_shown(step: Mapping[str, Any]) -> Step:
     """A step with what is seen of it; the thought is parted from the text."""
-    kept = {key: step[key] for key in ("kind", "name", "agent", "finish", "usage", "seconds", "images") if key in step}
+    fields = {
+        key: step[key] for key in ("kind", "name", "agent", "finish", "usage", "seconds", "images") if key in step
+    }
     text = step.get("result", step.get("reason", step.get("text", "")))
     if step.get("kind") == "model":
         parted = split_thought(str(text), step.get("thought"))
         text = step.get("answer", parted.answer)
-        kept |= {"thought": cut(parted.thought)} if parted.thought else {}
+        fields |= {"thought": cut(parted.thought)} if parted.thought else {}
         calls = [
             f"{call['name']}({json.dumps(call.get('arguments', {}), ensure_ascii=False)})"
             for call in step.get("calls", ())
         ]
-        kept |= {"calls": [cut(call) for call in calls]} if calls else {}
+        fields |= {"calls": [cut(call) for call in calls]} if calls else {}
     if "arguments" in step:
-        kept["arguments"] = cut(json.dumps(step["arguments"], ensure_ascii=False))
+        fields["arguments"] = cut(json.dumps(step["arguments"], ensure_ascii=False))
     if error := step.get("error"):
-        kept["error"] = str(error.get("type", "error"))
-    return {**kept, "text": cut(str(text).strip())}
+        fields["error"] = str(error.get("type", "error"))
+    return {**fields, "text": cut(str(text).strip())}

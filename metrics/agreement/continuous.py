@@ -50,20 +50,20 @@ def intraclass_correlation(ratings: npt.ArrayLike, form: Literal["2,1", "3,1"] =
     Raises:
         ValueError: If `ratings` is not a matrix, or there is no such form.
     """
-    given = np.asarray(ratings, dtype=np.float64)
-    if given.ndim != 2:
-        raise ValueError(f"Expected `ratings` to be (subject, rater), got {given.shape}")
+    matrix = np.asarray(ratings, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise ValueError(f"Expected `ratings` to be (subject, rater), got {matrix.shape}")
     if form not in ("2,1", "3,1"):
         raise ValueError(f"Expected `form` to be '2,1' or '3,1', got {form!r}")
-    given = given[~np.isnan(given).any(axis=1)]
-    n, k = given.shape
+    matrix = matrix[~np.isnan(matrix).any(axis=1)]
+    n, k = matrix.shape
     if n < 2 or k < 2:
         return math.nan
-    given = given - given.mean()
-    rows, columns = given.mean(axis=1), given.mean(axis=0)
+    matrix = matrix - matrix.mean()
+    rows, columns = matrix.mean(axis=1), matrix.mean(axis=0)
     ms_rows = k * (rows**2).sum() / (n - 1)
     ms_columns = n * (columns**2).sum() / (k - 1)
-    ms_rest = ((given - rows[:, None] - columns) ** 2).sum() / ((n - 1) * (k - 1))
+    ms_rest = ((matrix - rows[:, None] - columns) ** 2).sum() / ((n - 1) * (k - 1))
     below = ms_rows + (k - 1) * ms_rest
     if form == "2,1":
         below += k * (ms_columns - ms_rest) / n
@@ -81,10 +81,15 @@ def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAl
 
     Source: Bland & Altman, Lancet 327, 1986.
     """
-    one, other = np.asarray(reference, dtype=np.float64), np.asarray(prediction, dtype=np.float64)
-    if one.shape != other.shape:
-        raise ValueError(f"Expected as many predictions as references, got {other.shape} and {one.shape}")
-    differences = (other - one)[~np.isnan(other - one)]
+    reference_values, predicted_values = (
+        np.asarray(reference, dtype=np.float64),
+        np.asarray(prediction, dtype=np.float64),
+    )
+    if reference_values.shape != predicted_values.shape:
+        raise ValueError(
+            f"Expected as many predictions as references, got {predicted_values.shape} and {reference_values.shape}"
+        )
+    differences = (predicted_values - reference_values)[~np.isnan(predicted_values - reference_values)]
     if not differences.size:
         return BlandAltman(math.nan, math.nan, math.nan)
     bias = float(differences.mean())
@@ -107,11 +112,11 @@ def smape(rows: ScoreTable) -> float:
     left out.
     """
     cases, _, values = aligned(rows, BOTH)
-    known = ~np.isnan(values[:, 0])
-    if not known.any():
+    is_known = ~np.isnan(values[:, 0])
+    if not is_known.any():
         return math.nan
-    reference, prediction = values[known].T
-    _, image = np.unique(cases[known], return_inverse=True)
+    reference, prediction = values[is_known].T
+    _, image = np.unique(cases[is_known], return_inverse=True)
     error, total = np.bincount(image, np.abs(prediction - reference)), np.bincount(image, prediction + reference)
     share = np.divide(error, total, out=np.zeros_like(error), where=total != 0)
     return 100 * float(np.where(np.isnan(error), 1.0, share).mean())
@@ -174,13 +179,13 @@ def reader_deviation(rows: ScoreTable) -> float:
 
     In the unit of the measurement; the mean over cases and measurements of the mean over readings.
     """
-    readings = _readings(rows)
+    readings = _readings_by_case(rows)
     model = rows.of("measured")
     held = dict(zip(zip(model.case.tolist(), model.label.tolist(), strict=True), model.value.tolist(), strict=True))
     deviations = [
-        np.mean([abs(value - held[place]) for _, value in values])
-        for place, values in readings.items()
-        if not math.isnan(held.get(place, math.nan))
+        np.mean([abs(value - held[reading_key]) for _, value in values])
+        for reading_key, values in readings.items()
+        if not math.isnan(held.get(reading_key, math.nan))
     ]
     return float(np.mean(deviations)) if deviations else math.nan
 
@@ -218,43 +223,43 @@ def aligned(
         (row,) case; (row,) label; (row, metric) value, NaN where a metric has none. Sorted by case and label.
     """
     names, label = np.unique(rows.label, return_inverse=True)
-    keys, place = np.unique(rows.case * max(1, len(names)) + label, return_inverse=True)
+    keys, row = np.unique(rows.case * max(1, len(names)) + label, return_inverse=True)
     values = np.full((len(keys), len(metrics)), math.nan)
     for column, name in enumerate(metrics):
         chosen = rows.metric == name
-        values[place[chosen], column] = rows.value[chosen]
-    kept = np.isin(keys, keys[place[np.isin(rows.metric, metrics)]])
-    keys, values = keys[kept], values[kept]
+        values[row[chosen], column] = rows.value[chosen]
+    is_judged = np.isin(keys, keys[row[np.isin(rows.metric, metrics)]])
+    keys, values = keys[is_judged], values[is_judged]
     return keys // max(1, len(names)), names[keys % max(1, len(names))], values
 
 
 def _mean_over_labels(rows: ScoreTable, judge: Callable[[Array], float]) -> float:
     """Returns the mean of what `judge` makes of each label's pairs, (case, 2) reference and prediction without NaN."""
     _, labels, values = aligned(rows, BOTH)
-    known = ~np.isnan(values).any(axis=1)
-    labels, values = labels[known], values[known]
+    is_known = ~np.isnan(values).any(axis=1)
+    labels, values = labels[is_known], values[is_known]
     if not labels.size:
         return math.nan
     # A measurement that cannot be judged makes the mean unknown, instead of leaving it to the others.
     return float(np.mean([judge(values[labels == name]) for name in np.unique(labels)]))
 
 
-def _readings(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str, float]]]:
+def _readings_by_case(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str, float]]]:
     """Returns (reader, value) of every reading that has a value, by case and measurement."""
     read = rows.of("measured_by_reader")
-    found: dict[tuple[int, str], list[tuple[str, float]]] = {}
+    readings: dict[tuple[int, str], list[tuple[str, float]]] = {}
     for case, label, value in zip(read.case.tolist(), read.label.tolist(), read.value.tolist(), strict=True):
         if not math.isnan(value):
             name, reader, _ = label.split(BETWEEN)
-            found.setdefault((case, name), []).append((reader, value))
-    return found
+            readings.setdefault((case, name), []).append((reader, value))
+    return readings
 
 
 def _within_pairs(rows: ScoreTable, *, same: bool) -> float:
     """Returns the mean over cases and measurements of the mean over pairs by the same, or by different, readers."""
     deviations = [
         np.mean(pairs)
-        for values in _readings(rows).values()
-        if (pairs := [abs(one - other) for (a, one), (b, other) in combinations(values, 2) if (a == b) == same])
+        for values in _readings_by_case(rows).values()
+        if (pairs := [abs(first - second) for (a, first), (b, second) in combinations(values, 2) if (a == b) == same])
     ]
     return float(np.mean(deviations)) if deviations else math.nan

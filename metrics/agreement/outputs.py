@@ -66,19 +66,19 @@ Judge: TypeAlias = Callable[[Outputs, Floats], Floats]
 
 def outputs_of(rows: ScoreTable, wanted: Sequence[str] | None = None) -> Outputs:
     """Returns the numbers of a run as matrices; of some outputs where they are named."""
-    true, told = (np.flatnonzero(rows.metric == name) for name in ("measured_reference", "measured"))
-    names, cases, reference = _matrix(rows, true)
-    said = _matrix(rows, told)
+    true, predicted_rows = (np.flatnonzero(rows.metric == name) for name in ("measured_reference", "measured"))
+    names, cases, reference = _value_matrix(rows, true)
+    predicted = _value_matrix(rows, predicted_rows)
     prediction = np.full_like(reference, math.nan)
-    place = {name: at for at, name in enumerate(said.names.tolist())}
-    columns = np.array([place.get(name, -1) for name in names.tolist()], dtype=np.int64)
-    mine, theirs = np.intersect1d(rows.case[cases], rows.case[said.rows], return_indices=True)[1:]
+    column_of = {name: at for at, name in enumerate(predicted.names.tolist())}
+    columns = np.array([column_of.get(name, -1) for name in names.tolist()], dtype=np.int64)
+    mine, theirs = np.intersect1d(rows.case[cases], rows.case[predicted.rows], return_indices=True)[1:]
     held = np.flatnonzero(columns >= 0)
-    prediction[np.ix_(mine, held)] = said.values[np.ix_(theirs, columns[held])]
+    prediction[np.ix_(mine, held)] = predicted.values[np.ix_(theirs, columns[held])]
     if wanted is not None:
         chosen = np.flatnonzero(np.isin(names, list(wanted)))
         names, reference, prediction = names[chosen], reference[:, chosen], prediction[:, chosen]
-    return _scaled(names, cases, reference, prediction)
+    return _scale_outputs(names, cases, reference, prediction)
 
 
 class _Matrix(NamedTuple):
@@ -87,7 +87,7 @@ class _Matrix(NamedTuple):
     values: Floats
 
 
-def _matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
+def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
     """The values of some rows as (case, output), NaN where there is none, with a row of each case."""
     if not places.size:
         return _Matrix(np.zeros(0, "U1"), places, np.zeros((0, 0)))
@@ -109,56 +109,58 @@ def _matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
     return _Matrix(names[order], places[first], values)
 
 
-def _scaled(names: npt.NDArray[np.str_], rows: npt.NDArray[np.int64], reference: Floats, prediction: Floats) -> Outputs:
-    known = ~(np.isnan(reference) | np.isnan(prediction))
-    count = known.sum(axis=0)
-    true = np.where(known, reference, 0)
+def _scale_outputs(
+    names: npt.NDArray[np.str_], rows: npt.NDArray[np.int64], reference: Floats, prediction: Floats
+) -> Outputs:
+    is_known = ~(np.isnan(reference) | np.isnan(prediction))
+    count = is_known.sum(axis=0)
+    true = np.where(is_known, reference, 0)
     centre = quotient(true.sum(axis=0), count, 0.0)
-    about = np.where(known, true - centre, 0)
+    about = np.where(is_known, true - centre, 0)
     scale = np.sqrt(quotient((about**2).sum(axis=0), count, 0.0))
-    constant, flat = _constant(reference, known), _constant(prediction, known)
+    constant, flat = _constant_columns(reference, is_known), _constant_columns(prediction, is_known)
     scale = np.where(constant | (scale == 0), 1.0, scale)
-    told = np.where(known, (np.where(known, prediction, 0) - centre) / scale, 0)
-    return Outputs(names, rows, about / scale, told, known, scale, constant, flat)
+    scaled_prediction = np.where(is_known, (np.where(is_known, prediction, 0) - centre) / scale, 0)
+    return Outputs(names, rows, about / scale, scaled_prediction, is_known, scale, constant, flat)
 
 
-def _constant(values: Floats, known: Bools) -> Bools:
+def _constant_columns(values: Floats, known: Bools) -> Bools:
     """Which columns hold one value alone, or none, where known."""
     low = np.where(known, values, math.inf).min(axis=0, initial=math.inf)
     high = np.where(known, values, -math.inf).max(axis=0, initial=-math.inf)
-    found: Bools = ~(high > low)
-    return found
+    is_constant: Bools = ~(high > low)
+    return is_constant
 
 
 def correlation(outputs: Outputs, times: Floats) -> Floats:
     """Pearson's r, (resample, output): NaN where the reference is constant, 0 where the prediction is."""
-    known = outputs.known.astype(np.float64)
+    is_known = outputs.known.astype(np.float64)
     reference, prediction = outputs.reference, _by_own_spread(outputs)
-    count, true, told = times @ known, times @ reference, times @ prediction
+    count, true, predicted_sums = times @ is_known, times @ reference, times @ prediction
     true_around = times @ reference**2 - quotient(true**2, count, 0.0)
-    told_around = times @ prediction**2 - quotient(told**2, count, 0.0)
-    together = times @ (reference * prediction) - quotient(true * told, count, 0.0)
+    told_around = times @ prediction**2 - quotient(predicted_sums**2, count, 0.0)
+    together = times @ (reference * prediction) - quotient(true * predicted_sums, count, 0.0)
     varies = (true_around > CONSTANT * count) & ~outputs.constant & (count > 1)
     says = (told_around > CONSTANT * count) & ~outputs.flat
-    found = quotient(together, np.sqrt(np.maximum(true_around, 0) * np.maximum(told_around, 0)), 0.0)
-    return np.where(varies, np.where(says, np.clip(found, -1, 1), 0.0), math.nan)
+    correlation = quotient(together, np.sqrt(np.maximum(true_around, 0) * np.maximum(told_around, 0)), 0.0)
+    return np.where(varies, np.where(says, np.clip(correlation, -1, 1), 0.0), math.nan)
 
 
 def rank_correlation(outputs: Outputs, times: Floats) -> Floats:
     """Spearman's rho of each output: Pearson's r of average ranks, which are those within each resample."""
-    found = np.full((len(times), len(outputs.names)), math.nan)
+    correlations = np.full((len(times), len(outputs.names)), math.nan)
     step = max(1, _MOST_RANKS // max(1, len(outputs.rows)))
     for start in range(0, len(times), step):
         counted = np.ascontiguousarray(times[start : start + step].T)  # rows of cases are moved as wholes
         for at in np.flatnonzero(~outputs.constant):
-            known = np.flatnonzero(outputs.known[:, at])
-            weight = counted if len(known) == len(counted) else counted[known]
+            rows = np.flatnonzero(outputs.known[:, at])
+            weight = counted if len(rows) == len(counted) else counted[rows]
             if outputs.flat[at]:
                 value = np.where(weight.sum(axis=0) > 1, 0.0, math.nan)
             else:
-                value = _of_ranks(weight, outputs.reference[known, at], outputs.prediction[known, at])
-            found[start : start + step, at] = value
-    return found
+                value = _of_ranks(weight, outputs.reference[rows, at], outputs.prediction[rows, at])
+            correlations[start : start + step, at] = value
+    return correlations
 
 
 def explained(outputs: Outputs, times: Floats) -> Floats:
@@ -183,17 +185,17 @@ def _by_own_spread(outputs: Outputs) -> Floats:
     centre = quotient(outputs.prediction.sum(axis=0), count, 0.0)
     about = np.where(outputs.known, outputs.prediction - centre, 0)
     spread = np.sqrt(quotient((about**2).sum(axis=0), count, 0.0))
-    found: Floats = about / np.where(outputs.flat | (spread == 0), 1.0, spread)
-    return found
+    by_spread: Floats = about / np.where(outputs.flat | (spread == 0), 1.0, spread)
+    return by_spread
 
 
 def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:
     """The correlation of ranks of two variables, (case,), whose cases count so often: (case, resample)."""
     weight = np.take(weight, order := np.argsort(one, kind="stable"), axis=0)
-    first = _middles(weight, one[order])
+    first = _middle_ranks(weight, one[order])
     second_order = np.argsort(other[order], kind="stable")
     second = np.empty_like(first)
-    second[second_order] = _middles(np.take(weight, second_order, axis=0), other[order][second_order])
+    second[second_order] = _middle_ranks(np.take(weight, second_order, axis=0), other[order][second_order])
     half = weight.sum(axis=0) / 2  # the mean of ranks that count from 0
     first -= half
     second -= half
@@ -201,11 +203,11 @@ def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:
     together, spread = np.einsum("ij,ij->j", scaled, first), np.einsum("ij,ij->j", scaled, second)
     np.multiply(weight, first, out=scaled)
     own = np.einsum("ij,ij->j", scaled, first)
-    found = np.clip(quotient(together, np.sqrt(own * spread), 0.0), -1, 1)
-    return np.where(own > 0, found, math.nan)
+    correlation = np.clip(quotient(together, np.sqrt(own * spread), 0.0), -1, 1)
+    return np.where(own > 0, correlation, math.nan)
 
 
-def _middles(weight: Floats, ordered: Floats) -> Floats:
+def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
     """Average ranks from 0 of values in ascending order: the weight below, and half of that of equal ones."""
     new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     if new.all():
@@ -213,53 +215,53 @@ def _middles(weight: Floats, ordered: Floats) -> Floats:
         middle -= weight / 2
         return middle
     grouped = np.add.reduceat(weight, np.flatnonzero(new), axis=0)
-    found: Floats = (np.cumsum(grouped, axis=0) - grouped / 2)[np.cumsum(new) - 1]
-    return found
+    middle_ranks: Floats = (np.cumsum(grouped, axis=0) - grouped / 2)[np.cumsum(new) - 1]
+    return middle_ranks
 
 
 def average_of(values: Floats, parameter: str) -> Floats:
     """Returns the mean or median over outputs that have a value: (resample, output) to (resample,); NaN without any."""
-    known = ~np.isnan(values)
+    is_known = ~np.isnan(values)
     if parameter.partition("-")[0] != "median":
-        return quotient(np.where(known, values, 0).sum(axis=1), known.sum(axis=1))
-    found = np.full(len(values), math.nan)
-    some = known.any(axis=1)
-    found[some] = np.nanmedian(values[some], axis=1)
-    return found
+        return quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))
+    average = np.full(len(values), math.nan)
+    some = is_known.any(axis=1)
+    average[some] = np.nanmedian(values[some], axis=1)
+    return average
 
 
-def _wanted(rows: ScoreTable, parameter: str) -> list[str] | None:
+def _wanted_outputs(rows: ScoreTable, parameter: str) -> list[str] | None:
     """The outputs that a parameter names; None for all."""
     average, dash, name = parameter.partition("-")
     if not parameter or (rows.label == parameter).any() or average not in AVERAGES:
         return [parameter] if parameter else None
-    return [str(one) for one in rows.facts.get(OUTPUT_SETS, {}).get(name, ())] if dash else None
+    return [str(name) for name in rows.facts.get(OUTPUT_SETS, {}).get(name, ())] if dash else None
 
 
-def _weighed(rows: ScoreTable, parameter: str, judge: Judge) -> Weighed:
-    outputs = outputs_of(rows, _wanted(rows, parameter))
+def _weighed_average(rows: ScoreTable, parameter: str, judge: Judge) -> Weighed:
+    outputs = outputs_of(rows, _wanted_outputs(rows, parameter))
     if not outputs.names.size:
         return lambda times: np.full(len(times), math.nan)
     return OfRows(outputs.rows, lambda times: average_of(judge(outputs, times), parameter))
 
 
-def _remark(rows: ScoreTable, parameter: str = "", *, title: str, correlates: bool) -> str:
-    outputs = outputs_of(rows, _wanted(rows, parameter))
-    said = []
-    if lost := int((~np.isnan(_matrix(rows, np.flatnonzero(rows.metric == "measured_reference")).values)).sum()) - int(
-        outputs.known.sum()
-    ):
-        said.append(f"{lost:,} numbers without a prediction are left out")
+def _output_remark(rows: ScoreTable, parameter: str = "", *, title: str, correlates: bool) -> str:
+    outputs = outputs_of(rows, _wanted_outputs(rows, parameter))
+    remarks = []
+    if unmeasured := int(
+        (~np.isnan(_value_matrix(rows, np.flatnonzero(rows.metric == "measured_reference")).values)).sum()
+    ) - int(outputs.known.sum()):
+        remarks.append(f"{unmeasured:,} numbers without a prediction are left out")
     if lacking := outputs.names[outputs.constant].tolist():
-        more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
-        said.append(
+        further = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
+        remarks.append(
             f"undefined for {len(lacking)} of {len(outputs.names)} outputs, whose reference is constant, and in no "
-            f"average: {', '.join(lacking[:SHOWN])}{more}"
+            f"average: {', '.join(lacking[:SHOWN])}{further}"
         )
     flat = int((outputs.flat & ~outputs.constant).sum())
     if correlates and flat:
-        said.append(f"the prediction of {flat} of {len(outputs.names)} outputs is constant, which counts 0")
-    return f"{title}: {'; '.join(said)}" if said else ""
+        remarks.append(f"the prediction of {flat} of {len(outputs.names)} outputs is constant, which counts 0")
+    return f"{title}: {'; '.join(remarks)}" if remarks else ""
 
 
 _of_outputs = partial(
@@ -273,25 +275,27 @@ _of_outputs = partial(
 _correlation = partial(_of_outputs, higher_is_better=True, best=1.0, value_kind="correlation")
 
 
-@_correlation(title="Pearson r", source="Pearson 1895", remark=partial(_remark, title="Pearson r", correlates=True))
+@_correlation(
+    title="Pearson r", source="Pearson 1895", remark=partial(_output_remark, title="Pearson r", correlates=True)
+)
 def pearson(rows: ScoreTable, parameter: str = "") -> Weighed:
     """The correlation coefficient of prediction and reference over cases, the mean over outputs (measurements).
 
     In [-1, 1]. An output whose reference is constant has none, and is in no average; one whose prediction is constant
     counts 0, for it tells cases not apart. Cases without a prediction are left out.
     """
-    return _weighed(rows, parameter, correlation)
+    return _weighed_average(rows, parameter, correlation)
 
 
 @_correlation(
-    title="Spearman rho", source="Spearman 1904", remark=partial(_remark, title="Spearman rho", correlates=True)
+    title="Spearman rho", source="Spearman 1904", remark=partial(_output_remark, title="Spearman rho", correlates=True)
 )
 def spearman(rows: ScoreTable, parameter: str = "") -> Weighed:
     """The rank correlation of prediction and reference over cases, the mean over outputs; equal values share a rank.
 
     In [-1, 1]. Constant outputs count as for `pearson`. Cases without a prediction are left out.
     """
-    return _weighed(rows, parameter, rank_correlation)
+    return _weighed_average(rows, parameter, rank_correlation)
 
 
 @_of_outputs(
@@ -299,7 +303,7 @@ def spearman(rows: ScoreTable, parameter: str = "") -> Weighed:
     higher_is_better=True,
     best=1.0,
     source="coefficient of determination, as in scikit-learn",
-    remark=partial(_remark, title="R²", correlates=False),
+    remark=partial(_output_remark, title="R²", correlates=False),
 )
 def r2(rows: ScoreTable, parameter: str = "") -> Weighed:
     """The share of variance explained, 1 - sum (y - p)² / sum (y - mean y)², the mean over outputs.
@@ -308,7 +312,7 @@ def r2(rows: ScoreTable, parameter: str = "") -> Weighed:
     which one output that is far off does not decide. An output whose reference is constant has none, and is in no
     average. Cases without a prediction are left out.
     """
-    return _weighed(rows, parameter, explained)
+    return _weighed_average(rows, parameter, explained)
 
 
 @_of_outputs(title="RMSE", higher_is_better=False, best=0.0, source="root mean squared error")
@@ -317,7 +321,7 @@ def rmse(rows: ScoreTable, parameter: str = "") -> Weighed:
 
     At least 0, in the unit of the output. Cases without a prediction are left out.
     """
-    return _weighed(rows, parameter, root_mean_square)
+    return _weighed_average(rows, parameter, root_mean_square)
 
 
 @summary(
@@ -340,18 +344,21 @@ def pearson_within(rows: ScoreTable, parameter: str) -> Weighed:
     if not outputs.names.size or parameter not in rows.attributes:
         return lambda times: np.full(len(times), math.nan)
     group = np.unique(rows.attributes[parameter][outputs.rows], return_inverse=True)[1]
-    parts = [np.flatnonzero(group == one) for one in range(int(group.max()) + 1)]
+    parts = [np.flatnonzero(group == number) for number in range(int(group.max()) + 1)]
     each = [_of_cases(outputs, part) for part in parts]
 
     def judge(times: Floats) -> Floats:
-        values = [average_of(correlation(one, times[:, part]), "") for one, part in zip(each, parts, strict=True)]
+        values = [
+            average_of(correlation(group_outputs, times[:, part]), "")
+            for group_outputs, part in zip(each, parts, strict=True)
+        ]
         return average_of(np.stack(values, axis=1), "")
 
     return OfRows(outputs.rows, judge)
 
 
 def _of_cases(outputs: Outputs, cases: npt.NDArray[np.intp]) -> Outputs:
-    known = outputs.known[cases]
-    reference = np.where(known, outputs.reference[cases], math.nan)
-    prediction = np.where(known, outputs.prediction[cases], math.nan)
-    return _scaled(outputs.names, outputs.rows[cases], reference, prediction)
+    is_known = outputs.known[cases]
+    reference = np.where(is_known, outputs.reference[cases], math.nan)
+    prediction = np.where(is_known, outputs.prediction[cases], math.nan)
+    return _scale_outputs(outputs.names, outputs.rows[cases], reference, prediction)

@@ -60,8 +60,8 @@ def elo_scale(strengths: npt.ArrayLike, anchor: int | None = None) -> Floats:
     >>> elo_scale([math.log(7 / 3), 0], anchor=1).round(1).tolist()
     [1147.2, 1000.0]
     """
-    found = np.array(strengths, np.float64)
-    moved: Floats = 1000 + ELO * (found - (found.mean() if anchor is None else found[anchor]))
+    elo = np.array(strengths, np.float64)
+    moved: Floats = 1000 + ELO * (elo - (elo.mean() if anchor is None else elo[anchor]))
     return moved
 
 

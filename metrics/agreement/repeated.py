@@ -26,14 +26,14 @@ def krippendorff_alpha(ratings: Floats, level: Literal["nominal", "interval"] = 
         ratings: (rater, item), NaN where there is none; names as any numbers.
         level: `nominal` for names, whose disagreement is 0 or 1; `interval` for numbers, by their squared distance.
     """
-    given = np.asarray(ratings, dtype=np.float64)
-    held = given[:, (~np.isnan(given)).sum(axis=0) >= 2]
+    matrix = np.asarray(ratings, dtype=np.float64)
+    held = matrix[:, (~np.isnan(matrix)).sum(axis=0) >= 2]
     if not held.size:
         return math.nan
-    values, places = np.unique(held[~np.isnan(held)], return_inverse=True)
+    values, indices = np.unique(held[~np.isnan(held)], return_inverse=True)
     items = np.broadcast_to(np.arange(held.shape[1]), held.shape)[~np.isnan(held)]
     counts = np.zeros((held.shape[1], len(values)))
-    np.add.at(counts, (items, places), 1)
+    np.add.at(counts, (items, indices), 1)
     of = counts.sum(axis=1, keepdims=True)
     pairs = (counts / (of - 1)).T @ counts - np.diag((counts / (of - 1)).sum(axis=0))
     totals = pairs.sum(axis=0)

@@ -32,54 +32,54 @@ def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
-    asked = OptionSet.of(options)
-    if not asked.sheet.keys:
+    option_set = OptionSet.of(options)
+    if not option_set.sheet.keys:
         return None, "no options"
-    found = _decide(asked.sheet.translated(text), asked)
-    return (None if found.label is None else asked.sheet.keys[found.label]), found.rule
+    choice = _decide_choice(option_set.sheet.translated(text), option_set)
+    return (None if choice.label is None else option_set.sheet.keys[choice.label]), choice.rule
 
 
-def _decide(text: str, asked: OptionSet) -> Found:
+def _decide_choice(text: str, asked: OptionSet) -> Found:
     """Returns what a text without thinking commits to."""
-    if found := _whole(text, asked) or _repeated(text, asked):
-        return found
+    if choice := _read_whole(text, asked) or _read_repeated(text, asked):
+        return choice
     if is_error(text):
         return Found(None, "error")
-    if found := judged_options(text, asked):
-        return found
-    return (len(text) > LONG and _ending(text, asked)) or _read(text, asked)
+    if choice := judged_options(text, asked):
+        return choice
+    return (len(text) > LONG and _read_ending(text, asked)) or _read_choice(text, asked)
 
 
-def _read(text: str, asked: OptionSet) -> Found:
+def _read_choice(text: str, asked: OptionSet) -> Found:
     """Returns what a text commits to, read from its beginning."""
     bolds = bold(text)
     text = asked.sheet.told(marked(text))
     if not asked.labels.digits:
         text = _CITED.sub("", text)
-    if found := _whole(text.replace("\x02", " ").replace("\x03", " "), asked):
-        return found
+    if choice := _read_whole(text.replace("\x02", " ").replace("\x03", " "), asked):
+        return choice
     text, echoed = without_echo(text, asked)
     if echoed and not re.search(r"\w", text):
         return Found(None, "options repeated")
     cut = before_next_question(text)
-    if cut != text and (found := _commitment(cut, asked, bolds)) and found.label:
-        return found
-    return _commitment(text, asked, bolds) or Found(None, why_not(text))
+    if cut != text and (choice := _last_commitment(cut, asked, bolds)) and choice.label:
+        return choice
+    return _last_commitment(text, asked, bolds) or Found(None, why_not(text))
 
 
-def _ending(text: str, asked: OptionSet) -> Found | None:
+def _read_ending(text: str, asked: OptionSet) -> Found | None:
     """Returns the option that the end of a long text marks or announces: nothing before it can change that."""
     end = marked(ending(text))
     if before_next_question(text) != text or corrections(lower(end)):
         return None
     end = without_echo(asked.sheet.told(end), asked)[0]
-    if found := announced(end, asked):
-        return found if found.label else None
-    found = last_label(end, asked)
-    return found if found and not _MARKS.search(text) and not announcements(lower(text)) else None
+    if choice := announced(end, asked):
+        return choice if choice.label else None
+    choice = last_label(end, asked)
+    return choice if choice and not _MARKS.search(text) and not announcements(lower(text)) else None
 
 
-def _whole(text: str, asked: OptionSet) -> Found | None:
+def _read_whole(text: str, asked: OptionSet) -> Found | None:
     """Returns what a text commits to that is a label alone, an option's text alone, or both and nothing else."""
     if len(text) > 400:
         return None
@@ -88,11 +88,11 @@ def _whole(text: str, asked: OptionSet) -> Found | None:
     if label := asked.sheet.exact(text):
         return Found(label, "option text alone")
     item = asked.labels.item.match(text)
-    if item and (said := beside(text[item.end() :], asked)) and asked.sheet.exact(text[item.end() :]):
+    if item and (label_and_end := beside(text[item.end() :], asked)) and asked.sheet.exact(text[item.end() :]):
         label = item["label"].upper()
         return (
             Found(None, DISAGREE)
-            if label in asked.sheet.keys and label != said[0]
+            if label in asked.sheet.keys and label != label_and_end[0]
             else asked.known(label, "label and text")
         )
     if "\n" not in text.strip() and (label := asked.sheet.part(text)):
@@ -100,7 +100,7 @@ def _whole(text: str, asked: OptionSet) -> Found | None:
     return None
 
 
-def _repeated(text: str, asked: OptionSet) -> Found | None:
+def _read_repeated(text: str, asked: OptionSet) -> Found | None:
     """Returns the label that a text repeats, "B. B. B.", and nothing else."""
     words = set(re.findall(r"[^\W_]+", text[:120].upper()))
     if len(words) != 1 or not words <= set(asked.sheet.keys):
@@ -110,10 +110,10 @@ def _repeated(text: str, asked: OptionSet) -> Found | None:
     )
 
 
-def _commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
+def _last_commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
     """Returns what a text commits to last, by the strongest rule that finds anything."""
     return (
-        _corrected(text, asked)
+        _read_corrected(text, asked)
         or announced(text, asked)
         or last_label(text, asked)
         or diagnosed(text, asked)
@@ -125,22 +125,22 @@ def _commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
     )
 
 
-def _said(text: str, asked: OptionSet) -> Found | None:
+def _correction_side(text: str, asked: OptionSet) -> Found | None:
     """Returns what one side of a correction commits to."""
     return announced(text, asked) or diagnosed(text, asked) or claimed(text, asked) or placed(text, asked, [])
 
 
-def _corrected(text: str, asked: OptionSet) -> Found | None:
+def _read_corrected(text: str, asked: OptionSet) -> Found | None:
     """Returns what follows the last correction, "wait, actually B", if anything was committed to before it."""
     low = lower(text)
     for start, end in reversed(corrections(low)[-3:]):
         head, tail = text[:start], text[end:]
         if again := _AGAIN.match(tail):
             tail = tail[again.end() :]
-        before = _said(head, asked) or _whole(head, asked)
+        before = _correction_side(head, asked) or _read_whole(head, asked)
         if not before:
             continue
-        after = _whole(tail, asked) or _said(tail, asked) or mentioned(tail, asked)
+        after = _read_whole(tail, asked) or _correction_side(tail, asked) or mentioned(tail, asked)
         if after and (after.label or after.rule == SEVERAL):
             return Found(after.label, "correction" if after.label else after.rule)
         if before.label and WITHDRAWAL.search(low[start:]):
@@ -153,19 +153,19 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
-    asked = OptionSet.of(options)
-    text = asked.sheet.translated(text)
-    if found := right_options(text, asked):
-        return _in_order(found, asked), "verdict per option"
+    option_set = OptionSet.of(options)
+    text = option_set.sheet.translated(text)
+    if letters := right_options(text, option_set):
+        return _in_order(letters, option_set), "verdict per option"
     text = marked(text)
     if is_error(text):
         return None, "error"
-    text, echoed = without_echo(text, asked)
+    text, echoed = without_echo(text, option_set)
     if echoed and not re.search(r"\w", text):
         return None, "options repeated"
-    for found, rule in _attempts(text, asked):
-        if found:
-            return _in_order(found, asked), rule
+    for letters, rule in _list_attempts(text, option_set):
+        if letters:
+            return _in_order(letters, option_set), rule
     return None, why_not(text)
 
 
@@ -174,47 +174,56 @@ def _in_order(labels: set[str], asked: OptionSet) -> tuple[str, ...]:
     return tuple(letter for label, letter in asked.sheet.keys.items() if label in labels)
 
 
-def _attempts(text: str, asked: OptionSet) -> list[tuple[set[str], str]]:
+def _list_attempts(text: str, asked: OptionSet) -> list[tuple[set[str], str]]:
     low = text.lower() if len(text.lower()) == len(text) else text
-    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
-    places += [(end, "answer phrase") for _, end in announcements(low)]
-    said = [
-        (_listed(re.split(r"[\x03\n]|\.\s(?=[A-Z][a-z])", text[end : end + 300].strip(), maxsplit=1)[0], asked), rule)
-        for end, rule in sorted(places, reverse=True)
+    positions = [(match.start() + 1, "marked answer") for match in MARK.finditer(text)]
+    positions += [(end, "answer phrase") for _, end in announcements(low)]
+    attempts = [
+        (
+            _listed_options(
+                re.split(r"[\x03\n]|\.\s(?=[A-Z][a-z])", text[end : end + 300].strip(), maxsplit=1)[0], asked
+            ),
+            rule,
+        )
+        for end, rule in sorted(positions, reverse=True)
     ]
-    said = [(found, rule) for found, rule in said if found][:1]
+    attempts = [(letters, rule) for letters, rule in attempts if letters][:1]
     rows = [row for row in text.split("\n") if row.strip()]
     if len(rows) <= len(asked.sheet.keys) and len(text) < 300 and not refuses(low):
-        said.append((_listed(text, asked), "labels alone"))
-    return [*said, (_mentioned(text, asked), "mention")]
+        attempts.append((_listed_options(text, asked), "labels alone"))
+    return [*attempts, (_mentioned_options(text, asked), "mention")]
 
 
-def _listed(text: str, asked: OptionSet) -> set[str]:
+def _listed_options(text: str, asked: OptionSet) -> set[str]:
     """Returns the options that a short text lists, by label or by text."""
     together = re.fullmatch(r"\W*([A-Za-z]{2,})\W*", text)
     if together and set(together[1].upper()) <= set(asked.sheet.keys) and len(set(together[1])) == len(together[1]):
         return set(together[1].upper())
     low = text.lower() if len(text.lower()) == len(text) else text
-    found = set()
-    for one in asked.labels.one.finditer(text):
-        start, end = one.span("label")
-        label = one["label"].upper()
-        used = one["label"].isupper() or asked.labels.digits or re.match(r"\s*(?:[,.;)\]&/]|$|and\b|or\b)", text[end:])
+    letters = set()
+    for match in asked.labels.one.finditer(text):
+        start, end = match.span("label")
+        label = match["label"].upper()
+        used = (
+            match["label"].isupper() or asked.labels.digits or re.match(r"\s*(?:[,.;)\]&/]|$|and\b|or\b)", text[end:])
+        )
         if (
             label in asked.sheet.keys
             and used
             and asked.labels.is_label(text, start, end)
             and not denied(low, start, end)
         ):
-            found.add(label)
-    return found or {one.label for one in asked.sheet.affirmed(spelled(text))}
+            letters.add(label)
+    return letters or {mention.label for mention in asked.sheet.affirmed(spelled(text))}
 
 
-def _mentioned(text: str, asked: OptionSet) -> set[str]:
+def _mentioned_options(text: str, asked: OptionSet) -> set[str]:
     """Returns the options that sentences name and do not deny, by label where any is named so, and else by text."""
-    kept = "\n".join(
+    remaining_text = "\n".join(
         row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?")
     )
-    low = kept.lower() if len(kept.lower()) == len(kept) else kept
-    labels = {kept[start:end].upper() for start, end in asked.labels.affirmed(kept, low)}
-    return labels & set(asked.sheet.keys) or {one.label for one in asked.sheet.affirmed(spelled(kept))}
+    low = remaining_text.lower() if len(remaining_text.lower()) == len(remaining_text) else remaining_text
+    labels = {remaining_text[start:end].upper() for start, end in asked.labels.affirmed(remaining_text, low)}
+    return labels & set(asked.sheet.keys) or {
+        mention.label for mention in asked.sheet.affirmed(spelled(remaining_text))
+    }

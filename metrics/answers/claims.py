@@ -47,13 +47,13 @@ class _Claim(NamedTuple):
 def announced(text: str, asked: OptionSet) -> Found | None:
     """Returns the last answer that is marked ("<answer>B</answer>") or announced ("the answer is B")."""
     low = lower(text)
-    places = [(found.start(), found.start() + 1, "marked answer") for found in MARK.finditer(text)]
-    places += [(start, end, "answer phrase") for start, end in announcements(low)]
-    for start, end, rule in sorted(places, reverse=True)[:_MOST]:
-        if rule == "answer phrase" and _disbelieved(low, start):
+    positions = [(match.start(), match.start() + 1, "marked answer") for match in MARK.finditer(text)]
+    positions += [(start, end, "answer phrase") for start, end in announcements(low)]
+    for start, end, rule in sorted(positions, reverse=True)[:_MOST]:
+        if rule == "answer phrase" and _is_disbelieved(low, start):
             continue
-        if (found := resolve_fragment(text[end:], asked, rule)) and not _withdrawn(low, end):
-            return found
+        if (choice := resolve_fragment(text[end:], asked, rule)) and not _is_withdrawn(low, end):
+            return choice
     return None
 
 
@@ -61,16 +61,16 @@ def diagnosed(text: str, asked: OptionSet) -> Found | None:
     """Returns the last option that is announced as a diagnosis or a finding: "diagnosis: pneumothorax"."""
     low = lower(text)
     for start, end in reversed(diagnoses(low)[-_MOST:]):
-        found = None if _disbelieved(low, start) else resolve_fragment(text[end:], asked, "diagnosis phrase")
-        if found and found.label is not None and not _withdrawn(low, end):
-            return found
+        choice = None if _is_disbelieved(low, start) else resolve_fragment(text[end:], asked, "diagnosis phrase")
+        if choice and choice.label is not None and not _is_withdrawn(low, end):
+            return choice
     return None
 
 
 def claimed(text: str, asked: OptionSet) -> Found | None:
     """Returns the option of the last claim about a label: "B is correct", "I would go with B", "therefore B"."""
     low = lower(text)
-    claims = _claims(text, low, asked)
+    claims = _label_claims(text, low, asked)
     if not claims:
         return None
     last = ([claim for claim in claims if not claim.tentative] or claims)[-1]
@@ -84,12 +84,12 @@ def claimed(text: str, asked: OptionSet) -> Found | None:
     return Found(last.label, "claim")
 
 
-def _claims(text: str, low: str, asked: OptionSet) -> list[_Claim]:
+def _label_claims(text: str, low: str, asked: OptionSet) -> list[_Claim]:
     """Returns the claims about labels that were offered and that are not denied."""
     claims = []
-    for found in list(asked.labels.one.finditer(text))[-_MOST_LABELS:]:
-        start, end = found.span("label")
-        label = found["label"].upper()
+    for match in list(asked.labels.one.finditer(text))[-_MOST_LABELS:]:
+        start, end = match.span("label")
+        label = match["label"].upper()
         if label not in asked.sheet.keys or not _may_be_label(text, low, start, end, asked):
             continue
         verdict = VERDICT.match(text, end) or (None if low.isascii() else VERDICT_ELSEWHERE.match(text, end))
@@ -98,7 +98,7 @@ def _claims(text: str, low: str, asked: OptionSet) -> list[_Claim]:
             chosen and _is_choice(text, low, start, end, asked)
         ):
             continue
-        if not _stands(low, chosen.start() if chosen else start, start, verdict.end() if verdict else end, end):
+        if not _claim_stands(low, chosen.start() if chosen else start, start, verdict.end() if verdict else end, end):
             continue
         several = others(text[end:], label, asked) or _joined_before(text, start, asked, label)
         lead = re.split(r"[,.;:]|\bbut\b", low[max(0, start - 24) : start])[-1]
@@ -129,25 +129,25 @@ def _is_choice(text: str, low: str, start: int, end: int, asked: OptionSet) -> b
     return asked.labels.digits or asked.labels.stops(text, end) or bool(_CALLED.search(low, max(0, start - 12), start))
 
 
-def _stands(low: str, first: int, start: int, last: int, end: int) -> bool:
+def _claim_stands(low: str, first: int, start: int, last: int, end: int) -> bool:
     """Returns whether a claim, from `first` to `last`, is neither denied nor doubted, asked or taken back."""
-    if _disbelieved(low, first) or denied_before(low, start) or denied_after(low, last) or _withdrawn(low, end):
+    if _is_disbelieved(low, first) or denied_before(low, start) or denied_after(low, last) or _is_withdrawn(low, end):
         return False
     stop = re.search(r"[.!?\n]", low[last:])
-    rest = low[last : last + stop.start()] if stop else low[last:]
-    if _WOULD.search(low, max(0, first - 12), start) and CONDITIONAL.search(rest):
+    remaining = low[last : last + stop.start()] if stop else low[last:]
+    if _WOULD.search(low, max(0, first - 12), start) and CONDITIONAL.search(remaining):
         return False
     return not stop or stop[0] != "?"
 
 
-def _disbelieved(low: str, start: int) -> bool:
+def _is_disbelieved(low: str, start: int) -> bool:
     """Returns whether what a text announces is a condition, a doubt, or what somebody else says."""
-    left = low[max(0, start - 160) : start]
-    sentence = re.split(r"[.!?]\s|\n", left)[-1]
-    return bool(DISBELIEF.search(left) or CONDITIONAL.search(sentence))
+    preceding = low[max(0, start - 160) : start]
+    sentence = re.split(r"[.!?]\s|\n", preceding)[-1]
+    return bool(DISBELIEF.search(preceding) or CONDITIONAL.search(sentence))
 
 
-def _withdrawn(low: str, end: int) -> bool:
+def _is_withdrawn(low: str, end: int) -> bool:
     """Returns whether a text takes back what it has just said."""
     after = re.search(r"[,.;!?—–\n\x03]", low[end : end + 120])
     return bool(after and WITHDRAWN.match(low[end + after.start() : end + 200]))
@@ -155,9 +155,9 @@ def _withdrawn(low: str, end: int) -> bool:
 
 def _joined_before(text: str, start: int, asked: OptionSet, label: str) -> bool:
     """Returns whether a label is the last of several: "A and C are correct"."""
-    left = re.search(
+    match = re.search(
         rf"{asked.labels.token}[)\]\"']*\s*[(]?(?:and|or|&|/|\+)\s*(?:option )?"
         r"(?:(?<=or )(?:maybe|possibly|perhaps|even|probably) )?[(\[\"']*$",
         text[max(0, start - 24) : start],
     )
-    return left is not None and left["label"] != label and left["label"] in asked.sheet.keys
+    return match is not None and match["label"] != label and match["label"] in asked.sheet.keys

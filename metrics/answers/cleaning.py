@@ -107,9 +107,9 @@ _REFUSES = (
 _ARABIC = {"أ": "ا", "إ": "ا", "آ": "ا", "ـ": "", "\u200f": "", "\u200e": ""}
 _PLAIN = str.maketrans(
     {
-        **{0x1F170 + place: chr(65 + place) for place in range(26)},
-        **{0x1F150 + place: chr(65 + place) for place in range(26)},
-        **{0x0660 + place: str(place) for place in range(10)},
+        **{0x1F170 + index: chr(65 + index) for index in range(26)},
+        **{0x1F150 + index: chr(65 + index) for index in range(26)},
+        **{0x0660 + index: str(index) for index in range(10)},
         **dict.fromkeys((0x200B, 0x200C, 0x200D, 0xFE0F, 0x2060, 0xFEFF, 0xAD), ""),
         **dict.fromkeys(map(ord, "‘’ʼ＇"), "'"),
         **dict.fromkeys(map(ord, "“”„«»「」『』"), '"'),
@@ -183,8 +183,8 @@ def plain_letters(text: str) -> str:
 
 def before_next_question(text: str) -> str:
     """Returns what stands before a further question that the model made up and went on with."""
-    found = _RUN_ON.search(text, 1)
-    return text[: found.start()] if found and text[: found.start()].strip() else text
+    match = _RUN_ON.search(text, 1)
+    return text[: match.start()] if match and text[: match.start()].strip() else text
 
 
 def is_error(text: str) -> bool:

@@ -97,15 +97,17 @@ def extract(
         return Extraction(None, "content filter", "refused")
     if rule != CASCADE:
         # Authors' scripts read decoded replies, which hold no special tokens.
-        return _found(rule_named(rule).function(without_end_tokens(output), options, question, more), rule, output)
+        return _make_extraction(
+            rule_named(rule).function(without_end_tokens(output), options, question, more), rule, output
+        )
     if kind in ("choice", "choices"):
         letters, named = choose(output, options) if kind == "choice" else choose_several(output, options)
-        return _found(letters, named, output)
+        return _make_extraction(letters, named, output)
     if kind in _BESIDE:
         return _BESIDE[kind](output, more)
     if kind in _FORMS:
         value = _FORMS[kind](visible(output))
-        return _found(value, "form" if value is not None else "nothing found", output)
+        return _make_extraction(value, "form" if value is not None else "nothing found", output)
     return {"yes_no": extract_yes_no, "number": extract_number}.get(kind, extract_open)(output)
 
 
@@ -123,7 +125,7 @@ def extract_choice(output: str, options: Mapping[str, str]) -> ChoiceExtraction:
 def extract_choices(output: str, options: Mapping[str, str]) -> Extraction:
     """Takes all options that an output commits to: a tuple of letters in the options' order."""
     letters, rule = choose_several(output, options)
-    return _found(letters, rule, output)
+    return _make_extraction(letters, rule, output)
 
 
 def extract_yes_no(output: str) -> Extraction:
@@ -133,7 +135,7 @@ def extract_yes_no(output: str) -> Extraction:
     sentence that says that something is there, or is not, decides.
     """
     value, rule = yes_or_no(visible(output))
-    return _found(value, rule, output)
+    return _make_extraction(value, rule, output)
 
 
 def extract_number(output: str) -> Extraction:
@@ -143,7 +145,7 @@ def extract_number(output: str) -> Extraction:
     numbers give None. The decimal sign is a point; a comma between groups of three digits is left out.
     """
     value, rule = number_in(visible(output))
-    return _found(value, rule, output)
+    return _make_extraction(value, rule, output)
 
 
 def extract_box(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
@@ -159,7 +161,7 @@ def extract_box(output: str, more: Mapping[str, Any] | None = None) -> Extractio
         UsageError: If there is no such convention, or the size is missing.
     """
     value = box_in(visible(output))
-    return _found(value and scaled(value, more or {}), "four numbers" if value else "nothing found", output)
+    return _make_extraction(value and scaled(value, more or {}), "four numbers" if value else "nothing found", output)
 
 
 def extract_point(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
@@ -168,14 +170,14 @@ def extract_point(output: str, more: Mapping[str, Any] | None = None) -> Extract
     `more` and what is raised are as in `extract_box`.
     """
     value = point_in(visible(output))
-    return _found(value and scaled(value, more or {}), "two numbers" if value else "nothing found", output)
+    return _make_extraction(value and scaled(value, more or {}), "two numbers" if value else "nothing found", output)
 
 
 def extract_open(output: str) -> Extraction:
     """Takes the text of an answer: what is marked as it or follows "final answer:", else all but the thinking."""
     text = visible(output, plain=False)
     value = free_text(text) if text and (says_none(text) or not is_error(text)) else ""
-    return _found(value or None, "text" if value else "empty", output)
+    return _make_extraction(value or None, "text" if value else "empty", output)
 
 
 def extract_report(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
@@ -195,11 +197,11 @@ _BESIDE = {"box": extract_box, "point": extract_point, "report": extract_report}
 """Kinds whose answers are taken with regard to what the answer key says beside the value."""
 
 
-def _found(value: Any, rule: str, output: str) -> Extraction:
-    return Extraction(value, rule, "" if value is not None else _reason(output, rule))
+def _make_extraction(value: Any, rule: str, output: str) -> Extraction:
+    return Extraction(value, rule, "" if value is not None else _missing_reason(output, rule))
 
 
-def _reason(output: str, rule: str) -> Reason:
+def _missing_reason(output: str, rule: str) -> Reason:
     """Returns why there is no answer; a published rule does not say, so the output is looked at."""
     text = visible(output)
     if rule in {"empty", "error"} or not output.strip() or (text and is_error(text)):

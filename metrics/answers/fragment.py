@@ -77,29 +77,29 @@ class OptionSet:
 def resolve_fragment(text: str, asked: OptionSet, rule: str) -> Found | None:
     """Returns what a fragment commits to, beginning with its first words; None if it commits to nothing."""
     text = text[:400]
-    whole = _SENTENCE.split(text.strip(" \n\x02\x03"), maxsplit=1)[0]
-    for candidate in (text.strip(" \n.\x02\x03"), whole):
+    sentence = _SENTENCE.split(text.strip(" \n\x02\x03"), maxsplit=1)[0]
+    for candidate in (text.strip(" \n.\x02\x03"), sentence):
         if len(candidate) > 1 and (label := asked.sheet.exact(candidate)):
             return Found(label, rule)
     lead = _LEAD.match(text)
     start = lead.end() if lead else 0
-    if found := _NEGATED.match(text, start):
-        turn = _INSTEAD.search(text, found.end(), found.end() + 120)
+    if match := _NEGATED.match(text, start):
+        turn = _INSTEAD.search(text, match.end(), match.end() + 120)
         return resolve_fragment(text[turn.end() :], asked, rule) if turn else None
-    if found := _at(text, start, asked):
-        return _labelled(text, found, asked, rule)
-    return _texted(text[start:], asked, rule) or (_nothing(text[start:]) if start or text else None)
+    if match := _label_at(text, start, asked):
+        return _read_label(text, match, asked, rule)
+    return _read_option_text(text[start:], asked, rule) or (_read_nothing(text[start:]) if start or text else None)
 
 
-def _at(text: str, start: int, asked: OptionSet) -> re.Match[str] | None:
+def _label_at(text: str, start: int, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label at a place. The lead may have eaten a label that is also a word: "I", "a", "e"."""
-    found = asked.labels.one.match(text, start)
-    if found and asked.labels.is_label(text, *found.span("label")):
-        return found
+    match = asked.labels.one.match(text, start)
+    if match and asked.labels.is_label(text, *match.span("label")):
+        return match
     return None
 
 
-def _labelled(text: str, found: re.Match[str], asked: OptionSet, rule: str) -> Found | None:
+def _read_label(text: str, found: re.Match[str], asked: OptionSet, rule: str) -> Found | None:
     """Returns what a label at the start of a fragment commits to, with what follows it."""
     label = found["label"].upper()
     if label not in asked.sheet.keys:
@@ -107,30 +107,30 @@ def _labelled(text: str, found: re.Match[str], asked: OptionSet, rule: str) -> F
     end = found.end()
     if denied_after(text.lower(), end):
         return None
-    rest = text[end:]
-    if _next_label(rest, asked):
+    remaining = text[end:]
+    if _next_label(remaining, asked):
         return Found(None, SEVERAL)
-    closed = _CLOSED.match(rest)
-    after = rest[closed.end() if closed else 0 :]
-    if (said := beside(after, asked)) and said[0] != label:
+    closed = _CLOSED.match(remaining)
+    after = remaining[closed.end() if closed else 0 :]
+    if (label_and_end := beside(after, asked)) and label_and_end[0] != label:
         return Found(None, DISAGREE)
-    if said:
+    if label_and_end:
         own = asked.sheet.texts[label]
-        place = rest.lower().find(own)
-        rest = rest[place + len(own) :] if place >= 0 else rest[: closed.end() if closed else 0]
-    return Found(None, SEVERAL) if others(rest, label, asked) else Found(label, rule)
+        position = remaining.lower().find(own)
+        remaining = remaining[position + len(own) :] if position >= 0 else remaining[: closed.end() if closed else 0]
+    return Found(None, SEVERAL) if others(remaining, label, asked) else Found(label, rule)
 
 
 def _next_label(rest: str, asked: OptionSet) -> bool:
     """Returns whether another label follows at once: "A) B) C)"."""
-    place = _CLOSED.match(rest)
-    found = asked.labels.one.match(rest, place.end()) if place else None
-    if not found or found["label"] not in asked.sheet.keys or asked.labels.digits or "\n" in rest[: found.start()]:
+    closing = _CLOSED.match(rest)
+    match = asked.labels.one.match(rest, closing.end()) if closing else None
+    if not match or match["label"] not in asked.sheet.keys or asked.labels.digits or "\n" in rest[: match.start()]:
         return False
-    between = rest[: found.start()].strip()
-    if found["label"] == "I" or between[-1:] == "-" or not asked.labels.is_label(rest, *found.span("label")):
+    between = rest[: match.start()].strip()
+    if match["label"] == "I" or between[-1:] == "-" or not asked.labels.is_label(rest, *match.span("label")):
         return False
-    return rest[found.end() :].lstrip(" ").startswith(between)
+    return rest[match.end() :].lstrip(" ").startswith(between)
 
 
 def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
@@ -139,10 +139,10 @@ def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
     begun = asked.sheet.begins(spelled(line))
     if begun is None:
         return None
-    left = spelled(line)[begun[1] :]
+    preceding = spelled(line)[begun[1] :]
     return (
         begun
-        if re.match(r"\W*$|\s*[.,;:)(|–—-]|\s+(?:and|or|because|since|as|is|due|with|given|which)\b", left)
+        if re.match(r"\W*$|\s*[.,;:)(|–—-]|\s+(?:and|or|because|since|as|is|due|with|given|which)\b", preceding)
         else None
     )
 
@@ -150,12 +150,14 @@ def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
 def others(rest: str, label: str, asked: OptionSet) -> bool:
     """Returns whether the rest of a sentence adds another label by "and", "or" or a comma."""
     sentence = re.split(r"[!?\x03]|\n(?!\s*(?:or|and)\b)|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
-    for found in asked.labels.listed.finditer(sentence):
-        start, end = found.span("label")
-        token = found["label"]
+    for match in asked.labels.listed.finditer(sentence):
+        start, end = match.span("label")
+        token = match["label"]
         if token.upper() not in asked.sheet.keys or token.upper() == label:
             continue
-        if not asked.labels.is_label(sentence, start, end) or (found.start() > 2 and not _far(sentence, found, asked)):
+        if not asked.labels.is_label(sentence, start, end) or (
+            match.start() > 2 and not _is_marked(sentence, match, asked)
+        ):
             continue
         low = sentence.lower()
         if _RIVAL.match(sentence[end:].lstrip(" )\"'")) or denied_after(low, end) or denied_before(low, start):
@@ -164,7 +166,7 @@ def others(rest: str, label: str, asked: OptionSet) -> bool:
     return False
 
 
-def _far(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
+def _is_marked(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
     """Returns whether a label at some distance is punctuated as one, and belongs to no other list."""
     start, end = found.span("label")
     if (
@@ -176,16 +178,20 @@ def _far(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
     return sentence[start - 1] in "([" or bool(re.match(r"[.:)]\s*\w|\s*$", sentence[end:])) or "ption" in found[0]
 
 
-def _texted(text: str, asked: OptionSet, rule: str) -> Found | None:
+def _read_option_text(text: str, asked: OptionSet, rule: str) -> Found | None:
     """Returns what the option texts in the first sentence of a fragment commit to."""
     low = spelled(_SENTENCE.split(text[:300], maxsplit=1)[0])
     begun = asked.sheet.begins(low)
     mentions = asked.sheet.affirmed(low)
     if begun and not (low[begun[1] :] and denied_after(low, begun[1])):
         joined = re.match(rf"\s*\W?\s*{SEPARATOR}", low[begun[1] :])
-        rival = any(one.start - begun[1] < 12 and one.label != begun[0] for one in mentions if one.start >= begun[1])
+        rival = any(
+            mention.start - begun[1] < 12 and mention.label != begun[0]
+            for mention in mentions
+            if mention.start >= begun[1]
+        )
         return Found(None, SEVERAL) if joined and rival else Found(begun[0], rule)
-    named = {one.label for one in mentions}
+    named = {mention.label for mention in mentions}
     if len(named) == 1:
         return Found(named.pop(), rule)
     if named:
@@ -194,7 +200,7 @@ def _texted(text: str, asked: OptionSet, rule: str) -> Found | None:
     return Found(label, rule) if label else None
 
 
-def _nothing(text: str) -> Found | None:
+def _read_nothing(text: str) -> Found | None:
     """Returns "no answer" for a fragment that says that there is none."""
     low = text[:120].lower().strip(" \n\"'([{.,:\x02\x03")
     return Found(None, NO_ANSWER) if NOTHING.match(low) or (low and refuses(low[:60])) else None

@@ -46,13 +46,13 @@ _STARS = late_pattern(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ 
 def marked(text: str) -> str:
     """Returns a text without markdown, LaTeX and HTML, each marked answer between `OPEN` and `CLOSE`."""
     if "\\" in text or "$" in text:
-        text = _undressed(text)
+        text = _strip_math(text)
     if "<" in text:
         for _ in range(2):  # tags within tags
             text = _TAGS.sub(rf"{OPEN}\2{CLOSE} ", text)
         text = _HTML.sub("", text)
     if '":' in text or "':" in text or '" :' in text:
-        text = _JSON.sub(lambda found: f"{OPEN}{_value(found[1])}{CLOSE} ", text)
+        text = _JSON.sub(lambda found: f"{OPEN}{_strip_quotes(found[1])}{CLOSE} ", text)
         if len(true := _TRUE.findall(text)) == 1:
             text += f"\n{OPEN}{true[0]}{CLOSE}"
     if "(" in text:
@@ -64,17 +64,17 @@ def bold(text: str) -> list[str]:
     """Returns what a text has in bold."""
     if "**" not in text and "__" not in text and "<" not in text:
         return []
-    return [found[1] or found[2] or found[3] for found in _BOLD.finditer(text)]
+    return [match[1] or match[2] or match[3] for match in _BOLD.finditer(text)]
 
 
-def _undressed(text: str) -> str:
+def _strip_math(text: str) -> str:
     for _ in range(2):
         text = _DRESSED.sub(r"\1", text)
     text = _BOXED.sub(lambda found: f"{OPEN}{found[1] or found[2] or ''}{CLOSE} ", text)
     return _MATH.sub(" " if "\\quad" in text else "", text)
 
 
-def _value(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Returns a JSON value without its quotes: the members of a list stand side by side."""
     if text.startswith("["):
         return text.strip("[]").replace('"', "").replace("'", "")

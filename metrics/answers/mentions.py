@@ -88,28 +88,28 @@ def mentioned(text: str, asked: OptionSet) -> Found | None:
         if _DISCUSSES.search(lower(text)):
             return None
         text = text[: max(text.rfind(end) + 1 for end in (". ", "! ", "。", "\n"))]
-    kept = _statements(text, asked)
-    if not is_prose(kept):
+    statements = _keep_statements(text, asked)
+    if not is_prose(statements):
         return None
-    labels = _named(kept, asked)
+    labels = _named_labels(statements, asked)
     if len(labels) > 1:
         return Found(None, SEVERAL)
-    low = _COURTESY.sub("", spelled(kept))
-    texts = {one.label for one in asked.sheet.affirmed(low)}
+    low = _COURTESY.sub("", spelled(statements))
+    texts = {mention.label for mention in asked.sheet.affirmed(low)}
     texts = {label for label in texts if not _normal_elsewhere(label, low, asked)} if len(texts) > 1 else texts
     if labels:
         return Found(labels[0], "mention") if not texts or labels[0] in texts else Found(None, DISAGREE)
     if len(texts) == 1:
         return Found(texts.pop(), "mention")
-    return _concluded(low, asked) if texts else _worded(low, asked) or _lone_label(kept, asked)
+    return _concluded_option(low, asked) if texts else _worded_option(low, asked) or _lone_label(statements, asked)
 
 
 def _normal_elsewhere(label: str, low: str, asked: OptionSet) -> bool:
     """Returns whether an option that says "normal" is named only of a part: "the alignment is normal"."""
     return asked.sheet.texts[label] in {"normal", "unremarkable"} and all(
-        _OF_A_PART.search(low[max(0, one.start - 60) : one.start])
-        for one in asked.sheet.affirmed(low)
-        if one.label == label
+        _OF_A_PART.search(low[max(0, mention.start - 60) : mention.start])
+        for mention in asked.sheet.affirmed(low)
+        if mention.label == label
     )
 
 
@@ -118,25 +118,25 @@ def why_not(text: str) -> str:
     return "refused" if refuses(lower(text)) else "nothing found"
 
 
-def _statements(text: str, asked: OptionSet) -> str:
+def _keep_statements(text: str, asked: OptionSet) -> str:
     """Returns the sentences of a text that neither ask nor refuse nor suppose, a line each."""
-    kept = []
+    statements = []
     for sentence in SENTENCES.split(text.replace("\x02", " ").replace("\x03", " ")):
         low = lower(sentence)
         if not sentence or sentence.rstrip().endswith(("?", "？")) or (CONDITIONAL.search(low) and _WOULD.search(low)):
             continue
-        if refuses(low) and not _offered(sentence, asked):
+        if refuses(low) and not _is_offered(sentence, asked):
             continue
-        kept.append(sentence)
-    return "\n".join(kept)
+        statements.append(sentence)
+    return "\n".join(statements)
 
 
-def _offered(sentence: str, asked: OptionSet) -> bool:
+def _is_offered(sentence: str, asked: OptionSet) -> bool:
     """Returns whether a sentence that says that it cannot be known says what one of the options says."""
-    return any(refuses(asked.sheet.texts[one.label]) for one in asked.sheet.mentions(spelled(sentence)))
+    return any(refuses(asked.sheet.texts[mention.label]) for mention in asked.sheet.mentions(spelled(sentence)))
 
 
-def _named(text: str, asked: OptionSet) -> list[str]:
+def _named_labels(text: str, asked: OptionSet) -> list[str]:
     """Returns the labels that a text names and does not deny, each once; a further "" where one stands in a list."""
     named: dict[str, None] = {}
     for start, end in asked.labels.affirmed(text, lower(text)):
@@ -148,29 +148,31 @@ def _named(text: str, asked: OptionSet) -> list[str]:
     return list(named)
 
 
-def _concluded(low: str, asked: OptionSet) -> Found | None:
+def _concluded_option(low: str, asked: OptionSet) -> Found | None:
     """Returns the only option that a spelled text concludes with, or states as what there is."""
     clauses = [clause for sentence in SENTENCES.split(low) for clause in _CLAUSE.split(sentence) if clause]
     for clause in reversed(clauses):
-        named = {one.label for one in asked.sheet.affirmed(clause)}
+        named = {mention.label for mention in asked.sheet.affirmed(clause)}
         if len(named) == 1 and _CONCLUDES.search(clause):
             return Found(named.pop(), "conclusion")
         if _side_by_side(clause, asked):
             return Found(None, SEVERAL)
     stated = {
-        one.label
+        mention.label
         for clause in clauses
-        for one in asked.sheet.affirmed(clause)
-        if _STATES.search(clause[: one.start]) and not _SUBJECT.match(clause, one.end)
+        for mention in asked.sheet.affirmed(clause)
+        if _STATES.search(clause[: mention.start]) and not _SUBJECT.match(clause, mention.end)
     }
     return Found(stated.pop(), "conclusion") if len(stated) == 1 else Found(None, SEVERAL)
 
 
-def _worded(low: str, asked: OptionSet) -> Found | None:
+def _worded_option(low: str, asked: OptionSet) -> Found | None:
     """Returns the only option whose words stand in a sentence that denies nothing, in whatever order."""
     sentences = SENTENCES.split(low)
     named = {
-        label for one in sentences if (label := asked.sheet.words(one)) and not denies(one) and " when " not in one
+        label
+        for sentence in sentences
+        if (label := asked.sheet.words(sentence)) and not denies(sentence) and " when " not in sentence
     }
     if len(named) == 1:
         return Found(named.pop(), "words of one option")
@@ -183,10 +185,10 @@ def _lone_label(text: str, asked: OptionSet) -> Found | None:
     """Returns the only label in a short sentence, where the letter is used as one and is not denied."""
     if asked.labels.digits or len(text.split()) > _FEW or not _SENTENCE.fullmatch(text):
         return None
-    places = [found.span("label") for found in asked.labels.one.finditer(text) if found["label"] in asked.sheet.keys]
-    if len(places) != 1:
+    spans = [match.span("label") for match in asked.labels.one.finditer(text) if match["label"] in asked.sheet.keys]
+    if len(spans) != 1:
         return None
-    start, end = places[0]
+    start, end = spans[0]
     low = lower(text)
     if not asked.labels.is_label(text, start, end) or not asked.labels.stops(text, end) or denied(low, start, end):
         return None
@@ -196,6 +198,6 @@ def _lone_label(text: str, asked: OptionSet) -> Found | None:
 def _side_by_side(clause: str, asked: OptionSet) -> bool:
     """Returns whether a spelled clause names two options at one go: "pneumonia or effusion"."""
     return any(
-        one.label != two.label and re.fullmatch(rf"\s*{SEPARATOR}?\s*(?:an? |the )?", clause[one.end : two.start])
-        for one, two in pairwise(asked.sheet.affirmed(clause))
+        first.label != two.label and re.fullmatch(rf"\s*{SEPARATOR}?\s*(?:an? |the )?", clause[first.end : two.start])
+        for first, two in pairwise(asked.sheet.affirmed(clause))
     )

@@ -91,15 +91,15 @@ def denies(text: str) -> bool:
 
 def denied_before(text: str, start: int) -> bool:
     """Returns whether a lower-case text has denied, in the same clause, what begins at `start`."""
-    left = text[max(0, start - _REACH) : start]
-    breaks = list(_BREAK.finditer(left))
+    preceding = text[max(0, start - _REACH) : start]
+    breaks = list(_BREAK.finditer(preceding))
     if breaks:
-        left = left[breaks[-1].end() :]
-    found = list(_BEFORE.finditer(left))
-    if not found:
+        preceding = preceding[breaks[-1].end() :]
+    negations = list(_BEFORE.finditer(preceding))
+    if not negations:
         return False
-    between = left[found[-1].end() :]
-    if found[-1]["narrow"]:
+    between = preceding[negations[-1].end() :]
+    if negations[-1]["narrow"]:
         return not re.search(r",(?! ?(?:or|nor|and)\b)", between)
     return not _ENDS_WIDE.search(between)
 

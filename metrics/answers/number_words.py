@@ -56,17 +56,17 @@ class NumberWord(NamedTuple):
 def number_words(low: str) -> list[NumberWord]:
     """Returns the numbers that a lower-case text has as words; neither "this one" nor the "X" of "not X but Y"."""
     low = _REPLACED.sub(lambda found: " " * len(found[0]), low)
-    found = [
-        NumberWord(*word.span(), float(_value(word)))
+    words = [
+        NumberWord(*word.span(), float(_word_value(word)))
         for word in _WORD.finditer(low)
         if word[0].strip() and not (word[0] == "one" and _PRONOUN.search(low[max(0, word.start() - 12) : word.start()]))
     ]
     if not low.isascii():
-        found += [NumberWord(*word.span(), float(_eastern(word))) for word in _EASTERN.finditer(low)]
-    return found
+        words += [NumberWord(*word.span(), float(_eastern_value(word))) for word in _EASTERN.finditer(low)]
+    return words
 
 
-def _value(found: re.Match[str]) -> float:
+def _word_value(found: re.Match[str]) -> float:
     if not found["hundreds"] and not found["rest"]:
         return 6 if (found["a"] or "").startswith("half") else 12
     value = 0
@@ -77,7 +77,7 @@ def _value(found: re.Match[str]) -> float:
     return value * 12 if found["dozen"] else value
 
 
-def _eastern(found: re.Match[str]) -> float:
+def _eastern_value(found: re.Match[str]) -> float:
     if found["korean"]:
         return _KOREAN[found["korean"]]
     tens, ten, units = found["chinese"].rpartition("十")

@@ -125,17 +125,17 @@ class Labels:
 
     def affirmed(self, text: str, low: str) -> Iterator[tuple[int, int]]:
         """Yields the places of the labels that a text names as such, "option B", "(B)", and does not deny."""
-        for found in self._named.finditer(text):
-            bracketed = found["inner"] is not None
-            start, end = found.span("inner" if bracketed else "label")
+        for match in self._named.finditer(text):
+            bracketed = match["inner"] is not None
+            start, end = match.span("inner" if bracketed else "label")
             if bracketed:
-                odd = text[start].islower() and found.start() > 0 and text[found.start() - 1] not in " \n"
-                if odd or _NOUN_BEFORE.search(text[max(0, start - 24) : found.start()]):
+                odd = text[start].islower() and match.start() > 0 and text[match.start() - 1] not in " \n"
+                if odd or _NOUN_BEFORE.search(text[max(0, start - 24) : match.start()]):
                     continue
             elif not self.is_label(text, start, end):
                 continue
             closed = end + (text[end : end + 1] in {")", "]"})
-            if not denied_before(low, found.start()) and not denied_after(low, closed):
+            if not denied_before(low, match.start()) and not denied_after(low, closed):
                 yield start, end
 
 

@@ -111,28 +111,28 @@ class Sheet:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.keys, self._foreign = _labels(tuple(options))
+        self.keys, self._foreign = _label_maps(tuple(options))
         self.texts = {label: bare(spelled(plain_letters(str(options[letter])))) for label, letter in self.keys.items()}
         variants: dict[str, set[str]] = {}
         for label, text in self.texts.items():
-            for variant in _variants(str(options[self.keys[label]]), text):
+            for variant in _text_variants(str(options[self.keys[label]]), text):
                 variants.setdefault(variant, set()).add(label)
         self._variants: dict[str, str] = {}
         for variant, owners in variants.items():
-            whole = [label for label in owners if self.texts[label] == variant]
-            if len(owners) == 1 or len(whole) == 1:
-                self._variants[variant] = (whole or [*owners])[0]
+            exact_labels = [label for label in owners if self.texts[label] == variant]
+            if len(owners) == 1 or len(exact_labels) == 1:
+                self._variants[variant] = (exact_labels or [*owners])[0]
         self._words: dict[str, set[str]] | None = None
         self._naming = [
             (str(options[self.keys[label]]).strip(" ."), label)
             for label, text in self.texts.items()
             if len(set(_LETTERS.findall(text)) & {key.lower() for key in self.keys}) > 1
         ]
-        close = [_close(variant) for variant in self._variants]
+        close = [_squeeze_text(variant) for variant in self._variants]
         self._close = {
-            _close(variant): label
+            _squeeze_text(variant): label
             for variant, label in self._variants.items()
-            if close.count(_close(variant)) == 1 and len(variant) > 3
+            if close.count(_squeeze_text(variant)) == 1 and len(variant) > 3
         }
         self._widest = 2 * max(map(len, map(str, options.values())), default=0) + 80
         self._longest = sorted(self._variants, key=len, reverse=True)
@@ -158,8 +158,8 @@ class Sheet:
 
     def _ordinal(self, found: re.Match[str]) -> str:
         labels = list(self.keys)
-        place = -1 if found[1].lower() == "last" else _ORDINALS.index(found[1].lower())
-        return f"option {labels[place]}" if place < len(labels) else found[0]
+        position = -1 if found[1].lower() == "last" else _ORDINALS.index(found[1].lower())
+        return f"option {labels[position]}" if position < len(labels) else found[0]
 
     def exact(self, text: str) -> str | None:
         """Returns the label of the option whose text this is, whole; None if there is none, or several."""
@@ -167,7 +167,9 @@ class Sheet:
             return None
         text = spelled(text)
         return (
-            self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
+            self._variants.get(bare(text))
+            or self._variants.get(_SIDES.sub("", text))
+            or self._close.get(_squeeze_text(text))
         )
 
     def part(self, text: str) -> str | None:
@@ -189,58 +191,70 @@ class Sheet:
         lead = _LEADS.match(text)
         start = lead.end() if lead else 0
         for variant in self._longest:
-            for place in {0, start}:
-                end = place + len(variant)
-                if text.startswith(variant, place) and not text[end : end + 1].isalnum():
+            for position in {0, start}:
+                end = position + len(variant)
+                if text.startswith(variant, position) and not text[end : end + 1].isalnum():
                     return self._variants[variant], end
         return None
 
     def words(self, sentence: str) -> str | None:
         """Returns the label of the one option all of whose words, two at least, a spelled sentence has."""
-        said = set(re.findall(r"\w+", sentence))
+        words_said = set(re.findall(r"\w+", sentence))
         if self._words is None:
             self._words = {label: set(re.findall(r"\w+", text)) - _JOINTS for label, text in self.texts.items()}
         own = self._words
-        within = [label for label, words in own.items() if len(words) > 1 and words <= said]
-        widest = [label for label in within if all(own[other] < own[label] for other in within if other != label)]
+        within = [label for label, words in own.items() if len(words) > 1 and words <= words_said]
+        widest = [
+            label
+            for label in within
+            if all(own[other_label] < own[label] for other_label in within if other_label != label)
+        ]
         return widest[0] if len(widest) == 1 else None
 
     def mentions(self, text: str) -> list[Mention]:
         """Returns where a spelled text has an option's text as whole words, the longest first to take a place."""
-        found: list[Mention] = []
+        mentions: list[Mention] = []
         for variant in self._longest:
             if variant in _COMMON or (len(variant) < 2 and variant.isascii() and not variant.isdigit()):
                 continue
             start = text.find(variant)
             while start >= 0:
                 end = start + len(variant)
-                if _stands_alone(text, start, end) and all(end <= one.start or one.end <= start for one in found):
-                    found.append(Mention(self._variants[variant], start, end))
-                    found += self._sharing(text, variant, start, end)
+                if _stands_alone(text, start, end) and all(
+                    end <= mention.start or mention.end <= start for mention in mentions
+                ):
+                    mentions.append(Mention(self._variants[variant], start, end))
+                    mentions += self._sharing(text, variant, start, end)
                 start = text.find(variant, start + 1)
-        return sorted(found, key=lambda one: one.start)
+        return sorted(mentions, key=lambda one: one.start)
 
     def _sharing(self, text: str, variant: str, start: int, end: int) -> list[Mention]:
         """Returns the option that shares words with one mentioned: "left or right lung", "grade 2 or 3"."""
         words = variant.split()
         if len(words) < 2:
             return []
-        found = []
+        mentions = []
         if before := _OR_BEFORE.search(text, max(0, start - 24), start):
-            other = " ".join([before[1], *words[1:]])
-            found += [Mention(self._variants[other], before.start(1), start)] if other in self._variants else []
+            variant_text = " ".join([before[1], *words[1:]])
+            mentions += (
+                [Mention(self._variants[variant_text], before.start(1), start)]
+                if variant_text in self._variants
+                else []
+            )
         if after := _OR_AFTER.match(text, end):
-            other = " ".join([*words[:-1], after[1]])
-            found += [Mention(self._variants[other], end, after.end())] if other in self._variants else []
-        return [one for one in found if one.label != self._variants[variant]]
+            variant_text = " ".join([*words[:-1], after[1]])
+            mentions += (
+                [Mention(self._variants[variant_text], end, after.end())] if variant_text in self._variants else []
+            )
+        return [mention for mention in mentions if mention.label != self._variants[variant]]
 
     def affirmed(self, text: str) -> list[Mention]:
         """Returns the mentions in a spelled text that are not denied."""
-        return [one for one in self.mentions(text) if not denied(text, one.start, one.end)]
+        return [mention for mention in self.mentions(text) if not denied(text, mention.start, mention.end)]
 
 
 @lru_cache(maxsize=256)
-def _labels(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+def _label_maps(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
     """Returns label as rules know it -> letter, and character of another script -> label."""
     plain = [re.sub(r"[\s().:\[\]]", "", plain_letters(str(letter))).upper() or str(letter) for letter in letters]
     keys = dict(zip(plain, letters, strict=True))
@@ -253,19 +267,19 @@ def _labels(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
     return latin, foreign
 
 
-def _variants(text: str, own: str) -> set[str]:
+def _text_variants(text: str, own: str) -> set[str]:
     """Returns the ways in which an option's text may be written: whole, and "CT" of "computed tomography (CT)"."""
-    found = {own} if own else set()
+    variants = {own} if own else set()
     if "-" in text:
-        found.add(bare(spelled(plain_letters(text).replace("-", ""))))
+        variants.add(bare(spelled(plain_letters(text).replace("-", ""))))
     if apart := _PREFIX.sub(r"\1 ", own):
-        found.add(apart)
+        variants.add(apart)
     if pair := _BRACKETED.match(plain_letters(text).strip()):
-        found |= {bare(spelled(pair[1])), bare(spelled(pair[2]))}
-    return {variant for variant in found if variant}
+        variants |= {bare(spelled(pair[1])), bare(spelled(pair[2]))}
+    return {variant for variant in variants if variant}
 
 
-def _close(text: str) -> str:
+def _squeeze_text(text: str) -> str:
     """Returns the letters and digits of a text, so that "BI-RADS 2" and "birads 2" are the same."""
     return re.sub(r"[^\w.]|\.(?!\d)|_", "", text)
 
@@ -274,7 +288,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
     """Returns whether a place is no part of a longer word or number; the plural is the same word."""
     before, after = text[start - 1 : start], text[end : end + 2]
     first, last = text[start], text[end - 1]
-    if _joins(first) and _joins(before):
+    if _joins_words(first) and _joins_words(before):
         return False
     if first.isdigit() and before in {".", ","} and start > 1 and text[start - 2].isdigit():
         return False
@@ -284,11 +298,11 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
         and (start == 0 or before == "\n" or after[1:].isdigit())
     ):
         return False
-    if not _joins(last) or not _joins(after[:1]):
+    if not _joins_words(last) or not _joins_words(after[:1]):
         return True
-    return after[0] == "s" and last.isalpha() and not _joins(text[end + 1 : end + 2])
+    return after[0] == "s" and last.isalpha() and not _joins_words(text[end + 1 : end + 2])
 
 
-def _joins(letter: str) -> bool:
+def _joins_words(letter: str) -> bool:
     """Returns whether a character makes words with its neighbours; those of East Asia stand alone."""
     return letter.isalnum() and not "\u3040" <= letter <= "\u9fff" and not "\uac00" <= letter <= "\ud7a3"

@@ -53,14 +53,14 @@ def judged_options(text: str, asked: OptionSet) -> Found | None:
     if flags - set(asked.sheet.keys):
         return Found(None, FOREIGN)
     offered = {label: value for label, value in values.items() if label in asked.sheet.keys}
-    whole = len(offered) == len(asked.sheet.keys)
+    is_complete = len(offered) == len(asked.sheet.keys)
     if len(offered) < 2:
         return None
     if flags:
         return Found(flags.pop(), "verdict per option") if len(flags) == 1 else Found(None, SEVERAL)
-    if whole and not any(_is_score(value) for value in offered.values()):
+    if is_complete and not any(_is_score(value) for value in offered.values()):
         return Found(None, NO_ANSWER)
-    return _highest(offered) if whole else None
+    return _highest_option(offered) if is_complete else None
 
 
 def right_options(text: str, asked: OptionSet) -> set[str]:
@@ -69,7 +69,7 @@ def right_options(text: str, asked: OptionSet) -> set[str]:
     return {label for label, value in values.items() if value is True} if len(values) > 1 else set()
 
 
-def _highest(scores: dict[str, Value | None]) -> Found | None:
+def _highest_option(scores: dict[str, Value | None]) -> Found | None:
     """Returns the option of the highest score; None of what may be ranks, of which the first is the best."""
     if not all(_is_score(score) for score in scores.values()):
         return None
@@ -97,13 +97,13 @@ def _final_rows(text: str, asked: OptionSet) -> list[Row]:
     return [] if decided or corrections(lower(after)) else rows
 
 
-def _named(text: str, asked: OptionSet) -> str | None:
+def _named_label(text: str, asked: OptionSet) -> str | None:
     """Returns the label that a short text names: by a label, by an option's text, or by both."""
     text = text.strip(" \t-•>|#\"'")
     if not text or len(text) > 200:
         return None
-    if len(text) < 60 and (found := asked.labels.alone.fullmatch(text)):
-        return found["label"].upper()
+    if len(text) < 60 and (match := asked.labels.alone.fullmatch(text)):
+        return match["label"].upper()
     if label := asked.sheet.exact(text):
         return label
     item = asked.labels.item.match(text)
@@ -112,36 +112,38 @@ def _named(text: str, asked: OptionSet) -> str | None:
 
 def _json_rows(text: str, asked: OptionSet) -> Iterator[Row]:
     """Yields the rows of flat JSON objects: {"A": false, "B": true}, or {"option": "A", "correct": false} for each."""
-    for found in _OBJECT.finditer(text):
-        fields = _parsed(found["object"])
-        keyed = {label: value for key, value in fields.items() if (label := _named(str(key), asked))}
+    for match in _OBJECT.finditer(text):
+        fields = _parse_object(match["object"])
+        keyed = {label: value for key, value in fields.items() if (label := _named_label(str(key), asked))}
         if len(set(keyed) & set(asked.sheet.keys)) > 1:
-            yield from ((found.start(), found.end(), label, _value(value, asked)) for label, value in keyed.items())
+            yield from (
+                (match.start(), match.end(), label, _verdict_value(value, asked)) for label, value in keyed.items()
+            )
             continue
         names = [str(value) for key, value in fields.items() if _NAME.fullmatch(str(key)) and isinstance(value, str)]
-        label = next((name for one in [found["key"] or "", *names] if (name := _named(one, asked))), None)
+        label = next((name for name_ in [match["key"] or "", *names] if (name := _named_label(name_, asked))), None)
         verdicts = [
             value is False if _DENIES.fullmatch(str(key)) and isinstance(value, bool) else value
             for key, value in fields.items()
             if _VERDICT.fullmatch(str(key)) or _DENIES.fullmatch(str(key))
         ]
-        values = [value for one in verdicts if (value := _value(one, asked)) is not None]
+        values = [value for verdict in verdicts if (value := _verdict_value(verdict, asked)) is not None]
         if label and values:
-            yield found.start(), found.end(), label, values[0]
+            yield match.start(), match.end(), label, values[0]
 
 
-def _parsed(text: str) -> dict[object, object]:
+def _parse_object(text: str) -> dict[object, object]:
     """Returns a JSON object, or a Python dictionary written out; empty where it is neither."""
     for parse in (json.loads, ast.literal_eval):
         try:
-            found = parse(text)
+            content = parse(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
     return {}
 
 
-def _value(value: object, asked: OptionSet) -> Value | None:
+def _verdict_value(value: object, asked: OptionSet) -> Value | None:
     """Returns a verdict as a boolean, or a score as a float; None of anything else."""
     if isinstance(value, bool):
         return value
@@ -158,49 +160,49 @@ def _value(value: object, asked: OptionSet) -> Value | None:
 
 def _text_rows(text: str, asked: OptionSet) -> Iterator[Row]:
     """Yields the rows of a table or a list, and of several options in one line; the last value of an option counts."""
-    place, header, denies = 0, [], False
+    position, header, denies = 0, [], False
     for line in text.split("\n"):
-        start, end, place = place, place + len(line), place + len(line) + 1
+        start, end, position = position, position + len(line), position + len(line) + 1
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.count("|") > 1 else []
         if cells and not _RULE.fullmatch(line):
-            labels = [_named(cell, asked) for cell in cells]
+            labels = [_named_label(cell, asked) for cell in cells]
             if len(set(filter(None, labels))) > 1:
                 header = labels
                 continue
             denies = denies or (bool(_DENIES.search(line)) and not _MARK.search(line))
-            found = [(labels[0], cells[-1])] if labels[0] else list(zip(header, cells, strict=False))
-            for label, cell in found:
-                value = _cell(cell, asked)
+            pairs = [(labels[0], cells[-1])] if labels[0] else list(zip(header, cells, strict=False))
+            for label, cell in pairs:
+                value = _cell_value(cell, asked)
                 if label and value is not None:
                     yield start, end, label, (not value if denies and isinstance(value, bool) else value)
             continue
         marks = list(_MARK.finditer(line))
         if len(marks) == 1:
             sides = (line[: marks[0].start()], line[marks[0].end() :])
-            label = next((name for side in sides if (name := _named(side.strip(" :()–—=-"), asked))), None)
+            label = next((name for side in sides if (name := _named_label(side.strip(" :()–—=-"), asked))), None)
             if label in asked.sheet.keys:
                 yield start, end, str(label), bool(marks[0]["right"])
         else:
-            yield from _inline(line, start, bool(marks), asked)
+            yield from _inline_rows(line, start, bool(marks), asked)
 
 
-def _cell(cell: str, asked: OptionSet) -> Value | None:
+def _cell_value(cell: str, asked: OptionSet) -> Value | None:
     """Returns the value of a table's cell, which may go on after a mark."""
     mark = _MARK.match(cell)
-    return bool(mark["right"]) if mark else _value(cell, asked)
+    return bool(mark["right"]) if mark else _verdict_value(cell, asked)
 
 
 _SCORED = rf"(?P<score>(?:\d{{1,3}}(?:\.\d+)?\s*%|{_AMOUNT}(?![\d.%]|\s*[A-Za-z])))"
 
 
-def _inline(line: str, start: int, ticked: bool, asked: OptionSet) -> Iterator[Row]:
+def _inline_rows(line: str, start: int, ticked: bool, asked: OptionSet) -> Iterator[Row]:
     """Yields the options of one line that have a mark or a score behind them: "A 10%, B 82%", "A ❌, B ✅"."""
     if asked.labels.digits or not (ticked or any(letter.isdigit() for letter in line)):
         return
     token = asked.labels.token.replace("?P<label>", "?P<option>")
-    for found in re.finditer(rf"{token}{_GAP}(?:{_MARK.pattern if ticked else _SCORED})", line):
-        label = found["option"].upper()
+    for match in re.finditer(rf"{token}{_GAP}(?:{_MARK.pattern if ticked else _SCORED})", line):
+        label = match["option"].upper()
         if label not in asked.sheet.keys:
             continue
-        value = bool(found["right"]) if ticked else float(found["score"].rstrip(" %"))
-        yield start + found.start(), start + found.end(), label, value
+        value = bool(match["right"]) if ticked else float(match["score"].rstrip(" %"))
+        yield start + match.start(), start + match.end(), label, value

@@ -128,28 +128,28 @@ def announcements(low: str) -> list[tuple[int, int]]:
         patterns.append(_EUROPE)
     if not low.isascii():
         patterns.append(_OTHER)
-    places = [found.span() for pattern in patterns for found in pattern.finditer(low)]
-    return [*places, *_at_words(_ANSWER, _ANSWERS, low), *_at_words(_GOOD_ONE, _GOODS, low), *_at_lines(_HEAD, low)]
+    spans = [match.span() for pattern in patterns for match in pattern.finditer(low)]
+    return [*spans, *_at_words(_ANSWER, _ANSWERS, low), *_at_words(_GOOD_ONE, _GOODS, low), *_at_lines(_HEAD, low)]
 
 
 def _at_words(pattern: re.Pattern[str], stems: Sequence[str], low: str) -> Iterator[tuple[int, int]]:
     """Yields where a pattern matches at words that begin with given stems: far faster than to try it everywhere."""
     for stem in stems:
-        place = low.find(stem)
-        while place >= 0:
-            before = low[place - 1 : place]
-            if not before.isalnum() and before != "_" and (found := pattern.match(low, place)):
-                yield found.span()
-            place = low.find(stem, place + len(stem))
+        position = low.find(stem)
+        while position >= 0:
+            before = low[position - 1 : position]
+            if not before.isalnum() and before != "_" and (match := pattern.match(low, position)):
+                yield match.span()
+            position = low.find(stem, position + len(stem))
 
 
 def _at_lines(pattern: re.Pattern[str], low: str) -> Iterator[tuple[int, int]]:
     """Yields where a pattern matches at the beginning of a line."""
-    place = 0
-    while place >= 0:
-        if found := pattern.match(low, place):
-            yield found.span()
-        place = low.find("\n", place) + 1 or -1
+    position = 0
+    while position >= 0:
+        if match := pattern.match(low, position):
+            yield match.span()
+        position = low.find("\n", position) + 1 or -1
 
 
 _SOFT = late_pattern(
@@ -228,7 +228,7 @@ def corrections(low: str) -> list[tuple[int, int]]:
     plain = low.replace("against", "")
     if not any(stem in plain for stem in _CORRECTS):
         return []
-    return [found.span() for found in _CORRECTION.finditer(low) if found.start() > 0]
+    return [match.span() for match in _CORRECTION.finditer(low) if match.start() > 0]
 
 
 WITHDRAWAL = late_pattern(

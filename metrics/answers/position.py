@@ -28,10 +28,10 @@ def placed(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
     rows = [row.strip() for row in text.replace("\x02", " ").replace("\x03", " ").split("\n") if row.strip()]
     if not rows:
         return None
-    items = [(row, found) for row in rows if (found := _item(row, asked))]
-    sentences = [one for row in rows for one in SENTENCES.split(row)] if len(rows) < _FEW else rows
+    items = [(row, match) for row in rows if (match := _item_label(row, asked))]
+    sentences = [sentence for row in rows for sentence in SENTENCES.split(row)] if len(rows) < _FEW else rows
     return (
-        _verdicts([(one, found) for one in sentences if (found := _item(one, asked))], asked)
+        _verdict_option([(sentence, match) for sentence in sentences if (match := _item_label(sentence, asked))], asked)
         or _last_line(rows, items, asked)
         or _first_words(rows, items, asked)
         or _in_bold(bolds, asked)
@@ -43,13 +43,15 @@ def last_label(text: str, asked: OptionSet) -> Found | None:
     """Returns the label, with or without its option's text, that is the only one to stand in a line, the last."""
     rows = [row.strip() for row in text.rsplit("\n", 3)[-3:]] if "\n" in text else []
     rows = [row for row in rows if row]
-    if len(rows) < 2 or asked.labels.digits or _alone(rows[-2], asked) or _item(rows[-2], asked):
+    if len(rows) < 2 or asked.labels.digits or _lone_label(rows[-2], asked) or _item_label(rows[-2], asked):
         return None
-    found = _line(rows[-1], asked) if len(rows[-1]) < 200 else None
-    return found if found and found.label and (_alone(rows[-1], asked) or _item(rows[-1], asked)) else None
+    choice = _line_option(rows[-1], asked) if len(rows[-1]) < 200 else None
+    return (
+        choice if choice and choice.label and (_lone_label(rows[-1], asked) or _item_label(rows[-1], asked)) else None
+    )
 
 
-def _alone(row: str, asked: OptionSet) -> re.Match[str] | None:
+def _lone_label(row: str, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label that is the whole of a line."""
     return asked.labels.alone.fullmatch(row) if len(row) < 60 else None
 
@@ -57,65 +59,67 @@ def _alone(row: str, asked: OptionSet) -> re.Match[str] | None:
 def without_echo(text: str, asked: OptionSet) -> tuple[str, bool]:
     """Returns a text without a list in which the model repeats the options, and whether there was one."""
     low, needed = text.lower(), max(2, min(len(asked.sheet.keys), 3))
-    if sum(_listed(low, label, own) for label, own in asked.sheet.texts.items()) < needed:
+    if sum(_text_follows(low, label, own) for label, own in asked.sheet.texts.items()) < needed:
         return text, False
     spans: dict[str, tuple[int, int]] = {}
-    for found in asked.labels.item.finditer(text):
-        label = found["label"].upper()
+    for match in asked.labels.item.finditer(text):
+        label = match["label"].upper()
         own = asked.sheet.texts.get(label)
-        if own and label not in spans and (size := _prefix(text, found.end(), own)):
-            spans[label] = (found.start(), found.end() + size)
-    places = sorted(spans.values())
-    if len(places) < needed:
+        if own and label not in spans and (size := _prefix_length(text, match.end(), own)):
+            spans[label] = (match.start(), match.end() + size)
+    spans_in_order = sorted(spans.values())
+    if len(spans_in_order) < needed:
         return text, False
-    if any(re.search(r"\w{2}", text[one[1] : two[0]]) or two[0] - one[1] > 12 for one, two in pairwise(places)):
+    if any(
+        re.search(r"\w{2}", text[span[1] : two[0]]) or two[0] - span[1] > 12 for span, two in pairwise(spans_in_order)
+    ):
         return text, False
-    after = [lower(text[end : end + 40]).split("\n")[0] for _, end in places]
+    after = [lower(text[end : end + 40]).split("\n")[0] for _, end in spans_in_order]
     if any(_RIGHT.search(words) or _WRONG.search(words) for words in after):
         return text, False
-    for start, end in reversed(places):
+    for start, end in reversed(spans_in_order):
         text = text[:start] + "\n" + text[end:].lstrip(" .,;|")
     return _LIST_HEAD.sub("\n", text + "\n").strip(), True
 
 
-def _listed(low: str, label: str, own: str) -> bool:
+def _text_follows(low: str, label: str, own: str) -> bool:
     """Returns whether the first word of an option's text stands anywhere soon after its label: a fast test."""
     word, label = own.split(" ", 1)[0], label.lower()
-    place = low.find(word)
-    while place >= 0:
-        left = low[max(0, place - 14) : place]
-        if label in left and not left[left.rfind(label) + len(label) :][:1].isalpha():
+    position = low.find(word)
+    while position >= 0:
+        preceding = low[max(0, position - 14) : position]
+        if label in preceding and not preceding[preceding.rfind(label) + len(label) :][:1].isalpha():
             return True
-        place = low.find(word, place + 1)
+        position = low.find(word, position + 1)
     return False
 
 
-def _prefix(text: str, start: int, own: str) -> int:
+def _prefix_length(text: str, start: int, own: str) -> int:
     """Returns how many characters of a text, from a place, spell an option's text; 0 if it does not begin with it."""
     lead = len(text[start : start + 4]) - len(text[start : start + 4].lstrip(" \"'*"))
     for size in range(len(own), min(len(own) + 12, len(text) - start - lead) + 1):
         end = start + lead + size
-        said = spelled(text[start + lead : end]).strip(" .,;")
-        if said in {own, f"a {own}", f"an {own}"} and not text[end : end + 1].isalnum():
+        spelled_text = spelled(text[start + lead : end]).strip(" .,;")
+        if spelled_text in {own, f"a {own}", f"an {own}"} and not text[end : end + 1].isalnum():
             return lead + size
     return 0
 
 
-def _item(row: str, asked: OptionSet) -> re.Match[str] | None:
+def _item_label(row: str, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label that a line begins with, where a mark divides it from what follows."""
-    found = asked.labels.item.match(row)
-    if not found or not asked.labels.is_label(row, *found.span("label")):
+    match = asked.labels.item.match(row)
+    if not match or not asked.labels.is_label(row, *match.span("label")):
         return None
-    after = row[found.end("label") : found.end("label") + 1]
-    return found if not found["label"].islower() or after in {")", ".", ":", "", "]"} else None
+    after = row[match.end("label") : match.end("label") + 1]
+    return match if not match["label"].islower() or after in {")", ".", ":", "", "]"} else None
 
 
-def _verdicts(items: list[Item], asked: OptionSet) -> Found | None:
+def _verdict_option(items: list[Item], asked: OptionSet) -> Found | None:
     """Returns the one option that a list of the options calls right."""
     right: set[str] = set()
     wrong: set[str] = set()
-    for row, found in items:
-        label, low = found["label"].upper(), lower(row)
+    for row, match in items:
+        label, low = match["label"].upper(), lower(row)
         if _WRONG.search(low) and not _TICK.search(low):
             wrong.add(label)
         elif _RIGHT.search(low):
@@ -132,24 +136,28 @@ def _last_line(rows: list[str], items: list[Item], asked: OptionSet) -> Found | 
     """Returns what the last of several lines commits to by a label, or a label and its option's text, and no more."""
     if len(rows) < 2:
         return None
-    alone = [_alone(row, asked) for row in rows[-2:]]
+    alone = [_lone_label(row, asked) for row in rows[-2:]]
     if all(alone) and rows[-1] != rows[-2]:
         return Found(None, SEVERAL)
-    labels = {found["label"].upper() for _, found in items}
-    found = _line(rows[-1], asked)
-    if found and asked.sheet.exact(rows[-1]) == found.label and asked.sheet.exact(rows[-2]) not in {None, found.label}:
+    labels = {match["label"].upper() for _, match in items}
+    choice = _line_option(rows[-1], asked)
+    if (
+        choice
+        and asked.sheet.exact(rows[-1]) == choice.label
+        and asked.sheet.exact(rows[-2]) not in {None, choice.label}
+    ):
         return Found(None, SEVERAL)
-    return found if found and (len(labels) < 2 or alone[-1]) else None
+    return choice if choice and (len(labels) < 2 or alone[-1]) else None
 
 
-def _line(row: str, asked: OptionSet) -> Found | None:
+def _line_option(row: str, asked: OptionSet) -> Found | None:
     """Returns what a line commits to that holds a label, an option's text, or both, and no more."""
-    if alone := _alone(row, asked):
+    if alone := _lone_label(row, asked):
         return asked.known(alone["label"].upper(), "last line")
-    item = _item(row, asked)
-    if item and (said := asked.sheet.exact(row[item.end() :])):
-        agrees = item["label"].upper() == said
-        return Found(said, "last line") if agrees else Found(None, DISAGREE)
+    item = _item_label(row, asked)
+    if item and (label_ := asked.sheet.exact(row[item.end() :])):
+        agrees = item["label"].upper() == label_
+        return Found(label_, "last line") if agrees else Found(None, DISAGREE)
     label = asked.sheet.exact(row)
     return Found(label, "last line") if label else None
 
@@ -157,47 +165,47 @@ def _line(row: str, asked: OptionSet) -> Found | None:
 def _first_words(rows: list[str], items: list[Item], asked: OptionSet) -> Found | None:
     """Returns what the first line commits to by the label that it begins with."""
     row = rows[0]
-    found = _item(row, asked)
-    if not found:
+    match = _item_label(row, asked)
+    if not match:
         return _with_reason(row, asked)
-    label = found["label"].upper()
+    label = match["label"].upper()
     if label not in asked.sheet.keys:
         return Found(None, FOREIGN)
-    further = {item["label"].upper() for other, item in items if other is not row} - {label}
-    after = row[found.end("label") :]
-    if (further and min(further) > label and len(row) > len(found[0]) + 2) or others(after, label, asked):
+    further = {item["label"].upper() for other_row, item in items if other_row is not row} - {label}
+    after = row[match.end("label") :]
+    if (further and min(further) > label and len(row) > len(match[0]) + 2) or others(after, label, asked):
         return Found(None, SEVERAL)
     low = lower(row)
-    if denied_after(low, found.end()) or denied_after(low, found.end("label")):
+    if denied_after(low, match.end()) or denied_after(low, match.end("label")):
         return None
-    rest = row[found.end() :].strip()
-    if said := beside(rest, asked):
-        return Found(label, "first words") if said[0] == label else Found(None, DISAGREE)
-    odd = not is_prose(rest) or re.match(r"[)\].]+[a-z]", after)
-    return None if rest and odd else Found(label, "first words")
+    remaining = row[match.end() :].strip()
+    if label_and_end := beside(remaining, asked):
+        return Found(label, "first words") if label_and_end[0] == label else Found(None, DISAGREE)
+    odd = not is_prose(remaining) or re.match(r"[)\].]+[a-z]", after)
+    return None if remaining and odd else Found(label, "first words")
 
 
 def _with_reason(row: str, asked: OptionSet) -> Found | None:
     """Returns the label that a line begins with and gives a reason for: "B because ...", "B (see ...)"."""
-    found = asked.labels.one.match(row)
+    match = asked.labels.one.match(row)
     if (
-        not found
+        not match
         or asked.labels.digits
-        or found["label"] not in asked.sheet.keys
-        or not _REASON.match(row, found.end())
+        or match["label"] not in asked.sheet.keys
+        or not _REASON.match(row, match.end())
     ):
         return None
-    return Found(found["label"], "first words") if asked.labels.is_label(row, *found.span("label")) else None
+    return Found(match["label"], "first words") if asked.labels.is_label(row, *match.span("label")) else None
 
 
 def _in_bold(bolds: list[str], asked: OptionSet) -> Found | None:
     """Returns the only option that stands in bold by its label."""
     named = set()
     for text in bolds:
-        found = _line(text.strip(" :"), asked)
-        item = _item(text, asked)
-        if found and found.label:
-            named.add(found.label)
+        choice = _line_option(text.strip(" :"), asked)
+        item = _item_label(text, asked)
+        if choice and choice.label:
+            named.add(choice.label)
         elif item and len(item[0]) < len(text):
             named.add(item["label"].upper())
     named &= set(asked.sheet.keys)
@@ -207,12 +215,12 @@ def _in_bold(bolds: list[str], asked: OptionSet) -> Found | None:
 def _last_words(row: str, asked: OptionSet) -> Found | None:
     """Returns the label that a text ends with, apart from its last sentence: "(B)", ": B", "! B"."""
     first = max(0, len(row) - 40)
-    found = re.search(rf"(?:[(\[]|(?:[a-z)\"'][.!?:,]|—|–)\s+){asked.labels.token}[)\]]?[\s.!]*$", row[first:])
-    if not found or not found["label"].isupper():
+    match = re.search(rf"(?:[(\[]|(?:[a-z)\"'][.!?:,]|—|–)\s+){asked.labels.token}[)\]]?[\s.!]*$", row[first:])
+    if not match or not match["label"].isupper():
         return None
-    start, end = found.start("label") + first, found.end("label") + first
+    start, end = match.start("label") + first, match.end("label") + first
     if denied_before(lower(row), start) or not asked.labels.is_label(row, start, end):
         return None
     if asked.labels.listing.search(row, max(0, start - 24), start):
         return Found(None, SEVERAL)
-    return asked.known(found["label"], "last words")
+    return asked.known(match["label"], "last words")

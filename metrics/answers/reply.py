@@ -29,7 +29,7 @@ class Read(NamedTuple):
 def texts_among(value: Any) -> tuple[str, ...]:
     """Returns the texts of what is right, one or several, of those that hold anything but blanks."""
     right = value if isinstance(value, list | tuple) else (value,)
-    return tuple([text for one in right if one is not None and (text := str(one)).strip()])
+    return tuple([text for value in right if value is not None and (text := str(value)).strip()])
 
 
 @dataclass(frozen=True)
@@ -88,20 +88,20 @@ class AnsweredQuestion:
         rule, _, judge = self.rule.rpartition("+") if self.rule != JUDGE else ("", "", JUDGE)
         if judge != JUDGE or is_withheld(self.output):
             return self._extracted(self.rule)
-        found = (
+        extraction = (
             self._extracted(rule) if rule else Extraction(None, JUDGE, "unparsed" if self.output.strip() else "empty")
         )
         named = self.judged.get("option")
-        if found.value is None and named in (self.options or ("yes", "no")):
+        if extraction.value is None and named in (self.options or ("yes", "no")):
             return Extraction(named, JUDGE)
-        return found
+        return extraction
 
     def _extracted(self, rule: str) -> Extraction:
-        found = extract(self.kind, self.output, self.options, rule=rule, question=self.question, more=self.more)
-        if found.value is None and rule == "cascade" and self.kind == "yes_no" and self._lettered:
+        extraction = extract(self.kind, self.output, self.options, rule=rule, question=self.question, more=self.more)
+        if extraction.value is None and rule == "cascade" and self.kind == "yes_no" and self._lettered:
             chosen = extract_choice(self.output, self.options)
-            return found if chosen.letter is None else Extraction(self._meant(chosen.letter), chosen.rule)
-        return found
+            return extraction if chosen.letter is None else Extraction(self._meant(chosen.letter), chosen.rule)
+        return extraction
 
     @cached_property
     def text(self) -> str:
@@ -147,15 +147,15 @@ class AnsweredQuestion:
             if self.kind == "choices":  # one option is chosen, which is all that is right or is not
                 right = next(iter(right)) if len(right) == 1 else None
             return (right in self.preferred) / len(self.preferred)
-        given = self.extraction.value
-        if given is None:
+        value = self.extraction.value
+        if value is None:
             return 0.0
         if self.kind in ("open", "report"):
             right = self.value if isinstance(self.value, list | tuple) else (self.value,)
-            return float(given in right)
+            return float(value in right)
         if self.kind == "choices":
-            return float(set(given) == set(self.value))
-        return float(given == self.value)
+            return float(set(value) == set(self.value))
+        return float(value == self.value)
 
     @cached_property
     def preferred(self) -> tuple[str, ...]:

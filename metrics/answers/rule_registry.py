@@ -50,9 +50,13 @@ def answer_rule(name: str, *, source: str) -> Callable[[Written], Written]:
     """
 
     def register(function: Written) -> Written:
-        known = _RULES.get(name)
-        if name == CASCADE or (known is not None and _origin(known.function) != _origin(function)):
-            raise ValueError(f"Expected one rule of extraction named {name!r}, got another: {_origin(function)}")
+        registered = _RULES.get(name)
+        if name == CASCADE or (
+            registered is not None and _function_origin(registered.function) != _function_origin(function)
+        ):
+            raise ValueError(
+                f"Expected one rule of extraction named {name!r}, got another: {_function_origin(function)}"
+            )
         definition = " ".join((function.__doc__ or "").split("\n\n")[0].split())
         _RULES[name] = AnswerRule(name, function, source, definition)
         return function
@@ -62,7 +66,7 @@ def answer_rule(name: str, *, source: str) -> Callable[[Written], Written]:
 
 def rules() -> dict[str, AnswerRule]:
     """Returns the published rules there are, by name in alphabetical order; ours, "cascade", is not among them."""
-    _discover()
+    _import_rules()
     return dict(sorted(_RULES.items()))
 
 
@@ -73,18 +77,18 @@ def rule_named(name: str) -> AnswerRule:
         UsageError: If there is none; it names those there are.
     """
     if name not in _RULES:
-        _discover()
+        _import_rules()
     if name not in _RULES:
         raise UsageError(f"Unknown rule of extraction {name!r}{nearest(name, [*_RULES, CASCADE])}")
     return _RULES[name]
 
 
-def _discover() -> None:
+def _import_rules() -> None:
     """Imports every module that may hold rules: the same that may hold metrics."""
     from medimg_eval.metrics import registry
 
     registry.available()
 
 
-def _origin(function: Rule) -> str:
+def _function_origin(function: Rule) -> str:
     return f"{function.__module__}.{function.__qualname__}"

@@ -37,39 +37,41 @@ def number_in(text: str) -> tuple[float | None, str]:
     text = _THOUSANDS.sub("", marked(text).replace("\u2212", "-"))
     low = text.lower()
     if corrected := [end for _, end in corrections(low)]:
-        value, rule = _number(text[corrected[-1] :], low[corrected[-1] :])
+        value, rule = _read_number(text[corrected[-1] :], low[corrected[-1] :])
         if value is not None:
             return value, rule
-    return _number(text, low)
+    return _read_number(text, low)
 
 
-def _number(text: str, low: str) -> tuple[float | None, str]:
-    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
-    places += [(end, "answer phrase") for _, end in announcements(low)]
-    for end, rule in sorted(places, reverse=True):
-        value = _first(re.split(r"[\x03\n]|\.(?!\d)", text[end : end + 120].strip(), maxsplit=1)[0])
+def _read_number(text: str, low: str) -> tuple[float | None, str]:
+    positions = [(match.start() + 1, "marked answer") for match in MARK.finditer(text)]
+    positions += [(end, "answer phrase") for _, end in announcements(low)]
+    for end, rule in sorted(positions, reverse=True):
+        value = _first_number(re.split(r"[\x03\n]|\.(?!\d)", text[end : end + 120].strip(), maxsplit=1)[0])
         if value is not None:
             return value, rule
     if _RANGE.search(low):
         return None, "several numbers"
-    found = list(_ONE.finditer(text))
-    values = {float(one["number"]) for one in found}
+    matches = list(_ONE.finditer(text))
+    values = {float(match["number"]) for match in matches}
     if len(values) == 1:
         return values.pop(), "only number"
-    said = [float(one["number"]) for one in found if _SAID.search(low[max(0, one.start() - 20) : one.start()])]
-    if said:
-        return (said[-1], "stated number") if len(set(said)) == 1 else (None, "several numbers")
+    stated = [
+        float(match["number"]) for match in matches if _SAID.search(low[max(0, match.start() - 20) : match.start()])
+    ]
+    if stated:
+        return (stated[-1], "stated number") if len(set(stated)) == 1 else (None, "several numbers")
     if values:
         return None, "several numbers"
     return written_number(low)
 
 
-def _first(text: str) -> float | None:
+def _first_number(text: str) -> float | None:
     """Returns the first number of a fragment, unless a range begins with it."""
     if _RANGE.search(text[:60]):
         return None
-    if found := _ONE.search(text):
-        return float(found["number"])
+    if match := _ONE.search(text):
+        return float(match["number"])
     words = number_words(text.lower())
     return words[0].value if words else None
 
@@ -77,16 +79,16 @@ def _first(text: str) -> float | None:
 def written_number(low: str) -> tuple[float | None, str]:
     """Returns the only number that a lower-case text has as words, or the only one that it states, and the rule."""
     words = number_words(low)
-    said = {
+    stated = {
         word.value
         for word in words
         if _SAID.search(low[max(0, word.start - 20) : word.start])
         and not (word.value == 1 and _OF_THEM.match(low, word.end))
     }
-    if len({word.value for word in words}) > 1 and len(said) != 1:
+    if len({word.value for word in words}) > 1 and len(stated) != 1:
         return None, "several numbers"
     if words:
-        return (said or {words[0].value}).pop(), "number word"
+        return (stated or {words[0].value}).pop(), "number word"
     return (0.0, "number word") if low.strip(" .*\n") == "none" else (None, "nothing found")
 
 
@@ -98,54 +100,54 @@ def box_in(text: str) -> Numbers | None:
 def point_in(text: str) -> Numbers | None:
     """Returns the two numbers of the point that a text without thinking answers with; of a box, its centre."""
     part = _answer_part(text)
-    box = _bracketed(4).search(_plain(part))
+    box = _bracket_pattern(4).search(_strip_tokens(part))
     if box:
-        x1, y1, x2, y2 = _floats(box[0])
+        x1, y1, x2, y2 = _parse_floats(box[0])
         return (x1 + x2) / 2, (y1 + y2) / 2
     return group(part, 2) or group(text, 2)
 
 
 def group(text: str, size: int) -> Numbers | None:
     """Returns the first numbers of a text that stand together as a group of `size`, those in brackets before others."""
-    text = _plain(text)
-    if found := _bracketed(size).search(text):
-        return _floats(found[0])
+    text = _strip_tokens(text)
+    if match := _bracket_pattern(size).search(text):
+        return _parse_floats(match[0])
     run: list[float] = []
     end = -1
-    for one in _COORDINATE.finditer(text):
-        if run and not _APART.fullmatch(text[end : one.start()]):
+    for match_ in _COORDINATE.finditer(text):
+        if run and not _APART.fullmatch(text[end : match_.start()]):
             if len(run) >= size:
                 break
             run = []
-        run.append(float(one[0]))
-        end = one.end()
+        run.append(float(match_[0]))
+        end = match_.end()
     return tuple(run[:size]) if len(run) >= size else None
 
 
 @cache
-def _bracketed(size: int) -> re.Pattern[str]:
+def _bracket_pattern(size: int) -> re.Pattern[str]:
     """Returns the pattern of so many numbers in brackets, or of pairs in brackets side by side."""
-    one = rf"{_NUMBER}(?:\s?px)?"
-    flat = rf"[\[(]\s*{one}(?:\s*[,;\s]\s*{one}){{{size - 1}}}\s*[\])]"
-    pair = rf"[\[(]\s*{one}\s*[,;\s]\s*{one}\s*[\])]"
+    coordinate = rf"{_NUMBER}(?:\s?px)?"
+    flat = rf"[\[(]\s*{coordinate}(?:\s*[,;\s]\s*{coordinate}){{{size - 1}}}\s*[\])]"
+    pair = rf"[\[(]\s*{coordinate}\s*[,;\s]\s*{coordinate}\s*[\])]"
     pairs = rf"{pair}(?:[\s,;]*(?:to|and|-)?[\s,;]*{pair}){{{size // 2 - 1}}}" if size % 2 == 0 else flat
     return re.compile(f"{flat}|{pairs}")
 
 
-def _floats(text: str) -> Numbers:
-    return tuple(float(found) for found in re.findall(_NUMBER, text))
+def _parse_floats(text: str) -> Numbers:
+    return tuple(float(number) for number in re.findall(_NUMBER, text))
 
 
-def _plain(text: str) -> str:
+def _strip_tokens(text: str) -> str:
     return re.sub(r"<\|?/?(?:box|point)[^<>]*>", " ", text.replace("\u2212", "-"))
 
 
 def _answer_part(text: str) -> str:
     """Returns what follows the last announcement of an answer, or is marked as one; else the whole text."""
     text = marked(text)
-    places = [end for _, end in announcements(text.lower())]
-    places += [found.start() + 1 for found in MARK.finditer(text)]
-    return text[max(places) :] if places else text
+    positions = [end for _, end in announcements(text.lower())]
+    positions += [match.start() + 1 for match in MARK.finditer(text)]
+    return text[max(positions) :] if positions else text
 
 
 def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
@@ -168,7 +170,7 @@ def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
             f"Coordinates in the convention {convention!r} need more['size'], the image's width and height in pixels"
         )
     width, height = (size, size) if isinstance(size, int | float) else (float(size[0]), float(size[1]))
-    return tuple(value * (height if place % 2 else width) / scale for place, value in enumerate(numbers))
+    return tuple(value * (height if index % 2 else width) / scale for index, value in enumerate(numbers))
 
 
 _FINAL = late_pattern(
@@ -188,12 +190,12 @@ _TRIES = 64
 
 def free_text(text: str) -> str:
     """Returns the answer in a text without thinking: what is marked, or follows "final answer:", else all of it."""
-    if found := list(re.finditer(f"{OPEN}([^{CLOSE}]*){CLOSE}", marked(text))):
-        last = found[-1][1].strip()
+    if matches := list(re.finditer(f"{OPEN}([^{CLOSE}]*){CLOSE}", marked(text))):
+        last = matches[-1][1].strip()
         if last:
             return str(last)
-    if found := list(_FINAL.finditer(text)):
-        after = text[found[-1].end() :].strip()
+    if matches := list(_FINAL.finditer(text)):
+        after = text[matches[-1].end() :].strip()
         if after:
             return after
     return text.strip()
@@ -202,15 +204,15 @@ def free_text(text: str) -> str:
 def last_object(text: str) -> dict[str, Any] | None:
     """Returns the last JSON object of a text, or a Python dictionary written out; None where there is none."""
     decoder, last = json.JSONDecoder(), None
-    place = text.find("{")
+    position = text.find("{")
     for _ in range(_TRIES):
-        if place < 0:
+        if position < 0:
             break
         try:
-            last, end = decoder.raw_decode(text, place)
+            last, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            end = place + 1
-        place = text.find("{", end)
+            end = position + 1
+        position = text.find("{", end)
     if last is None and "{" in text and "}" in text:
         try:
             last = ast.literal_eval(text[text.find("{") : text.rfind("}") + 1])
@@ -221,20 +223,20 @@ def last_object(text: str) -> dict[str, Any] | None:
 
 def regions(text: str) -> dict[str, str] | None:
     """Returns region id -> name from "Region ID: 1; Type: choroid; ...", or from a JSON object of that form."""
-    if found := last_object(text):
+    if content := last_object(text):
         named = {
             str(key): str(value)
-            for key, value in found.items()
+            for key, value in content.items()
             if re.fullmatch(r"\D*\d+", str(key)) and isinstance(value, str)
         }
         if named:
             return {re.sub(r"\D", "", key): value.strip() for key, value in named.items()}
-    said = {found["id"]: found["name"].strip(" .*_") for found in _REGION.finditer(re.sub(r"</?\w+>", " ", text))}
-    return said or None
+    names = {match["id"]: match["name"].strip(" .*_") for match in _REGION.finditer(re.sub(r"</?\w+>", " ", text))}
+    return names or None
 
 
 def boxes3d(text: str) -> Any:
     """Returns name -> six numbers from a JSON object, or six numbers that stand together."""
-    if found := last_object(text):
-        return found
+    if content := last_object(text):
+        return content
     return group(text, 6)

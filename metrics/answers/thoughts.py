@@ -88,7 +88,7 @@ def split_thought(text: str, sent: str | None = None) -> SplitReply:
 
 def _split_blocks(text: str) -> SplitReply:
     """Parts blocks between marks; marks within a block that is open are part of it."""
-    kept, place, opened = "", 0, -1
+    remaining_text, position, opened = "", 0, -1
     thoughts: list[str] = []
     rule: Rule = "T6"
     for mark in _MARK.finditer(text):
@@ -97,18 +97,18 @@ def _split_blocks(text: str) -> SplitReply:
             continue
         if mark["open"]:
             if opened < 0:
-                kept += text[place : mark.start()]
+                remaining_text += text[position : mark.start()]
                 opened = mark.end()
             continue
         if opened < 0:
-            thoughts.append(kept + text[place : mark.start()])
-            kept, rule = "", "T4" if rule != "T3" else rule
+            thoughts.append(remaining_text + text[position : mark.start()])
+            remaining_text, rule = "", "T4" if rule != "T3" else rule
         else:
             thoughts.append(text[opened : mark.start()])
             rule = "T3"
-        place, opened = mark.end(), -1
+        position, opened = mark.end(), -1
     if opened < 0:
-        return SplitReply(kept + text[place:], "\n".join(thoughts), rule)
+        return SplitReply(remaining_text + text[position:], "\n".join(thoughts), rule)
     closing = re.search(r"<answer>((?:(?!<answer>).){1,300})</answer>\s*$", text[opened:][-400:], re.DOTALL)
     thoughts.append(text[opened : len(text) - len(closing[0])] if closing else text[opened:])
-    return SplitReply(kept + (closing[0] if closing else ""), "\n".join(thoughts), "T5", cut=True)
+    return SplitReply(remaining_text + (closing[0] if closing else ""), "\n".join(thoughts), "T5", cut=True)

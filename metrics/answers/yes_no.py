@@ -75,50 +75,50 @@ def yes_or_no(text: str) -> tuple[str | None, str]:
         return None, "empty"
     if alone := _ALONE.fullmatch(low):
         return ("yes" if alone["yes"] else "no"), "word alone"
-    if found := (len(text) > LONG and _ending(text)) or _announced(low):
-        return found
+    if answer := (len(text) > LONG and _read_ending(text)) or _announced_answer(low):
+        return answer
     both = _BOTH.search(low)
     low = _BOTH.sub(" ", low) if both else low
-    if (both and not _WORD.search(low)) or _contradicts(low):
+    if (both and not _WORD.search(low)) or _contradicts_itself(low):
         return None, "yes and no"
     corrected = [end for _, end in corrections(low)]
-    found = (_opening(low[corrected[-1] :]) if corrected else None) or _opening(low)
-    return found or _later(low)
+    answer = (_opening_answer(low[corrected[-1] :]) if corrected else None) or _opening_answer(low)
+    return answer or _later_answer(low)
 
 
-def _ending(text: str) -> Said | None:
+def _read_ending(text: str) -> Said | None:
     """Returns what the end of a long text marks or announces: nothing before it can change that."""
     end = marked(ending(text)).lower()
-    return None if corrections(end) else _announced(end)
+    return None if corrections(end) else _announced_answer(end)
 
 
-def _announced(low: str) -> Said | None:
+def _announced_answer(low: str) -> Said | None:
     """Returns the last answer that is marked or announced."""
-    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(low)]
-    places += [(end, "answer phrase") for _, end in announcements(low)]
-    for end, rule in sorted(places, reverse=True):
+    positions = [(match.start() + 1, "marked answer") for match in MARK.finditer(low)]
+    positions += [(end, "answer phrase") for _, end in announcements(low)]
+    for end, rule in sorted(positions, reverse=True):
         after = low[end : end + 80].lstrip(" :\"'(\n")
         if (
             not _BOTH.match(after)
             and not _ON_CONDITION.match(after)
-            and not _contradicts(after)
-            and (found := _opening(after))
+            and not _contradicts_itself(after)
+            and (answer := _opening_answer(after))
         ):
-            return found[0], rule
+            return answer[0], rule
     return None
 
 
-def _contradicts(low: str) -> bool:
+def _contradicts_itself(low: str) -> bool:
     """Returns whether a text is both words and nothing else, "yes no yes", or asks: "yes?"."""
     return bool(("yes" in low and "no" in low) or low.endswith("?")) and bool(_ONLY.fullmatch(low))
 
 
-def _opening(low: str) -> Said | None:
+def _opening_answer(low: str) -> Said | None:
     """Returns what a text answers by its first word."""
-    found = _OPENING.match(low)
-    if not found or (found["yes"] in {"correct", "true", "positive"} and re.match(r"\s+\w", low[found.end() :])):
+    match = _OPENING.match(low)
+    if not match or (match["yes"] in {"correct", "true", "positive"} and re.match(r"\s+\w", low[match.end() :])):
         return None
-    return ("yes" if found["yes"] else "no"), "first word"
+    return ("yes" if match["yes"] else "no"), "first word"
 
 
 def _only_spoken_of(before: str) -> bool:
@@ -126,14 +126,14 @@ def _only_spoken_of(before: str) -> bool:
     return refuses(before) or bool(_SPOKEN_OF.search(before))
 
 
-def _later(low: str) -> tuple[str | None, str]:
+def _later_answer(low: str) -> tuple[str | None, str]:
     """Returns what a text answers by a word that stands alone, or by saying that something is there, or is not."""
     words = [
-        "yes" if found["yes"] else "no"
-        for found in _WORD.finditer(low)
-        if not (found["no"] in {"no", "non", "false"} and found["noun"])
-        and not (found["yes"] == "true" and found["noun"])
-        and not _only_spoken_of(_CLAUSES.split(low[max(0, found.start() - 80) : found.start()])[-1])
+        "yes" if match["yes"] else "no"
+        for match in _WORD.finditer(low)
+        if not (match["no"] in {"no", "non", "false"} and match["noun"])
+        and not (match["yes"] == "true" and match["noun"])
+        and not _only_spoken_of(_CLAUSES.split(low[max(0, match.start() - 80) : match.start()])[-1])
     ]
     if len(set(words)) == 1:
         return words[0], "word alone"
@@ -141,9 +141,9 @@ def _later(low: str) -> tuple[str | None, str]:
         return (words[-1], "last word") if _DECIDES.search(low) else (None, "yes and no")
     if refuses(low) or _UNSURE.search(low):
         return None, "refused"
-    said = set()
-    for whole in SENTENCES.split(_SURELY.sub("", low)):
-        sentence = _WHETHER.sub("", whole)
+    answers = set()
+    for clause in SENTENCES.split(_SURELY.sub("", low)):
+        sentence = _WHETHER.sub("", clause)
         if sentence and not sentence.endswith(("?", "？")):
-            said |= {"no"} if _ABSENT.search(sentence) else {"yes"} if _PRESENT.search(sentence) else set()
-    return (said.pop(), "statement") if len(said) == 1 else (None, "nothing found")
+            answers |= {"no"} if _ABSENT.search(sentence) else {"yes"} if _PRESENT.search(sentence) else set()
+    return (answers.pop(), "statement") if len(answers) == 1 else (None, "nothing found")

@@ -68,8 +68,8 @@ def ace_adaptive(rows: ScoreTable, bins: float) -> Weighed:
         if not classes:
             return np.full(len(times), np.nan)
         by_class = np.stack([_mean_of_bins(times, levels, number) for levels in classes])
-        known = ~np.isnan(by_class)
-        return quotient(np.where(known, by_class, 0).sum(axis=0), known.sum(axis=0))
+        is_known = ~np.isnan(by_class)
+        return quotient(np.where(is_known, by_class, 0).sum(axis=0), is_known.sum(axis=0))
 
     return errors
 

@@ -26,7 +26,7 @@ _JAEGER = "Jaeger et al., ICLR 2023, arXiv 2211.15259; Zenk et al., Medical Imag
 _curve = partial(summary, needs=NEEDS, best=0.0, higher_is_better=False, at_once=True, source=_JAEGER)
 
 
-def _paired(rows: ScoreTable) -> Stated:
+def _paired_rows(rows: ScoreTable) -> Stated:
     """Returns the masks that have both values: the row of the estimate, the estimate, and the Dice."""
     estimates = np.flatnonzero((rows.metric == "expected_dice") & ~np.isnan(rows.value))
     judged = np.flatnonzero((rows.metric == "dice") & ~np.isnan(rows.value))
@@ -43,7 +43,7 @@ def dice_aurc(rows: ScoreTable) -> Weighed:
 
     The `aurc` of masks: equal estimates may stand in any order, and the mean over orders is taken. In [0, 1].
     """
-    levels = levelled(_paired(rows))
+    levels = levelled(_paired_rows(rows))
     return lambda times: area_under(risks(times, levels))
 
 
@@ -53,7 +53,7 @@ def dice_eaurc(rows: ScoreTable) -> Weighed:
 
     In [0, 1].
     """
-    stated = _paired(rows)
+    stated = _paired_rows(rows)
     levels, best = levelled(stated), levelled(stated._replace(sure=stated.right))
     return lambda times: area_under(risks(times, levels)) - area_under(risks(times, best))
 
@@ -64,12 +64,12 @@ def dice_augrc(rows: ScoreTable) -> Weighed:
 
     The `augrc` of masks. In [0, 0.5].
     """
-    levels = levelled(_paired(rows))
+    levels = levelled(_paired_rows(rows))
     return lambda times: generalised_area(risks(times, levels))
 
 
 def _gap_pieces(rows: ScoreTable) -> Floats:
-    stated = _paired(rows)
+    stated = _paired_rows(rows)
     added = np.zeros((rows.value.size, 2))
     added[stated.place] = np.stack([np.abs(stated.sure - stated.right), np.ones_like(stated.sure)], axis=1)
     return added
@@ -105,7 +105,7 @@ def expected_dice_correlation(rows: ScoreTable) -> Weighed:
 
     In [-1, 1].
     """
-    stated = _paired(rows)
+    stated = _paired_rows(rows)
     values = np.stack([stated.sure, stated.right])
 
     def correlate(times: Floats) -> Floats:

@@ -65,16 +65,16 @@ def equal_mass(times: Floats, levels: Levels, bins: int) -> tuple[Floats, Floats
 
     A level is in the bin in which the middle of its ranks lies, so that equal confidences share a bin.
     """
-    ones = np.ones_like(levels.sure)
-    numbers = levels.sums(times, ones)
+    unit_weights = np.ones_like(levels.sure)
+    numbers = levels.sums(times, unit_weights)
     right, sure = levels.sums(times, levels.right), levels.sums(times, levels.sure)
-    place = _bin_of_middle(numbers, bins) + bins * np.arange(len(times))[:, None]
+    cell = _bin_of_middle(numbers, bins) + bins * np.arange(len(times))[:, None]
     shape, size = (len(times), bins), len(times) * bins
-    one, two, three = (
-        np.bincount(place.ravel(), sums.ravel(), size).reshape(shape).astype(np.float64)
+    bin_weights, two, three = (
+        np.bincount(cell.ravel(), sums.ravel(), size).reshape(shape).astype(np.float64)
         for sums in (numbers, right, sure)
     )
-    return one, two, three
+    return bin_weights, two, three
 
 
 def mass_places(sure: Floats, bins: int) -> Places:
@@ -143,14 +143,14 @@ def logistic(times: Floats, stated: Stated, *, slope: bool) -> Floats:
     odds, weight = np.log(sure / (1 - sure)), times[:, stated.place]
     numbers, right = weight.sum(axis=1), weight @ stated.right
     able = (right > 0) & (right < numbers)
-    found = np.full(len(times), math.nan)
+    calibrated = np.full(len(times), math.nan)
     if able.any():
-        fitted = _slopes if slope else _intercepts
-        found[able] = fitted(weight[able], odds, stated.right)
-    return found
+        fitted = _newton_slopes if slope else _newton_intercepts
+        calibrated[able] = fitted(weight[able], odds, stated.right)
+    return calibrated
 
 
-def _intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
+def _newton_intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
     """Newton's method between bounds that close in: where all are sure, the curve is a stair that it could leap off."""
     low, high = np.full(len(weight), -2 * _ENDS), np.full(len(weight), 2 * _ENDS)
     added = np.zeros(len(weight))
@@ -167,7 +167,7 @@ def _intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
     return added
 
 
-def _slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
+def _newton_slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
     """Newton's method from a slope of 0; steps are at most 4 long, in standard deviations of the log odds."""
     spread = odds.std()
     if not spread > 0:
@@ -181,19 +181,19 @@ def _slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
         expected = 1 / (1 + np.exp(-np.clip(constant[:, None] + slope[:, None] * scaled, -_FAR, _FAR)))
         off, bend = weight * (right - expected), weight * expected * (1 - expected)
         push, tilt = off.sum(axis=1), off @ scaled
-        one, two, three = bend.sum(axis=1), bend @ scaled, bend @ scaled**2
-        area = one * three - two**2
-        fine = area > 1e-12 * one * three
-        step = np.stack([three * push - two * tilt, one * tilt - two * push]) / np.where(fine, area, math.nan)
+        slope_sum, two, three = bend.sum(axis=1), bend @ scaled, bend @ scaled**2
+        area = slope_sum * three - two**2
+        fine = area > 1e-12 * slope_sum * three
+        step = np.stack([three * push - two * tilt, slope_sum * tilt - two * push]) / np.where(fine, area, math.nan)
         step *= 4 / np.maximum(np.abs(step).max(axis=0), 4)
         constant, slope = constant + step[0], slope + step[1]
         sure = np.abs(step).max(axis=0) < _SURE
         if (sure | np.isnan(slope)).all():
             break
-    return np.where(sure & ~_separated(weight, odds, right), slope / spread, math.nan)
+    return np.where(sure & ~_are_separated(weight, odds, right), slope / spread, math.nan)
 
 
-def _separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bool_]:
+def _are_separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bool_]:
     """Returns whether right and wrong ones overlap nowhere but at one value, (resample,).
 
     The likelihood then has no maximum, though where confidences are near 0 and 1 Newton's method hardly moves.
@@ -211,7 +211,7 @@ def _separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bo
 _binned = partial(confidence_summary, best=0.0, higher_is_better=False, parameter="number of bins")
 
 
-def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str]:
+def _make_luck_remark(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str]:
     """Makes the remark of what a calibration error would be by luck alone."""
 
     def remark(rows: ScoreTable, bins: float) -> str:
@@ -219,14 +219,19 @@ def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str
         if not stated.sure.size:
             return ""
         expected = by_luck(stated.sure, places(stated.sure, whole_number(bins)))
-        told = f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
-        return ". ".join(filter(None, [told, remarked(rows)]))
+        expected_text = (
+            f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
+        )
+        return ". ".join(filter(None, [expected_text, remarked(rows)]))
 
     return remark
 
 
 @_binned(
-    title="ECE (equal mass)", source=f"{_NGUYEN}; {_GUO}", at_once=True, remark=_luck("ECE (equal mass)", mass_places)
+    title="ECE (equal mass)",
+    source=f"{_NGUYEN}; {_GUO}",
+    at_once=True,
+    remark=_make_luck_remark("ECE (equal mass)", mass_places),
 )
 def ece_mass(rows: ScoreTable, bins: float) -> Weighed:
     """The expected calibration error in bins of equal numbers: the mean of |share right - mean confidence| of the bin.
@@ -254,7 +259,7 @@ def _width_pieces(rows: ScoreTable, bins: float) -> Floats:
     title="ECE (equal width)",
     source=f"{_NAEINI}; {_GUO}",
     pieces=_width_pieces,
-    remark=_luck("ECE (equal width)", equal_width),
+    remark=_make_luck_remark("ECE (equal width)", equal_width),
 )
 def ece_width(sums: Floats, bins: float) -> Floats:
     """The expected calibration error in bins of equal width: the mean of |share right - mean confidence| of the bin.
@@ -267,7 +272,7 @@ def ece_width(sums: Floats, bins: float) -> Floats:
     return quotient(np.abs(sums[..., :-1]).sum(axis=-1), sums[..., -1])
 
 
-def _averaged(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats) -> Floats:
+def _row_sums(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats) -> Floats:
     """Contribution of each row to the sum of the statements' values, and to their number: (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     added[stated.place] = np.stack([values, counted], axis=1)
@@ -276,7 +281,7 @@ def _averaged(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats)
 
 def _excess_pieces(rows: ScoreTable) -> Floats:
     stated = decided(rows)
-    return _averaged(rows, stated, stated.sure - stated.right, np.ones_like(stated.sure))
+    return _row_sums(rows, stated, stated.sure - stated.right, np.ones_like(stated.sure))
 
 
 @confidence_summary(
@@ -296,26 +301,26 @@ def calibration_shift(sums: Floats) -> Floats:
 
 def _brier_pieces(rows: ScoreTable) -> Floats:
     stated = every(rows)
-    return _averaged(rows, stated, (stated.sure - stated.right) ** 2, np.ones_like(stated.sure))
+    return _row_sums(rows, stated, (stated.sure - stated.right) ** 2, np.ones_like(stated.sure))
 
 
-def _parts(rows: ScoreTable) -> str:
+def _brier_remark(rows: ScoreTable) -> str:
     stated = every(rows)
     if not stated.sure.size:
         return ""
-    place = mass_places(stated.sure, BINS)
-    reliability, resolution, uncertainty, left = murphy(stated.sure, stated.right, place)
-    told = (
+    bin_of = mass_places(stated.sure, BINS)
+    reliability, resolution, uncertainty, remainder = murphy(stated.sure, stated.right, bin_of)
+    parts_text = (
         f"Brier score = reliability {reliability:.3f} - resolution {resolution:.3f} + uncertainty {uncertainty:.3f} "
-        f"+ {left:.3f} within {BINS} bins of equal mass (Murphy 1973)"
+        f"+ {remainder:.3f} within {BINS} bins of equal mass (Murphy 1973)"
     )
-    return ". ".join(filter(None, [told, remarked(rows)]))
+    return ". ".join(filter(None, [parts_text, remarked(rows)]))
 
 
 _loss = partial(confidence_summary, best=0.0, higher_is_better=False)
 
 
-@_loss(title="Brier score", source="Brier 1950; Murphy 1973", pieces=_brier_pieces, remark=_parts)
+@_loss(title="Brier score", source="Brier 1950; Murphy 1973", pieces=_brier_pieces, remark=_brier_remark)
 def brier_score(sums: Floats) -> Floats:
     """The mean over statements of (confidence - right)^2, right being 1 or 0.
 
@@ -328,7 +333,7 @@ def _loss_pieces(rows: ScoreTable) -> Floats:
     stated = every(rows)
     true = np.where(stated.right > 0, stated.sure, 1 - stated.sure)
     counted = stated.right if exclusive(rows) else np.ones_like(stated.sure)
-    return _averaged(rows, stated, -np.log(np.clip(true, CLIP, 1)) * counted, counted)
+    return _row_sums(rows, stated, -np.log(np.clip(true, CLIP, 1)) * counted, counted)
 
 
 @_loss(title="Log loss", source="Good 1952; scikit-learn's log_loss", unit="nats", pieces=_loss_pieces)

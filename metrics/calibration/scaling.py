@@ -21,8 +21,8 @@ COLDEST, HOTTEST = 0.01, 100.0
 
 def log_odds(probability: npt.ArrayLike) -> Floats:
     """Returns log(p / (1 - p)), p kept `CLIP` away from 0 and 1."""
-    kept = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
-    return np.asarray(np.log(kept / (1 - kept)))
+    clipped = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
+    return np.asarray(np.log(clipped / (1 - clipped)))
 
 
 def temper_probabilities(probabilities: npt.ArrayLike, temperature: float) -> Floats:
@@ -63,10 +63,10 @@ def fit_temperature(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> float
         true = scaled[np.arange(len(scaled)), right] if scaled.ndim == 2 else np.where(right, scaled, 1 - scaled)
         return float(-np.log(np.clip(true, CLIP, 1)).mean())
 
-    return float(np.exp(_least(loss, np.log(COLDEST), np.log(HOTTEST))))
+    return float(np.exp(_minimise_loss(loss, np.log(COLDEST), np.log(HOTTEST))))
 
 
-def _least(loss: Callable[[float], float], low: float, high: float) -> float:
+def _minimise_loss(loss: Callable[[float], float], low: float, high: float) -> float:
     from scipy.optimize import minimize_scalar
 
     return float(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)

@@ -89,7 +89,7 @@ def harmonic(number: Floats) -> Floats:
     return np.asarray(digamma(number + 1) + np.euler_gamma, dtype=np.float64)
 
 
-def _abstaining(rows: ScoreTable, value: Callable[[Risks], Floats]) -> Weighed:
+def _curve_judge(rows: ScoreTable, value: Callable[[Risks], Floats]) -> Weighed:
     """Returns a judge of a curve of risk and coverage."""
     levels = levelled(decided(rows))
     return lambda times: value(risks(times, levels))
@@ -102,7 +102,7 @@ def aurc(rows: ScoreTable) -> Weighed:
     Decisions of equal confidence may stand in any order; the mean over orders is taken. It falls with the share of
     wrong decisions as well as with better confidences: see `eaurc`. In [0, 1].
     """
-    return _abstaining(rows, area_under)
+    return _curve_judge(rows, area_under)
 
 
 @_risk_curve(title="E-AURC", source=_GEIFMAN)
@@ -112,7 +112,7 @@ def eaurc(rows: ScoreTable) -> Weighed:
     0 where confidences tell right from wrong. The least area is the exact one of so many wrong decisions, not the
     approximation r + (1 - r) log(1 - r). In [0, 1].
     """
-    return _abstaining(rows, lambda found: area_under(found) - least_area(found))
+    return _curve_judge(rows, lambda found: area_under(found) - least_area(found))
 
 
 @_risk_curve(title="AUGRC", source="Traub et al., NeurIPS 2024, arXiv 2407.01032")
@@ -122,7 +122,7 @@ def augrc(rows: ScoreTable) -> Weighed:
     The mean risk of a wrong decision that is not left to a person. Unlike in `aurc` the surest do not weigh more. For
     right and wrong it is (1 - confidence AUROC) a e + e^2 / 2, of shares a of right and e of wrong ones. In [0, 0.5].
     """
-    return _abstaining(rows, generalised_area)
+    return _curve_judge(rows, generalised_area)
 
 
 @_risk_curve(title="Risk at coverage", source=_ELYANIV, parameter="share of answers")
@@ -136,7 +136,7 @@ def risk_at_coverage(rows: ScoreTable, coverage: float) -> Weighed:
     """
     if not 0 < coverage <= 1:
         raise UsageError(f"risk_at_coverage@{coverage:g}: expected a share of answers above 0, and 1 at most")
-    return _abstaining(rows, lambda found: risk_of_surest(found, coverage))
+    return _curve_judge(rows, lambda found: risk_of_surest(found, coverage))
 
 
 @_risk_curve(
@@ -153,7 +153,7 @@ def coverage_at_risk(rows: ScoreTable, risk: float) -> Weighed:
     """
     if not 0 <= risk < 1:
         raise UsageError(f"coverage_at_risk@{risk:g}: expected a share of wrong answers below 1")
-    return _abstaining(rows, lambda found: most_covered(found, risk))
+    return _curve_judge(rows, lambda found: most_covered(found, risk))
 
 
 @_risk_curve(title="Confidence AUROC", source="Hendrycks and Gimpel, ICLR 2017", best=1.0, higher_is_better=True)

@@ -80,9 +80,9 @@ def exclusive(rows: ScoreTable) -> bool:
 
 def every(rows: ScoreTable) -> Stated:
     """Returns a statement for each row: that a class is present, or that an answer is right."""
-    known = np.flatnonzero(np.isin(rows.status, (PRESENT, "absent", RIGHT, WRONG)) & ~np.isnan(rows.value))
-    so = np.isin(rows.status[known], (PRESENT, RIGHT)).astype(np.float64)
-    return Stated(known.astype(np.int64), rows.value[known], so)
+    indices = np.flatnonzero(np.isin(rows.status, (PRESENT, "absent", RIGHT, WRONG)) & ~np.isnan(rows.value))
+    so = np.isin(rows.status[indices], (PRESENT, RIGHT)).astype(np.float64)
+    return Stated(indices.astype(np.int64), rows.value[indices], so)
 
 
 def top(rows: ScoreTable) -> Stated:

@@ -21,7 +21,7 @@ PLAIN = "plain"
 VOTES = ("predicted_class", "offered_options")
 
 
-def _check(parameter: str) -> None:
+def _check_parameter(parameter: str) -> None:
     if parameter != PLAIN:
         raise UsageError(f"expected no parameter or {PLAIN!r} of confidence by votes, got {parameter!r}")
 
@@ -39,27 +39,27 @@ def agreement(votes: Floats, trials: Floats, options: Floats, *, plain: bool) ->
     entropy = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
     if not plain:
         entropy += quotient((votes > 0).sum(axis=1) - 1.0, 2 * trials)
-    found = np.clip(1 - quotient(entropy, np.log(options)), 0, 1)
-    return np.where(votes.sum(axis=1) > 0, found, math.nan)
+    agreement = np.clip(1 - quotient(entropy, np.log(options)), 0, 1)
+    return np.where(votes.sum(axis=1) > 0, agreement, math.nan)
 
 
 def _by_case(rows: ScoreTable, plain: bool) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns the confidence of each case by its votes, (case,), and a row of each."""
     cases, first, owner = np.unique(rows.case, return_index=True, return_inverse=True)
-    given = (rows.metric == VOTES[0]) & ~np.isnan(rows.value)
-    trials = np.bincount(owner[given], minlength=len(cases)).astype(np.float64)
+    is_given = (rows.metric == VOTES[0]) & ~np.isnan(rows.value)
+    trials = np.bincount(owner[is_given], minlength=len(cases)).astype(np.float64)
     options = np.full(len(cases), math.nan)
     offered = rows.metric == VOTES[1]
     options[owner[offered]] = rows.value[offered]
-    given &= rows.value >= 0
-    answers, answer = np.unique(rows.value[given], return_inverse=True)
+    is_given &= rows.value >= 0
+    answers, answer = np.unique(rows.value[is_given], return_inverse=True)
     if not answers.size:
         return np.full(len(cases), math.nan), first
     # Few of all answers are given to one case: its own ones are numbered from 0.
-    pairs, counts = np.unique(np.stack([owner[given], answer]), axis=1, return_counts=True)
-    place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
-    votes = np.zeros((len(cases), int(place.max()) + 1))
-    votes[pairs[0], place] = counts
+    pairs, counts = np.unique(np.stack([owner[is_given], answer]), axis=1, return_counts=True)
+    column = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
+    votes = np.zeros((len(cases), int(column.max()) + 1))
+    votes[pairs[0], column] = counts
     return agreement(votes, trials, options, plain=plain), first
 
 
@@ -74,13 +74,13 @@ def _shift_pieces(rows: ScoreTable, parameter: str = "") -> Floats:
     judged = rows.where(rows.metric == "accuracy")
     if judged.value.size:
         values, at = by_repeat(judged)
-        known = ~np.isnan(values)
-        means = quotient(np.where(known, values, 0).sum(axis=1), known.sum(axis=1))
+        is_known = ~np.isnan(values)
+        means = quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))
         right[np.searchsorted(rows.case[first], judged.case[at])] = means
     return case_pieces(rows, first, sure - right)
 
 
-def _trials(rows: ScoreTable, parameter: str = "") -> str:
+def _trials_remark(rows: ScoreTable, parameter: str = "") -> str:
     votes = int(np.unique(rows.repeat).size) if rows.repeat.size else 1
     corrected = "" if parameter == PLAIN else " with the correction of Miller and Madow"
     return f"Confidence by votes is 1 - entropy / log of the number of options{corrected}, of {votes} answers a case."
@@ -92,9 +92,9 @@ _votes = partial(
     parameter="plain, for entropy without correction",
     parameter_is_text=True,
     parameter_optional=True,
-    check=_check,
+    check=_check_parameter,
     source="MedQ-Deg, arXiv 2603.07769, equations 3 and 4, with @plain",
-    remark=_trials,
+    remark=_trials_remark,
 )
 
 

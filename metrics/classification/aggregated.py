@@ -32,17 +32,17 @@ PATIENT = "patient"
 """The attribute that every row has: what intervals resample."""
 
 
-def _parts(parameter: str) -> tuple[str, str, str]:
+def _split_parameter(parameter: str) -> tuple[str, str, str]:
     """Rule, attribute and metric of a parameter; raises UsageError for one that is not understood."""
     how, colon, name = parameter.partition(":")
     rule, dash, attribute = how.partition("-")
-    if not (rule in RULES or _rank(rule) > 0) or not dash or not attribute or not colon:
+    if not (rule in RULES or _rule_rank(rule) > 0) or not dash or not attribute or not colon:
         raise UsageError(
             f"{parameter!r} needs a rule ({', '.join(RULES)}, max3), an attribute and a metric, such as "
             "'mean-patient:auroc@macro'"
         )
-    found = parse(name)[0]
-    if "probability" not in found.needs or found.name == "aggregated":
+    definition = parse(name)[0]
+    if "probability" not in definition.needs or definition.name == "aggregated":
         raise UsageError(
             f"{parameter!r}: {name!r} is not computed from probabilities of classes; name one such as auroc"
         )
@@ -57,7 +57,7 @@ def _parts(parameter: str) -> tuple[str, str, str]:
     at_once=True,
     parameter="RULE-ATTRIBUTE:METRIC, such as mean-patient:auroc@macro",
     parameter_is_text=True,
-    check=_parts,
+    check=_split_parameter,
     source="mean, largest, or majority of images",
 )
 def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
@@ -71,19 +71,19 @@ def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
     Raises:
         ValueError: the cases of a group belong to different classes.
     """
-    rule, attribute, name = _parts(parameter)
+    rule, attribute, name = _split_parameter(parameter)
     if attribute not in rows.attributes:
         return lambda times: np.full(len(times), math.nan)
-    known = np.flatnonzero(np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value))
-    groups, group = np.unique(rows.attributes[attribute][known], return_inverse=True)
-    labels, label = np.unique(rows.label[known], return_inverse=True)
+    indices = np.flatnonzero(np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value))
+    groups, group = np.unique(rows.attributes[attribute][indices], return_inverse=True)
+    labels, label = np.unique(rows.label[indices], return_inverse=True)
     keys, first, owner = np.unique(group * len(labels) + label, return_index=True, return_inverse=True)
-    value = (decided(rows) if rule == "vote" else rows.value)[known]
-    if rank := _rank(rule):
-        together = _ranked(value, owner, len(keys), rank)
+    value = (decided(rows) if rule == "vote" else rows.value)[indices]
+    if rank := _rule_rank(rule):
+        together = _ranked_values(value, owner, len(keys), rank)
     else:
         together = np.bincount(owner, weights=value) / np.bincount(owner)
-    present = np.bincount(owner, weights=rows.status[known] == PRESENT) > 0
+    present = np.bincount(owner, weights=rows.status[indices] == PRESENT) > 0
     if rows.facts.get(CLASSES) == EXCLUSIVE and not rank:
         several = np.bincount(keys // len(labels), weights=present) > 1
         if several.any():
@@ -101,39 +101,39 @@ def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
         cases=len(groups),
         facts=rows.facts,
     )
-    return OfRows(known[first], _judged(table, name))
+    return OfRows(indices[first], _judge_table(table, name))
 
 
-def _rank(rule: str) -> int:
+def _rule_rank(rule: str) -> int:
     """Returns which of the largest a rule takes, from 1; 0 of a rule that takes none."""
-    found = _RANKED.fullmatch(rule)
-    return 1 if rule == "max" else int(found[1]) if found else 0
+    match = _RANKED.fullmatch(rule)
+    return 1 if rule == "max" else int(match[1]) if match else 0
 
 
-def _ranked(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
+def _ranked_values(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
     """Returns the value of a rank of each group, from the largest down; 0 of a group of fewer."""
     order = np.lexsort((-value, owner))
     starts = np.searchsorted(owner[order], np.arange(groups))
-    place = starts + rank - 1
-    there = place < np.append(starts[1:], len(order))
+    positions = starts + rank - 1
+    there = positions < np.append(starts[1:], len(order))
     together = np.zeros(groups)
-    together[there] = value[order][place[there]]
+    together[there] = value[order][positions[there]]
     return together
 
 
-def _judged(table: ScoreTable, name: str) -> Weighed:
+def _judge_table(table: ScoreTable, name: str) -> Weighed:
     """How often each row of a table counts -> what a summary makes of it."""
-    found, parameter = parse(name)
-    given = () if parameter is None else (parameter,)
-    if found.weighed is not None and (judge := found.weighed(table, *given)) is not None:
+    definition, parameter = parse(name)
+    arguments = () if parameter is None else (parameter,)
+    if definition.weighed is not None and (judge := definition.weighed(table, *arguments)) is not None:
         return judge
-    if found.pieces is None or found.total is None:
+    if definition.pieces is None or definition.total is None:
         raise UsageError(f"{name!r} cannot be aggregated")
-    added, total = found.pieces(table, *given), found.total
-    return lambda times: np.asarray(total(times @ added, *given), dtype=np.float64)
+    added, total = definition.pieces(table, *arguments), definition.total
+    return lambda times: np.asarray(total(times @ added, *arguments), dtype=np.float64)
 
 
-def _prevalence(parameter: str) -> tuple[float, str]:
+def _parse_prevalence(parameter: str) -> tuple[float, str]:
     """The prevalence and the classes of a parameter; raises UsageError for one that is not understood."""
     text, _, which = parameter.partition(":")
     try:
@@ -145,8 +145,8 @@ def _prevalence(parameter: str) -> tuple[float, str]:
     return prevalence, which or "macro"
 
 
-def _sums(rows: ScoreTable, parameter: str) -> Floats:
-    return counts(rows, _prevalence(parameter)[1])
+def _row_sums(rows: ScoreTable, parameter: str) -> Floats:
+    return counts(rows, _parse_prevalence(parameter)[1])
 
 
 _at_prevalence = partial(
@@ -156,8 +156,8 @@ _at_prevalence = partial(
     best=1.0,
     parameter="prevalence, or PREVALENCE:WHICH",
     parameter_is_text=True,
-    check=_prevalence,
-    pieces=_sums,
+    check=_parse_prevalence,
+    pieces=_row_sums,
     source="Bayes' rule; Altman and Bland 1994",
 )
 
@@ -169,7 +169,7 @@ def ppv_at_prevalence(sums: Floats, parameter: str) -> Floats:
     sens * p / (sens * p + (1 - spec) * (1 - p)). That of the test set holds for its own prevalence, which case-control
     samples choose. NaN of a class without positives or negatives, and where none is said to be present.
     """
-    prevalence, which = _prevalence(parameter)
+    prevalence, which = _parse_prevalence(parameter)
 
     def score(cells: Floats) -> Floats:
         hits, invented, missed, absent = (cells[..., at, :] for at in range(4))
@@ -185,7 +185,7 @@ def npv_at_prevalence(sums: Floats, parameter: str) -> Floats:
 
     spec * (1 - p) / (spec * (1 - p) + (1 - sens) * p). As `ppv_at_prevalence`.
     """
-    prevalence, which = _prevalence(parameter)
+    prevalence, which = _parse_prevalence(parameter)
 
     def score(cells: Floats) -> Floats:
         hits, invented, missed, absent = (cells[..., at, :] for at in range(4))

@@ -28,7 +28,7 @@ def check_set(parameter: str) -> None:
     UsageError.refuse_unknown("MedMNIST-C has no baselines of a set", ALEXNET, parameter)
 
 
-def _errors(rows: ScoreTable, key: str) -> Weighed:
+def _condition_errors(rows: ScoreTable, key: str) -> Weighed:
     """Returns 1 - balanced accuracy under a condition, of how often each row counts: (resample, row) to (resample,)."""
     chosen = np.flatnonzero(rows.condition == key)
     cells = count_cells(rows.where(chosen))
@@ -41,7 +41,7 @@ def _balanced_errors(rows: ScoreTable, parameter: str, combine: Combine) -> Weig
     there = set(np.unique(rows.condition).tolist())
     if not {"", *(key for each in keys for key in each)} <= there:
         return lambda times: np.full(len(times), np.nan)
-    published, errors = _errors(rows, ""), [[_errors(rows, key) for key in each] for each in keys]
+    published, errors = _condition_errors(rows, ""), [[_condition_errors(rows, key) for key in each] for each in keys]
 
     def values(times: Floats) -> Floats:
         means = np.array([np.mean([error(times) for error in each], axis=0) for each in errors])
@@ -64,39 +64,43 @@ _medmnistc = partial(
 )
 
 
-def _remark(rows: ScoreTable, parameter: str) -> str:
-    asked = [f"{name}-{severity}" for name in ALEXNET[parameter] if name != CLEAN for severity in range(1, 6)]
-    lacking = sorted(set(asked) - set(np.unique(rows.condition).tolist()))
+def _missing_remark(rows: ScoreTable, parameter: str) -> str:
+    wanted = [f"{name}-{severity}" for name in ALEXNET[parameter] if name != CLEAN for severity in range(1, 6)]
+    lacking = sorted(set(wanted) - set(np.unique(rows.condition).tolist()))
     if not lacking:
         return f"levels are taken to be those of suite/medmnistc_{parameter}"
     return f"no value without {lacking[0]}{' and others' * (len(lacking) > 1)}: test with suite/medmnistc_{parameter}"
 
 
-@_medmnistc(title="BE", remark=_remark, weighed=lambda rows, name: _balanced_errors(rows, name, _be))
+@_medmnistc(
+    title="BE", remark=_missing_remark, weighed=lambda rows, name: _balanced_errors(rows, name, _balanced_error)
+)
 def medmnistc_be(rows: ScoreTable, name: str) -> float:
     """The mean over corruptions of the balanced error, averaged over severities, over AlexNet's.
 
     1 is as bad as AlexNet. Of runs with all corruptions and severities of the set's suite; NaN of others. Classes count
     as present above a probability of 0.5; the authors choose a threshold on validation images.
     """
-    return float(_balanced_errors(rows, name, _be)(np.ones((1, rows.case.size)))[0])
+    return float(_balanced_errors(rows, name, _balanced_error)(np.ones((1, rows.case.size)))[0])
 
 
-def _be(errors: Floats, published: Floats, reference: Floats, clean: float) -> Floats:
+def _balanced_error(errors: Floats, published: Floats, reference: Floats, clean: float) -> Floats:
     return np.asarray((errors / reference).mean(axis=0))
 
 
-@_medmnistc(title="rBE", remark=_remark, weighed=lambda rows, name: _balanced_errors(rows, name, _rbe))
+@_medmnistc(
+    title="rBE", remark=_missing_remark, weighed=lambda rows, name: _balanced_errors(rows, name, _relative_error)
+)
 def medmnistc_rbe(rows: ScoreTable, name: str) -> float:
     """The mean over corruptions of the rise of the balanced error over that of AlexNet.
 
     1 is as steep as AlexNet. AlexNet's own rise is below 0 for two corruptions of pneumonia and near 0 for others, so
     that the sign turns or the number swells: see `drop` of the same run. NaN as of `medmnistc_be`.
     """
-    return float(_balanced_errors(rows, name, _rbe)(np.ones((1, rows.case.size)))[0])
+    return float(_balanced_errors(rows, name, _relative_error)(np.ones((1, rows.case.size)))[0])
 
 
-def _rbe(errors: Floats, published: Floats, reference: Floats, clean: float) -> Floats:
+def _relative_error(errors: Floats, published: Floats, reference: Floats, clean: float) -> Floats:
     return np.asarray(((errors - published) / (reference - clean)).mean(axis=0))
 
 
@@ -153,13 +157,13 @@ def corruption_error(rows: ScoreTable) -> float:
     return float(_of_corruptions(rows, None)(np.ones((1, rows.case.size)))[0])
 
 
-def _reference(rows: ScoreTable) -> Mapping[str, float]:
+def _reference_errors(rows: ScoreTable) -> Mapping[str, float]:
     return {str(name): float(error) for name, error in (rows.facts.get(REFERENCE) or {}).items()}
 
 
-def _lacking(rows: ScoreTable) -> str:
+def _lacking_remark(rows: ScoreTable) -> str:
     kinds = rows.attributes[ATTRIBUTES[0]] if ATTRIBUTES[0] in rows.attributes else np.zeros(0, str)
-    lacking = sorted(set(np.unique(kinds).tolist()) - {"clean"} - set(_reference(rows)))
+    lacking = sorted(set(np.unique(kinds).tolist()) - {"clean"} - set(_reference_errors(rows)))
     if not lacking:
         return ""
     return (
@@ -171,8 +175,8 @@ def _lacking(rows: ScoreTable) -> str:
 @_corrupted(
     title="Mean corruption error",
     source="Hendrycks and Dietterich, ICLR 2019; RobustMedCLIP, Imam et al. 2025",
-    weighed=lambda rows: _of_corruptions(rows, _reference(rows)),
-    remark=_lacking,
+    weighed=lambda rows: _of_corruptions(rows, _reference_errors(rows)),
+    remark=_lacking_remark,
 )
 def mean_corruption_error(rows: ScoreTable) -> float:
     """The mean over corruptions of the error, averaged over severities, over that of a reference model, times 100.
@@ -180,4 +184,4 @@ def mean_corruption_error(rows: ScoreTable) -> float:
     The reference's errors are the task's fact `reference_errors`; 100 is as bad as it. Of cases as `corruption_error`.
     NaN where the reference lacks a corruption.
     """
-    return float(_of_corruptions(rows, _reference(rows))(np.ones((1, rows.case.size)))[0])
+    return float(_of_corruptions(rows, _reference_errors(rows))(np.ones((1, rows.case.size)))[0])

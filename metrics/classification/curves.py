@@ -54,8 +54,8 @@ class Classified:
     @property
     def known(self) -> dict[str, bool]:
         """Class -> whether it is present, of those of which that is known; of a probability by which side of 0.5."""
-        told = {name: value for name, value in self.truth.items() if not math.isnan(value) and value != THRESHOLD}
-        return {name: value > THRESHOLD for name, value in told.items()}
+        stated = {name: value for name, value in self.truth.items() if not math.isnan(value) and value != THRESHOLD}
+        return {name: value > THRESHOLD for name, value in stated.items()}
 
     @property
     def said(self) -> dict[str, bool]:
@@ -104,7 +104,7 @@ def chosen(parameter: str, rows: ScoreTable) -> Choice:
         return Choice("macro", (parameter,))
     if not name:
         return Choice(average, None)
-    return Choice(average, tuple(str(one) for one in rows.facts.get(SETS, {}).get(name, ())))
+    return Choice(average, tuple(str(name) for name in rows.facts.get(SETS, {}).get(name, ())))
 
 
 def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
@@ -113,12 +113,14 @@ def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
     Rows whose truth or probability is not known are about none.
     """
     names, code = np.unique(rows.label, return_inverse=True)
-    wanted = names.tolist() if choice.classes is None else [one for one in choice.classes if one in set(names.tolist())]
-    place = np.full(len(names) + 1, -1, np.int64)
+    wanted = (
+        names.tolist() if choice.classes is None else [name for name in choice.classes if name in set(names.tolist())]
+    )
+    number_of = np.full(len(names) + 1, -1, np.int64)
     for number, name in enumerate(wanted):
-        place[np.searchsorted(names, name)] = number
-    known = np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value)
-    return wanted, np.where(known, place[code], -1)
+        number_of[np.searchsorted(names, name)] = number
+    is_known = np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value)
+    return wanted, np.where(is_known, number_of[code], -1)
 
 
 def areas(rows: ScoreTable, parameter: str, area: Area, undefined: float = math.nan) -> Weighed:
@@ -134,16 +136,16 @@ def areas(rows: ScoreTable, parameter: str, area: Area, undefined: float = math.
     names, owner = classes_of(rows, choice)
     if choice.average == "micro":
         owner = np.where(owner >= 0, 0, -1)
-    groups = np.split(*_grouped(owner, 1 if choice.average == "micro" else len(names)))
-    curves = [_curve(rows, places) for places in groups if places.size]
+    groups = np.split(*_group_rows(owner, 1 if choice.average == "micro" else len(names)))
+    curves = [_make_curve(rows, group) for group in groups if group.size]
     weighted = choice.average == "weighted"
 
     def judge(times: Floats) -> Floats:
         values, weights = np.full((len(curves), len(times)), math.nan), np.ones((len(curves), len(times)))
         for number, curve in enumerate(curves):
             counted = times[:, curve.order].astype(np.float64)
-            found = area(counted, curve)
-            values[number] = np.where(np.isnan(found), undefined, found)
+            area_value = area(counted, curve)
+            values[number] = np.where(np.isnan(area_value), undefined, area_value)
             weights[number] = counted @ curve.positive if weighted else 1
         return mean_of_known(values, weights, axis=0)
 
@@ -156,7 +158,7 @@ def roc_area(times: Floats, curve: Curve) -> Floats:
     The share of pairs of a positive and a negative in which the positive has the higher probability, ties counting one
     half: DeLong's form of Mann and Whitney's statistic. NaN without positives or negatives.
     """
-    positives, negatives = _levels(times, curve)
+    positives, negatives = _level_counts(times, curve)
     below = np.cumsum(negatives, axis=1) - negatives
     pairs = positives.sum(axis=1) * negatives.sum(axis=1)
     return quotient((positives * (below + negatives / 2)).sum(axis=1), pairs)
@@ -168,9 +170,9 @@ def pr_area(times: Floats, curve: Curve) -> Floats:
     The sum over the levels of probability of the precision there, times what the level adds to the recall. NaN without
     positives or negatives.
     """
-    positives, negatives = (side[:, ::-1] for side in _levels(times, curve))
-    found = np.cumsum(positives, axis=1)
-    precision = quotient(found, found + np.cumsum(negatives, axis=1), 0.0)
+    positives, negatives = (side[:, ::-1] for side in _level_counts(times, curve))
+    positive_sums = np.cumsum(positives, axis=1)
+    precision = quotient(positive_sums, positive_sums + np.cumsum(negatives, axis=1), 0.0)
     number = positives.sum(axis=1)
     value = quotient((positives * precision).sum(axis=1), number)
     return np.where(negatives.sum(axis=1) > 0, value, math.nan)
@@ -184,8 +186,11 @@ def counts(rows: ScoreTable, parameter: str) -> Floats:
     """
     choice = chosen(parameter, rows)
     names, owner = classes_of(rows, choice)
-    said, present = decided(rows), rows.status == PRESENT
-    cells = np.stack([said * present, said * ~present, (1 - said) * present, (1 - said) * ~present], axis=1)
+    decided_rows, present = decided(rows), rows.status == PRESENT
+    cells = np.stack(
+        [decided_rows * present, decided_rows * ~present, (1 - decided_rows) * present, (1 - decided_rows) * ~present],
+        axis=1,
+    )
     width = 1 if choice.average == "micro" else len(names)
     added = np.zeros((len(owner), 4, width))
     judged = np.flatnonzero(owner >= 0)
@@ -222,9 +227,9 @@ def averaged(sums: Floats, parameter: str, score: Callable[[Floats], Floats]) ->
 
 def mean_of_known(values: Floats, weights: Floats, axis: int) -> Floats:
     """Returns the weighted mean of what is not NaN along an axis; NaN where nothing is."""
-    known = ~np.isnan(values)
-    held = np.where(known, weights, 0)
-    return quotient((np.where(known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
+    is_known = ~np.isnan(values)
+    held = np.where(is_known, weights, 0)
+    return quotient((np.where(is_known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
 
 
 def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
@@ -237,7 +242,7 @@ def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
     """
     choice = chosen(parameter, rows)
     names, owner = classes_of(rows, choice)
-    unknown = [one for one in choice.classes or () if one not in names]
+    unknown = [name for name in choice.classes or () if name not in names]
     out = [f"{name} (not judged)" for name in unknown]
     for number, name in enumerate(names if choice.average != "micro" else ()):
         held = set(rows.status[owner == number].tolist())
@@ -247,14 +252,14 @@ def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
     return f"undefined, and in no average: {', '.join(out)}" if out else ""
 
 
-def _curve(rows: ScoreTable, places: Places) -> Curve:
+def _make_curve(rows: ScoreTable, places: Places) -> Curve:
     order = places[np.argsort(rows.value[places], kind="stable")]
     value = rows.value[order]
     starts = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])).astype(np.int64)
     return Curve(order, (rows.status[order] == PRESENT).astype(np.float64), starts)
 
 
-def _grouped(owner: Places, number: int) -> tuple[Places, Places]:
+def _group_rows(owner: Places, number: int) -> tuple[Places, Places]:
     """Places of the rows of each class, one class after the other, and where the next ones begin."""
     order = np.argsort(owner, kind="stable").astype(np.int64)
     order = order[int((owner < 0).sum()) :]
@@ -262,7 +267,7 @@ def _grouped(owner: Places, number: int) -> tuple[Places, Places]:
     return order, np.cumsum(sizes)[:-1].astype(np.int64)
 
 
-def _levels(times: Floats, curve: Curve) -> tuple[Floats, Floats]:
+def _level_counts(times: Floats, curve: Curve) -> tuple[Floats, Floats]:
     """How many positives and negatives each level of probability has, ascending: (resample, level)."""
     positives = times * curve.positive
     negatives = times - positives

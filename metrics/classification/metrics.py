@@ -93,10 +93,10 @@ def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
 
     Of the case as a whole, labelled `all`.
     """
-    known = pair.known
-    if not known:
+    is_known = pair.known
+    if not is_known:
         return {}
-    return {WHOLE: float(all((pair.predicted[name] > THRESHOLD) == present for name, present in known.items()))}
+    return {WHOLE: float(all((pair.predicted[name] > THRESHOLD) == present for name, present in is_known.items()))}
 
 
 _of_classes = partial(
@@ -109,19 +109,19 @@ _of_classes = partial(
 )
 
 
-def _remark(title: str, rows: ScoreTable, parameter: str, needs: tuple[str, ...]) -> str:
-    said = lacking(rows.of("probability"), parameter, needs)
-    return f"{title} ({parameter}): {said}" if said else ""
+def _class_remark(title: str, rows: ScoreTable, parameter: str, needs: tuple[str, ...]) -> str:
+    remark = lacking(rows.of("probability"), parameter, needs)
+    return f"{title} ({parameter}): {remark}" if remark else ""
 
 
 def _counted_as_0(rows: ScoreTable, parameter: str) -> str:
-    told = _remark("AUROC, one class as 0", rows, parameter, (PRESENT, ABSENT))
-    return told.replace("undefined, and in no average", "undefined, and counted as 0")
+    remark = _class_remark("AUROC, one class as 0", rows, parameter, (PRESENT, ABSENT))
+    return remark.replace("undefined, and in no average", "undefined, and counted as 0")
 
 
 def _curve_summary(title: str, source: str) -> Callable[[Curves], Curves]:
     """Registers a summary of curves."""
-    remark = partial(_remark, title, needs=(PRESENT, ABSENT))
+    remark = partial(_class_remark, title, needs=(PRESENT, ABSENT))
     return _of_classes(title=title, source=source, remark=remark, at_once=True)
 
 
@@ -175,7 +175,7 @@ def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callabl
 
         total.__name__ = total.__qualname__ = score.__name__
         total.__module__, total.__doc__ = score.__module__, score.__doc__
-        remark = partial(_remark, title, needs=needs)
+        remark = partial(_class_remark, title, needs=needs)
         return _of_classes(title=title, source=source, settings=_CUT, pieces=counts, remark=remark)(total)
 
     return register
@@ -187,8 +187,8 @@ def f1_score(cells: Floats) -> Floats:
 
     `macro` is the mean over classes. A class that is never present has none, and is in no average.
     """
-    hits, invented, missed, _ = _cells(cells)
-    return _over(2 * hits, 2 * hits + invented + missed, hits + missed)
+    hits, invented, missed, _ = _split_cells(cells)
+    return _safe_ratio(2 * hits, 2 * hits + invented + missed, hits + missed)
 
 
 @_count_summary("Class precision", PRESENT)
@@ -197,20 +197,20 @@ def ppv(cells: Floats) -> Floats:
 
     A class that is never present has none.
     """
-    hits, invented, missed, _ = _cells(cells)
-    return _over(hits, np.where(hits + invented > 0, hits + invented, 1), hits + missed)
+    hits, invented, missed, _ = _split_cells(cells)
+    return _safe_ratio(hits, np.where(hits + invented > 0, hits + invented, 1), hits + missed)
 
 
 @_count_summary("Class sensitivity", PRESENT)
 def class_sensitivity(cells: Floats) -> Floats:
     """The share of cases with a class that are said to have it: TP / (TP + FN)."""
-    return _sensitivity(cells)
+    return _cell_sensitivity(cells)
 
 
 @_count_summary("Class specificity", ABSENT)
 def class_specificity(cells: Floats) -> Floats:
     """The share of cases without a class that are said not to have it: TN / (TN + FP)."""
-    return _specificity(cells)
+    return _cell_specificity(cells)
 
 
 @_count_summary("Class balanced accuracy", PRESENT, ABSENT)
@@ -220,7 +220,7 @@ def class_balanced_accuracy(cells: Floats) -> Floats:
     It is that of class against no class. Where classes exclude each other, what is elsewhere called balanced accuracy
     is `class_sensitivity@macro`: the mean recall of the classes.
     """
-    return (_sensitivity(cells) + _specificity(cells)) / 2
+    return (_cell_sensitivity(cells) + _cell_specificity(cells)) / 2
 
 
 @_count_summary("Class accuracy")
@@ -229,9 +229,9 @@ def class_accuracy(cells: Floats) -> Floats:
 
     Where classes exclude each other, the share of cases whose most probable class is right is `top1_accuracy`.
     """
-    hits, invented, missed, absent = _cells(cells)
+    hits, invented, missed, absent = _split_cells(cells)
     every = hits + invented + missed + absent
-    return _over(hits + absent, every, every)
+    return _safe_ratio(hits + absent, every, every)
 
 
 @_count_summary("CRG", PRESENT, source="VLM3D, forithmus/VLM3D-Dockers, crg_score.py")
@@ -241,28 +241,28 @@ def class_crg(cells: Floats) -> Floats:
     P and N are how often classes are present and absent, so that a hit weighs as much as it is rare. In (0, 1]: 1 for
     all right, 1/3 for all or none said to be present. VLM3D's is `class_crg@micro`, over all labels of all volumes.
     """
-    hits, invented, missed, absent = _cells(cells)
+    hits, invented, missed, absent = _split_cells(cells)
     present, half = hits + missed, (invented + absent) / 2
     weight = np.divide(half, present, out=np.zeros(np.shape(present)), where=present > 0)
-    return _over(half, 2 * half - weight * (hits - missed) + invented, present)
+    return _safe_ratio(half, 2 * half - weight * (hits - missed) + invented, present)
 
 
-def _sensitivity(cells: Floats) -> Floats:
-    hits, _, missed, _ = _cells(cells)
-    return _over(hits, hits + missed, hits + missed)
+def _cell_sensitivity(cells: Floats) -> Floats:
+    hits, _, missed, _ = _split_cells(cells)
+    return _safe_ratio(hits, hits + missed, hits + missed)
 
 
-def _specificity(cells: Floats) -> Floats:
-    _, invented, _, absent = _cells(cells)
-    return _over(absent, absent + invented, absent + invented)
+def _cell_specificity(cells: Floats) -> Floats:
+    _, invented, _, absent = _split_cells(cells)
+    return _safe_ratio(absent, absent + invented, absent + invented)
 
 
-def _cells(cells: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _split_cells(cells: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Hits, inventions, misses and right absences, (..., class) each."""
     return cells[..., 0, :], cells[..., 1, :], cells[..., 2, :], cells[..., 3, :]
 
 
-def _over(part: Floats, of: Floats, due: Floats) -> Floats:
+def _safe_ratio(part: Floats, of: Floats, due: Floats) -> Floats:
     """A ratio; NaN where nothing is due."""
-    found: Floats = np.divide(part, of, out=np.full(np.shape(of), math.nan), where=(due > 0) & (of > 0))
-    return found
+    ratio: Floats = np.divide(part, of, out=np.full(np.shape(of), math.nan), where=(due > 0) & (of > 0))
+    return ratio

@@ -42,29 +42,29 @@ def top_k_accuracy(pair: Classified, k: float) -> Mapping[str, float]:
         return {}
     own = pair.predicted[right[0]]
     above = sum(value > own for value in pair.predicted.values())
-    alike = sum(value == own for value in pair.predicted.values())
-    return {right[0]: min(1.0, max(0.0, (k - above) / alike))}
+    ties = sum(value == own for value in pair.predicted.values())
+    return {right[0]: min(1.0, max(0.0, (k - above) / ties))}
 
 
-def _grades(rows: ScoreTable) -> Floats:
+def _grade_sums(rows: ScoreTable) -> Floats:
     """Contribution of each row to the sums of distances and their squares, and to the counts of classes.
 
     (row, 2 + 2 * class). A case adds at the row of the class that is present; several equally probable ones are said in
     parts.
     """
     names = [str(name) for name in rows.facts.get(NAMES, ())] or np.unique(rows.label).tolist()
-    place = {name: at for at, name in enumerate(names)}
-    width, label = len(names), np.array([place.get(name, -1) for name in rows.label.tolist()], dtype=np.int64)
+    grade_of = {name: at for at, name in enumerate(names)}
+    width, label = len(names), np.array([grade_of.get(name, -1) for name in rows.label.tolist()], dtype=np.int64)
     judged = rows.facts.get(CLASSES) == EXCLUSIVE and width > 1
     added = np.zeros((len(rows.case), 2 + 2 * width))
     if not judged:
         return added
     _, case = np.unique(rows.case, return_inverse=True)
-    said = np.zeros((int(case.max()) + 1 if case.size else 0, width))
-    np.add.at(said, (case[label >= 0], label[label >= 0]), decided(rows)[label >= 0])
+    given_grades = np.zeros((int(case.max()) + 1 if case.size else 0, width))
+    np.add.at(given_grades, (case[label >= 0], label[label >= 0]), decided(rows)[label >= 0])
     present = np.flatnonzero((rows.status == PRESENT) & (label >= 0))
     apart = np.abs(label[present][:, None] - np.arange(width))
-    mine = said[case[present]]
+    mine = given_grades[case[present]]
     added[present, 0] = (mine * apart).sum(axis=1)
     added[present, 1] = (mine * apart**2).sum(axis=1)
     added[present, 2 + label[present]] = 1
@@ -72,17 +72,17 @@ def _grades(rows: ScoreTable) -> Floats:
     return added
 
 
-def _kappa(sums: Floats, power: int) -> Floats:
+def _weighted_kappa(sums: Floats, power: int) -> Floats:
     """1 - the disagreement that is seen over that of chance, weighted by the distance of grades to a power."""
     width = (sums.shape[-1] - 2) // 2
-    true, said = sums[..., 2 : 2 + width], sums[..., 2 + width :]
+    true, given_counts = sums[..., 2 : 2 + width], sums[..., 2 + width :]
     distance = np.abs(np.subtract.outer(np.arange(width), np.arange(width))) ** power
-    chance = quotient(np.einsum("...i,ij,...j->...", true, distance, said), true.sum(axis=-1))
+    chance = quotient(np.einsum("...i,ij,...j->...", true, distance, given_counts), true.sum(axis=-1))
     return 1 - quotient(sums[..., power - 1], chance)
 
 
 _of_grades = partial(
-    summary, needs=("probability",), higher_is_better=True, best=1.0, pieces=_grades, value_kind="correlation"
+    summary, needs=("probability",), higher_is_better=True, best=1.0, pieces=_grade_sums, value_kind="correlation"
 )
 
 
@@ -93,7 +93,7 @@ def quadratic_kappa(sums: Floats) -> Floats:
     At most 1; 0 is chance. Of classes that exclude each other; all of the task's count, also those that nobody has. NaN
     where truth and prediction are one class throughout. scikit-learn's `cohen_kappa_score(weights="quadratic")`.
     """
-    return _kappa(sums, 2)
+    return _weighted_kappa(sums, 2)
 
 
 @_of_grades(title="Linear kappa", source="Cohen 1968", aliases=("linear weighted kappa",))
@@ -102,7 +102,7 @@ def linear_kappa(sums: Floats) -> Floats:
 
     As `quadratic_kappa`, but a distance of two weighs twice that of one, and not four times.
     """
-    return _kappa(sums, 1)
+    return _weighted_kappa(sums, 1)
 
 
 def count_cells(rows: ScoreTable) -> Floats:

@@ -30,7 +30,7 @@ class Regularisation(NamedTuple):
 NONE = Regularisation()
 
 
-def _checked(probabilities: npt.ArrayLike) -> Floats:
+def _check_probabilities(probabilities: npt.ArrayLike) -> Floats:
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 2 or not ((values >= -1e-6) & (values <= 1 + 1e-6)).all():
         raise ValueError(
@@ -55,7 +55,7 @@ def label_scores(
 
     Source: Sadinle et al., JASA 2019 (LAC); Romano et al., NeurIPS 2020 (APS); Angelopoulos et al., ICLR 2021 (RAPS).
     """
-    values = _checked(probabilities)
+    values = _check_probabilities(probabilities)
     if method not in METHODS:
         raise ValueError(f"method is invalid: expected one of {', '.join(METHODS)}, got {method!r}")
     if method == "lac":
@@ -140,7 +140,7 @@ def choose_regularisation(probabilities: npt.ArrayLike, truth: npt.ArrayLike, al
     Source: Angelopoulos et al., ICLR 2021, appendix E.
     """
     check_alpha(alpha)
-    values, true = _checked(probabilities), np.asarray(truth, dtype=np.int64)
+    values, true = _check_probabilities(probabilities), np.asarray(truth, dtype=np.int64)
     order = np.argsort(-values, axis=1, kind="stable")
     ranks = (order == true[:, None]).argmax(axis=1) + 1
     rank = int(min(conformal_quantile(ranks, alpha), values.shape[1]))

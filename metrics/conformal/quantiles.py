@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
-def _order(number: int, alpha: float) -> int:
+def _quantile_order(number: int, alpha: float) -> int:
     """Returns ceil((n + 1)(1 - alpha)), without a float's rounding upwards of whole numbers."""
     return math.ceil((number + 1) * (1 - alpha) - 1e-9)
 
@@ -42,7 +42,7 @@ def conformal_quantile(scores: npt.ArrayLike, alpha: float) -> float:
     """
     check_alpha(alpha)
     ordered = np.sort(np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=math.inf))
-    rank = _order(ordered.size, alpha)
+    rank = _quantile_order(ordered.size, alpha)
     return float(ordered[rank - 1]) if rank <= ordered.size else math.inf
 
 
@@ -83,7 +83,7 @@ def coverage_interval(calibration: int, evaluated: int, alpha: float, level: flo
     """
     from scipy.stats import betabinom
 
-    rank = _order(calibration, alpha)
+    rank = _quantile_order(calibration, alpha)
     if rank > calibration:
         return 1.0, 1.0
     ends = betabinom.ppf([(1 - level) / 2, (1 + level) / 2], evaluated, rank, calibration + 1 - rank)

@@ -46,8 +46,8 @@ def vendi_score(
     if not order > 0:
         raise SetError(f"Expected the order of an entropy to be above 0, got {order}")
     sets = same_size(prepare(real, generated, options))
-    (entropy, influences), (other, _) = (
-        _entropy(rows, order, name) for rows, name in ((sets.generated, "generated"), (sets.real, "real"))
+    (entropy, influences), (other_entropy, _) = (
+        _kernel_entropy(rows, order, name) for rows, name in ((sets.generated, "generated"), (sets.real, "real"))
     )
     name = "vendi_score" if order == 1 else f"vendi_score, q={order:g}"
     extra: dict[str, Any] = {}
@@ -62,10 +62,10 @@ def vendi_score(
         }
     elif sets.options["interval"]:
         extra = {"flags": (f"no_interval: of {n} rows {value:.0f} count as different, too many to tell their spread",)}
-    return sets.value(name, value, depends_on_n=True, details={"real": math.exp(other)}, **extra)
+    return sets.value(name, value, depends_on_n=True, details={"real": math.exp(other_entropy)}, **extra)
 
 
-def _entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[np.float64]]:
+def _kernel_entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[np.float64]]:
     """Returns Rényi's entropy of the eigenvalues of K / n, and by how much each row moves it, (row,), times n."""
     n, d = rows.shape
     lengths = np.concatenate([np.linalg.norm(rows[part].astype(np.float64), axis=1) for part in strips(rows)])
@@ -81,7 +81,7 @@ def _entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[n
             products += unit.T @ unit
     shares, vectors = np.linalg.eigh(products)
     shares, vectors = shares[shares > 0] / n, vectors[:, shares > 0]
-    entropy, slopes = _slopes(shares, order)
+    entropy, slopes = _share_entropy(shares, order)
     if n <= d:
         # Projections of rows on the eigenvectors of the features are those of K, by the root of the eigenvalue.
         squares = vectors**2 * (shares * n)
@@ -90,7 +90,7 @@ def _entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[n
     return entropy, np.concatenate(influences)
 
 
-def _slopes(shares: npt.NDArray[np.float64], order: float) -> tuple[float, npt.NDArray[np.float64]]:
+def _share_entropy(shares: npt.NDArray[np.float64], order: float) -> tuple[float, npt.NDArray[np.float64]]:
     """Returns Rényi's entropy of shares, and how fast it grows with each of them."""
     if order == 1:
         return -float((shares * np.log(shares)).sum()), -np.log(shares)
@@ -126,19 +126,23 @@ def intra_prompt_ms_ssim(
             alone += 1
             continue
         pairs = combinations(chosen, 2)
-        means.append(np.mean([ms_ssim(stack[one], stack[other], data_range=data_range) for one, other in pairs]))
+        means.append(np.mean([ms_ssim(stack[first], stack[second], data_range=data_range) for first, second in pairs]))
     if not means:
         raise SetError(f"Expected at least one prompt with two images, got {alone} prompts with one")
-    found = np.array(means, dtype=np.float64)
-    extra = normal_interval(float(found.mean()), variance_of_mean(found), "normal, over prompts") if interval else {}
+    similarities = np.array(means, dtype=np.float64)
+    extra = (
+        normal_interval(float(similarities.mean()), variance_of_mean(similarities), "normal, over prompts")
+        if interval
+        else {}
+    )
     return SetValue(
         "intra_prompt_ms_ssim",
-        float(found.mean()),
+        float(similarities.mean()),
         0,
         len(stack),
         stack[0].size,
         flags=(f"left_out: {alone} prompts have one image",) * bool(alone),
-        details={"prompts": float(len(found))},
+        details={"prompts": float(len(similarities))},
         **extra,
     )
 
@@ -163,41 +167,48 @@ def radiomics_frechet_distance(
     """
     if log_form not in ("none", "d2", "d"):
         raise SetError(f"Expected `log_form` to be 'none', 'd2' or 'd', got {log_form!r}")
-    one, other = (np.asarray(table, dtype=np.float64) for table in (real, generated))
-    if one.ndim != 2 or other.ndim != 2 or one.shape[1] != other.shape[1] or not one.size:
-        raise SetError(f"Expected two tables with the same features, got {one.shape} and {other.shape}")
-    titles = [str(at) for at in range(one.shape[1])] if names is None else list(names)
-    if len(titles) != one.shape[1]:
-        raise SetError(f"Expected {one.shape[1]} names of features, got {len(titles)}")
-    finite = np.asarray(np.isfinite(one).all(axis=0) & np.isfinite(other).all(axis=0))
-    varies = np.asarray((one != one[0]).any(axis=0))
+    real_table, generated_table = (np.asarray(table, dtype=np.float64) for table in (real, generated))
+    if (
+        real_table.ndim != 2
+        or generated_table.ndim != 2
+        or real_table.shape[1] != generated_table.shape[1]
+        or not real_table.size
+    ):
+        raise SetError(
+            f"Expected two tables with the same features, got {real_table.shape} and {generated_table.shape}"
+        )
+    titles = [str(at) for at in range(real_table.shape[1])] if names is None else list(names)
+    if len(titles) != real_table.shape[1]:
+        raise SetError(f"Expected {real_table.shape[1]} names of features, got {len(titles)}")
+    finite = np.asarray(np.isfinite(real_table).all(axis=0) & np.isfinite(generated_table).all(axis=0))
+    varies = np.asarray((real_table != real_table[0]).any(axis=0))
     keep = finite & varies
     flags = tuple(
-        f"dropped_features: {len(left)} of {len(titles)} {why}: {', '.join(left)}"
-        for left, why in (
+        f"dropped_features: {len(names_left)} of {len(titles)} {why}: {', '.join(names_left)}"
+        for names_left, why in (
             ([name for name, fine in zip(titles, finite, strict=True) if not fine], "are not finite"),
             ([titles[at] for at in np.flatnonzero(finite & ~keep)], "are constant in the real set"),
         )
-        if left
+        if names_left
     )
     if not keep.any():
         raise SetError(f"None of {len(titles)} features is finite in all rows and varies in the real set")
-    mean, spread = one[:, keep].mean(axis=0), one[:, keep].std(axis=0, ddof=1)
-    given = dict(options)
-    if given.get("holdout") is not None:
-        spare = one_set(given["holdout"], "hold-out", drop=True)[0]  # type: ignore[arg-type]
-        given["holdout"] = (spare[:, keep] - mean) / spread
-    found = frechet_distance(
-        (one[:, keep] - mean) / spread,
-        (other[:, keep] - mean) / spread,
-        **given,  # type: ignore[arg-type]
+    mean, spread = real_table[:, keep].mean(axis=0), real_table[:, keep].std(axis=0, ddof=1)
+    settings = dict(options)
+    if settings.get("holdout") is not None:
+        spare = one_set(settings["holdout"], "hold-out", drop=True)[0]  # type: ignore[arg-type]
+        settings["holdout"] = (spare[:, keep] - mean) / spread
+    distance = frechet_distance(
+        (real_table[:, keep] - mean) / spread,
+        (generated_table[:, keep] - mean) / spread,
+        **settings,  # type: ignore[arg-type]
     )
     title = "radiomics_frechet_distance" + ("" if log_form == "none" else f", log {log_form}")
-    found = replace(found, metric=title, flags=(*found.flags, *flags))
-    return found if log_form == "none" else _logged(found, 0.5 if log_form == "d" else 1.0)
+    distance = replace(distance, metric=title, flags=(*distance.flags, *flags))
+    return distance if log_form == "none" else _take_logarithm(distance, 0.5 if log_form == "d" else 1.0)
 
 
-def _logged(found: SetValue, factor: float) -> SetValue:
+def _take_logarithm(found: SetValue, factor: float) -> SetValue:
     def log(value: float) -> float:
         return factor * math.log(value) if value > 0 else (-math.inf if value <= 0 else math.nan)
 

@@ -155,20 +155,20 @@ def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, le
     """
     options = Options(**checked_options(given, DEFAULTS))  # type: ignore[typeddict-item]
     drop = options["nan"] == "drop"
-    one, real_kept = one_set(real, "real", drop=drop)
-    other, generated_kept = one_set(generated, "generated", drop=drop)
-    same_features(one, other)
-    for name, rows in (("real", one), ("generated", other)):
+    real_rows, real_kept = one_set(real, "real", drop=drop)
+    generated_rows, generated_kept = one_set(generated, "generated", drop=drop)
+    same_features(real_rows, generated_rows)
+    for name, rows in (("real", real_rows), ("generated", generated_rows)):
         if len(rows) < least:
             raise SetError(f"Expected at least {least} rows in each set, got {len(rows)} in the {name} set")
     flags = []
-    lost = [int((~kept).sum()) for kept in (real_kept, generated_kept)]
-    if any(lost):
-        flags.append(f"dropped_rows: {lost[0]} real and {lost[1]} generated rows were not finite")
+    dropped = [int((~is_kept).sum()) for is_kept in (real_kept, generated_kept)]
+    if any(dropped):
+        flags.append(f"dropped_rows: {dropped[0]} real and {dropped[1]} generated rows were not finite")
     patients = numbered(labels_of(options["patients"], "patients", real_kept))
     prompts = numbered(labels_of(options["prompts"], "prompts", generated_kept))
-    flags += _flags(one, other)
-    return Sets(one, other, patients, prompts, tuple(flags), options)
+    flags += _set_flags(real_rows, generated_rows)
+    return Sets(real_rows, generated_rows, patients, prompts, tuple(flags), options)
 
 
 def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, npt.NDArray[np.bool_]]:
@@ -177,26 +177,26 @@ def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Arra
     Raises:
         SetError: `rows` is no matrix of numbers with a feature, or rows are not finite (unless `drop`).
     """
-    found = np.asarray(rows)
-    if found.ndim != 2 or found.shape[1] == 0 or found.dtype.kind not in "fiub":
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "fiub":
         raise SetError(
-            f"Expected the {name} set to be numbers of the shape (row, feature), got {found.dtype} of {found.shape}"
+            f"Expected the {name} set to be numbers of the shape (row, feature), got {array.dtype} of {array.shape}"
         )
-    if found.dtype not in (np.float32, np.float64):
-        found = found.astype(np.float32 if found.dtype in (np.float16, np.bool_) else np.float64)
-    kept = np.ones(len(found), dtype=bool)
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float32 if array.dtype in (np.float16, np.bool_) else np.float64)
+    is_kept = np.ones(len(array), dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in strips(found):
-            if not np.isfinite(found[part].sum()):
-                kept[part] = np.isfinite(found[part]).all(axis=1)
-    lost = int(len(kept) - kept.sum())
-    if lost and not drop:
-        first = ", ".join(map(str, np.flatnonzero(~kept)[:NAMED])) + (", ..." if lost > NAMED else "")
+        for part in strips(array):
+            if not np.isfinite(array[part].sum()):
+                is_kept[part] = np.isfinite(array[part]).all(axis=1)
+    dropped = int(len(is_kept) - is_kept.sum())
+    if dropped and not drop:
+        first = ", ".join(map(str, np.flatnonzero(~is_kept)[:NAMED])) + (", ..." if dropped > NAMED else "")
         raise SetError(
-            f"{lost} of {len(kept)} rows of the {name} set have NaN or infinite features (rows {first}); "
+            f"{dropped} of {len(is_kept)} rows of the {name} set have NaN or infinite features (rows {first}); "
             "mend them, or leave them out with nan='drop'"
         )
-    return (found[kept] if lost else found), kept
+    return (array[is_kept] if dropped else array), is_kept
 
 
 def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_]) -> Array | None:
@@ -243,16 +243,16 @@ def same_features(one: Array, other: Array, names: tuple[str, str] = ("real", "g
         )
 
 
-def _flags(real: Array, generated: Array) -> list[str]:
+def _set_flags(real: Array, generated: Array) -> list[str]:
     flags = []
     if min(len(real), len(generated)) < SMALL:
         flags.append(f"small_n: {len(real)} real and {len(generated)} generated rows")
     ids = row_numbers(real, generated)
-    one, other = ids[: len(real)], ids[len(real) :]
-    shared = int(np.isin(other, one).sum())
+    real_ids, generated_ids = ids[: len(real)], ids[len(real) :]
+    shared = int(np.isin(generated_ids, real_ids).sum())
     if shared:
         flags.append(f"shared_rows: {shared} of {len(generated)} generated rows are rows of the real set")
-    for name, rows, numbers in (("real", real, one), ("generated", generated, other)):
+    for name, rows, numbers in (("real", real, real_ids), ("generated", generated, generated_ids)):
         distinct = len(np.unique(numbers))
         if distinct == 1:
             flags.append(f"degenerate: all {len(rows)} {name} rows are the same")
@@ -277,23 +277,23 @@ def row_numbers(*sets: Array) -> npt.NDArray[np.int64]:
     """Returns a number per row of all sets, one after the other, that rows share if and only if they are equal."""
     few = max(1, sets[0].shape[1] // FEATURES)
     if few > 1:
-        found = _hashed([rows[:, ::few] for rows in sets])
-        if len(np.unique(found)) == len(found):
-            return found
-    return _hashed(list(sets))
+        hashes = _hash_rows([rows[:, ::few] for rows in sets])
+        if len(np.unique(hashes)) == len(hashes):
+            return hashes
+    return _hash_rows(list(sets))
 
 
-def _hashed(sets: list[Array]) -> npt.NDArray[np.int64]:
+def _hash_rows(sets: list[Array]) -> npt.NDArray[np.int64]:
     """Returns numbers that rows with the same 64-bit sum of mixed features share."""
     weights = np.random.default_rng(7).integers(0, 1 << 63, sets[0].shape[1], dtype=np.uint64)
     weights = weights * np.uint64(2) + np.uint64(1)
     hashes = []
     for rows in sets:
-        found = np.empty(len(rows), dtype=np.uint64)
+        hashes_ = np.empty(len(rows), dtype=np.uint64)
         for part in strips(rows):
             bits = (rows[part].astype(np.float64) + 0.0).view(np.uint64)
-            found[part] = ((bits ^ (bits >> np.uint64(31))) * weights).sum(axis=1, dtype=np.uint64)
-        hashes.append(found)
+            hashes_[part] = ((bits ^ (bits >> np.uint64(31))) * weights).sum(axis=1, dtype=np.uint64)
+        hashes.append(hashes_)
     return np.unique(np.concatenate(hashes), return_inverse=True)[1].astype(np.int64)
 
 
@@ -301,8 +301,8 @@ def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> npt.NDAr
     """Returns 0 ... n - 1 in random order, rows of one group side by side."""
     if groups is None:
         return rng.permutation(n)
-    place = rng.permutation(int(groups.max()) + 1)[groups]
-    return np.lexsort((rng.random(n), place))
+    group_order = rng.permutation(int(groups.max()) + 1)[groups]
+    return np.lexsort((rng.random(n), group_order))
 
 
 def halves(
@@ -311,11 +311,11 @@ def halves(
     """Returns the rows of two equal parts of at most `size` rows, drawn at random, that share no group."""
     order = shuffled(rng, n, groups)
     size = min(size, n // 2)
-    one, rest = order[:size], order[size:]
+    first, remaining = order[:size], order[size:]
     if groups is not None and size:
-        rest = rest[groups[rest] != groups[one[-1]]]
-    other = rest[:size]
-    return one[: len(other)], other
+        remaining = remaining[groups[remaining] != groups[first[-1]]]
+    second = remaining[:size]
+    return first[: len(second)], second
 
 
 def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int = 2) -> dict[str, Any]:
@@ -329,8 +329,8 @@ def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int
     rng = np.random.default_rng(sets.options["seed"])
     wanted = min(len(sets.real), len(sets.generated))
     if sets.options["holdout"] is None:
-        one, other = halves(rng, len(sets.real), sets.patients, wanted)
-        pair = sets.real[one], sets.real[other]
+        first, second = halves(rng, len(sets.real), sets.patients, wanted)
+        pair = sets.real[first], sets.real[second]
     else:
         spare, _ = one_set(sets.options["holdout"], "hold-out", drop=sets.options["nan"] == "drop")
         same_features(sets.real, spare, ("real", "hold-out"))
@@ -351,13 +351,13 @@ def same_size(sets: Sets) -> Sets:
     if n == m:
         return sets
     rng = np.random.default_rng(sets.options["seed"])
-    one = np.sort(shuffled(rng, n, sets.patients)[:size])
-    other = np.sort(shuffled(rng, m, sets.prompts)[:size])
+    real_rows = np.sort(shuffled(rng, n, sets.patients)[:size])
+    generated_rows = np.sort(shuffled(rng, m, sets.prompts)[:size])
     return Sets(
-        sets.real[one],
-        sets.generated[other],
-        None if sets.patients is None else sets.patients[one],
-        None if sets.prompts is None else sets.prompts[other],
+        sets.real[real_rows],
+        sets.generated[generated_rows],
+        None if sets.patients is None else sets.patients[real_rows],
+        None if sets.prompts is None else sets.prompts[generated_rows],
         (*sets.flags, f"subsampled: {size} of {n} real and {size} of {m} generated rows were compared"),
         sets.options,
     )

@@ -80,14 +80,14 @@ def frechet_distance(real: npt.ArrayLike, generated: npt.ArrayLike, **options: U
     only, and with their floor. `details` has "mean_part", |m1 - m2|^2.
     """
     sets = prepare(real, generated, options)
-    sides = _side(sets.real), _side(sets.generated)
-    value, mean_part = _distance(*sides)
-    found: dict[str, Any] = {"details": {"mean_part": mean_part}}
+    sides = _make_side(sets.real), _make_side(sets.generated)
+    value, mean_part = _squared_distance(*sides)
+    extras: dict[str, Any] = {"details": {"mean_part": mean_part}}
     if sets.options["interval"]:
-        found |= normal_interval(value, _variance(sets, *sides), HOW)
-    floor = floor_of(sets, lambda one, other: _distance(_side(one), _side(other))[0])
+        extras |= normal_interval(value, _distance_variance(sets, *sides), HOW)
+    floor = floor_of(sets, lambda one, other: _squared_distance(_make_side(one), _make_side(other))[0])
     flags = (*_rank_flags(sets), *floor.pop("flags", ()))
-    return sets.value("frechet_distance", value, depends_on_n=True, flags=flags, **found, **floor)
+    return sets.value("frechet_distance", value, depends_on_n=True, flags=flags, **extras, **floor)
 
 
 def frechet_distance_inf(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
@@ -107,17 +107,19 @@ def frechet_distance_inf(real: npt.ArrayLike, generated: npt.ArrayLike, **option
             f"Expected at least 1.5 rows per feature, {math.ceil(LEAST * d)} for d = {d}, got {len(sets.real)} real "
             f"and {len(sets.generated)} generated rows: the extrapolation does not hold below; use kernel_distance"
         )
-    intercept, slope, error, last = _extrapolated(sets.real, sets.generated, sets.patients, sets.prompts, sets.options)
-    found: dict[str, Any] = {"details": {"slope": slope, "at_n": last}}
+    intercept, slope, error, last = _extrapolate_distance(
+        sets.real, sets.generated, sets.patients, sets.prompts, sets.options
+    )
+    extras: dict[str, Any] = {"details": {"slope": slope, "at_n": last}}
     if sets.options["interval"]:
-        variance = _variance(sets, _side(sets.real), _side(sets.generated)) + error**2
-        found |= normal_interval(intercept, variance, "normal, by the influence of each row and the fit of the line")
+        variance = _distance_variance(sets, _make_side(sets.real), _make_side(sets.generated)) + error**2
+        extras |= normal_interval(intercept, variance, "normal, by the influence of each row and the fit of the line")
 
     def again(one: Array, other: Array) -> float:
-        return _extrapolated(one, other, None, None, sets.options)[0]
+        return _extrapolate_distance(one, other, None, None, sets.options)[0]
 
     floor = floor_of(sets, again, least=math.ceil(LEAST * d))
-    return sets.value("frechet_distance_inf", intercept, **found, **floor)
+    return sets.value("frechet_distance_inf", intercept, **extras, **floor)
 
 
 def frechet_distance_of_moments(
@@ -133,19 +135,19 @@ def frechet_distance_of_moments(
     """
     from scipy import linalg
 
-    means = [np.asarray(one, dtype=np.float64) for one in (mean, other_mean)]
-    covariances = [np.asarray(one, dtype=np.float64) for one in (covariance, other_covariance)]
+    means = [np.asarray(vector, dtype=np.float64) for vector in (mean, other_mean)]
+    covariances = [np.asarray(matrix, dtype=np.float64) for matrix in (covariance, other_covariance)]
     d = means[0].size
-    if any(one.shape != (d,) for one in means) or any(one.shape != (d, d) for one in covariances):
+    if any(vector.shape != (d,) for vector in means) or any(matrix.shape != (d, d) for matrix in covariances):
         raise SetError(
             f"Expected means (d,) and covariances (d, d) of one d, got {means[0].shape}, {covariances[0].shape}, "
             f"{means[1].shape} and {covariances[1].shape}"
         )
-    if not all(np.isfinite(one).all() for one in (*means, *covariances)):
+    if not all(np.isfinite(moment).all() for moment in (*means, *covariances)):
         raise SetError("Means and covariances of a Fréchet distance must be finite")
     factors = []
-    for one in covariances:
-        values, vectors = np.linalg.eigh((one + one.T) / 2)
+    for matrix in covariances:
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
         factors.append(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)
     nuclear = float(linalg.svdvals(factors[0] @ factors[1].T, overwrite_a=True).sum())
     apart = means[0] - means[1]
@@ -159,7 +161,7 @@ def _rank_flags(sets: Sets) -> tuple[str, ...]:
     return (f"rank_deficient: {n} rows for {d} features, the value says more of n than of the images",)
 
 
-def _side(rows: Array) -> _Side:
+def _make_side(rows: Array) -> _Side:
     from scipy import linalg
 
     n, d = rows.shape
@@ -174,7 +176,7 @@ def _side(rows: Array) -> _Side:
     return _Side(rows, mean, float(np.trace(covariance)), covariance, tall=True)
 
 
-def _root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+def _cholesky_root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
     """Returns the Cholesky triangle L with L L' = S, below the diagonal only; None where S is singular."""
     from scipy import linalg
 
@@ -185,44 +187,44 @@ def _root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None
     return np.asarray(triangle)
 
 
-def _factor(side: _Side) -> npt.NDArray[np.float64]:
+def _covariance_factor(side: _Side) -> npt.NDArray[np.float64]:
     """Returns F with F'F = S: (rank, d), upper triangular for a tall set."""
     from scipy import linalg
 
     if not side.tall:
         return side.spread
-    root = _root(side.spread)
+    root = _cholesky_root(side.spread)
     if root is not None:
         return np.asarray(np.tril(root).T)
     # From the rows themselves: small directions are not squared away, but it takes longer.
     (triangle,) = linalg.qr(side.rows - side.mean, mode="r", overwrite_a=True, check_finite=False)
-    found: npt.NDArray[np.float64] = triangle[: side.rows.shape[1]] / math.sqrt(len(side.rows) - 1)
-    return found
+    factor: npt.NDArray[np.float64] = triangle[: side.rows.shape[1]] / math.sqrt(len(side.rows) - 1)
+    return factor
 
 
-def _distance(one: _Side, other: _Side) -> tuple[float, float]:
+def _squared_distance(one: _Side, other: _Side) -> tuple[float, float]:
     """Returns the squared distance and its part from the means."""
     apart = one.mean - other.mean
     mean_part = float(apart @ apart)
     traces = one.trace + other.trace
-    return mean_part + traces - 2 * _nuclear(one, other, ROUNDING * traces), mean_part
+    return mean_part + traces - 2 * _nuclear_norm(one, other, ROUNDING * traces), mean_part
 
 
-def _nuclear(one: _Side, other: _Side, allowed: float) -> float:
+def _nuclear_norm(one: _Side, other: _Side, allowed: float) -> float:
     """Returns the nuclear norm of F1 F2': from eigenvalues of its square, or the singular values where they differ."""
     from scipy import linalg
 
     if one.tall and other.tall:
-        root = _root(one.spread)
+        root = _cholesky_root(one.spread)
         if root is not None:
             square, _ = linalg.lapack.dsygst(other.spread, root, itype=2, lower=1)
             norm, error = _root_sum(square)
             if error <= allowed:
                 return norm
-        return float(linalg.svdvals(_factor(one) @ _factor(other).T, overwrite_a=True).sum())
+        return float(linalg.svdvals(_covariance_factor(one) @ _covariance_factor(other).T, overwrite_a=True).sum())
     first = not one.tall and (other.tall or len(one.rows) <= len(other.rows))
     short, long = (one, other) if first else (other, one)
-    cross = short.spread @ _factor(long).T
+    cross = short.spread @ _covariance_factor(long).T
     # Centred rows add up to 0, so that the square has one eigenvalue of 0, whose root would be all error. It is moved.
     lift = math.sqrt(float(np.vdot(cross, cross)) / len(cross))
     norm, error = _root_sum(cross @ cross.T + lift**2 / len(cross))
@@ -245,7 +247,7 @@ def _root_sum(square: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(np.sqrt(values).sum()), float(error)
 
 
-def _extrapolated(
+def _extrapolate_distance(
     real: Array, generated: Array, patients: Array | None, prompts: Array | None, options: Options
 ) -> tuple[float, float, float, float]:
     """Returns intercept, slope, standard error of the intercept, and the value at n."""
@@ -254,20 +256,20 @@ def _extrapolated(
     sizes = np.unique(np.linspace(n / 2, n, SIZES).round().astype(int))
     values = []
     for size in sizes:
-        one, other = (
+        real_part, generated_part = (
             rows[np.sort(shuffled(rng, len(rows), groups)[:size])]
             for rows, groups in ((real, patients), (generated, prompts))
         )
-        values.append(_distance(_side(one), _side(other))[0])
+        values.append(_squared_distance(_make_side(real_part), _make_side(generated_part))[0])
     design = np.stack([np.ones(len(sizes)), 1 / sizes], axis=1)
     inverse = np.linalg.inv(design.T @ design)
     intercept, slope = inverse @ design.T @ np.array(values)
-    rest = np.array(values) - design @ [intercept, slope]
-    error = math.sqrt(float(rest @ rest) / max(1, len(sizes) - 2) * inverse[0, 0])
+    residuals = np.array(values) - design @ [intercept, slope]
+    error = math.sqrt(float(residuals @ residuals) / max(1, len(sizes) - 2) * inverse[0, 0])
     return float(intercept), float(slope), error, values[-1]
 
 
-def _variance(sets: Sets, one: _Side, other: _Side) -> float:
+def _distance_variance(sets: Sets, one: _Side, other: _Side) -> float:
     """Returns the variance of the distance by the delta method: from the influence of each row on it.
 
     With T the optimal map between the two normal distributions, a row x of the first set moves the distance by
@@ -275,7 +277,7 @@ def _variance(sets: Sets, one: _Side, other: _Side) -> float:
     """
     from scipy import linalg
 
-    factor, other_factor = _factor(one), _factor(other)
+    factor, other_factor = _covariance_factor(one), _covariance_factor(other)
     cross = factor @ other_factor.T
     squares, vectors = np.linalg.eigh(cross @ cross.T)
     keep = squares > max(squares[-1], 0.0) * SINGULAR
@@ -285,23 +287,23 @@ def _variance(sets: Sets, one: _Side, other: _Side) -> float:
         # A zero on the diagonal is a direction without spread, in which there is nothing to map.
         triangle = factor + np.diag(np.where(np.diag(factor) == 0, 1.0, 0.0))
         whiten = linalg.solve_triangular(triangle, vectors * np.sqrt(roots), check_finite=False)
-        first = _influences(one, apart, whiten)
+        first = _row_influences(one, apart, whiten)
     else:
-        first = _influences(one, apart, None)
+        first = _row_influences(one, apart, None)
         first -= (len(one.rows) - 1) * ((vectors * np.sqrt(roots)) ** 2).sum(axis=1)
-    second = _influences(other, -apart, factor.T @ (vectors / np.sqrt(roots)))
+    second = _row_influences(other, -apart, factor.T @ (vectors / np.sqrt(roots)))
     return variance_of_mean(first, sets.patients) + variance_of_mean(second, sets.prompts)
 
 
-def _influences(
+def _row_influences(
     side: _Side, apart: npt.NDArray[np.float64], mapped: npt.NDArray[np.float64] | None
 ) -> npt.NDArray[np.float64]:
     """Returns apart'x + |x|^2 - |mapped' x|^2 for each centred row x."""
-    found = np.empty(len(side.rows))
+    influences = np.empty(len(side.rows))
     for part in strips(side.rows, PRODUCT):
         centred = side.rows[part] - side.mean
-        found[part] = centred @ apart + np.einsum("ij,ij->i", centred, centred)
+        influences[part] = centred @ apart + np.einsum("ij,ij->i", centred, centred)
         if mapped is not None:
             moved = centred @ mapped
-            found[part] -= np.einsum("ij,ij->i", moved, moved)
-    return found
+            influences[part] -= np.einsum("ij,ij->i", moved, moved)
+    return influences

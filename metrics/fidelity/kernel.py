@@ -85,9 +85,9 @@ def kernel_distance(
         SetError: See `prepare`; or all rows of a set belong to one group.
     """
     sets = prepare(real, generated, options)
-    kernel = _polynomial(degree, 1 / sets.real.shape[1] if gamma is None else gamma, offset)
+    kernel = _polynomial_kernel(degree, 1 / sets.real.shape[1] if gamma is None else gamma, offset)
     name = "kernel_distance" if (degree, gamma, offset) == (3, None, 1.0) else f"kernel_distance, degree={degree}"
-    return _answer(sets, name, kernel)
+    return _kernel_value(sets, name, kernel)
 
 
 def kernel_distance_subsets(
@@ -117,18 +117,20 @@ def kernel_distance_subsets(
             f"Expected subsets of 2 to {least - 1} rows, of {len(sets.real)} real and {len(sets.generated)} generated "
             f"ones, got {subsets} subsets of {rows}"
         )
-    kernel = _polynomial(3, 1 / sets.real.shape[1], 1.0)
+    kernel = _polynomial_kernel(3, 1 / sets.real.shape[1], 1.0)
     rng = np.random.RandomState(sets.options["seed"])  # the generator of the published values
     values = []
     for _ in range(subsets):
-        one, other = (part[rng.choice(len(part), rows, replace=False)] for part in (sets.real, sets.generated))
-        values.append(_estimate(one, other, None, None, kernel).value)
+        real_part, generated_part = (
+            part[rng.choice(len(part), rows, replace=False)] for part in (sets.real, sets.generated)
+        )
+        values.append(_estimate_statistic(real_part, generated_part, None, None, kernel).value)
     flags = ("sd_of_subsets: the standard deviation of overlapping subsets is no standard error",)
     spread = float(np.std(values))
     name = f"kernel_distance_subsets, {subsets} of {rows}"
     mean, extra = float(np.mean(values)), dict[str, Any]()
     if sets.options["interval"]:
-        variance = _whole(sets, kernel)[0].variance + spread**2 / subsets
+        variance = _total_estimate(sets, kernel)[0].variance + spread**2 / subsets
         extra = normal_interval(mean, variance, f"{HOW}, and of the draws")
     return sets.value(name, mean, flags=flags, details={"sd_of_subsets": spread}, **extra)
 
@@ -149,7 +151,7 @@ def mmd_rbf(
     width = _median_distance(sets) if bandwidth is None else bandwidth
     if not (width > 0 and math.isfinite(width)):
         raise SetError(f"Expected a bandwidth above 0, got {width}; if it is a median, half of the real rows are equal")
-    return _answer(sets, "mmd_rbf", _gaussian(width), details={"bandwidth": float(width)})
+    return _kernel_value(sets, "mmd_rbf", _gaussian_kernel(width), details={"bandwidth": float(width)})
 
 
 def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
@@ -162,7 +164,7 @@ def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Option
         SetError: A row is zero, which has no direction; see also `kernel_distance`.
     """
     sets = _of_length_one(prepare(real, generated, options))
-    return _answer(sets, "cmmd", _gaussian(CMMD_BANDWIDTH), scale=CMMD_SCALE)
+    return _kernel_value(sets, "cmmd", _gaussian_kernel(CMMD_BANDWIDTH), scale=CMMD_SCALE)
 
 
 def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
@@ -175,31 +177,31 @@ def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unp
         SetError: A row is zero; see also `prepare`.
     """
     sets = _of_length_one(prepare(real, generated, options))
-    kernel = _gaussian(CMMD_BANDWIDTH)
+    kernel = _gaussian_kernel(CMMD_BANDWIDTH)
 
     def biased(one: Array, other: Array) -> float:
-        within = [_within(rows, None, kernel) for rows in (one, other)]
+        within = [_sums_within(rows, None, kernel) for rows in (one, other)]
         own = sum((part.sums.sum() + part.diagonal) / len(part.sums) ** 2 for part in within)
-        return CMMD_SCALE * float(own - 2 * _between(one, other, kernel)[0].sum() / (len(one) * len(other)))
+        return CMMD_SCALE * float(own - 2 * _sums_between(one, other, kernel)[0].sum() / (len(one) * len(other)))
 
     value = biased(sets.real, sets.generated)
     floor = floor_of(sets, biased)
     return sets.value("cmmd_published", value, depends_on_n=True, **floor)
 
 
-def _answer(
+def _kernel_value(
     sets: Sets, name: str, kernel: Kernel, *, scale: float = 1.0, details: dict[str, float] | None = None
 ) -> SetValue:
-    found, parts = _whole(sets, kernel)
+    total, parts = _total_estimate(sets, kernel)
     flags = () if parts == 1 else (f"parts: the mean over {parts} random parts of both sets",)
     extra: dict[str, Any] = {"details": details or {}}
     if sets.options["interval"]:
-        extra |= normal_interval(scale * found.value, scale**2 * found.variance, HOW)
-    floor = floor_of(sets, lambda one, other: scale * _estimate(one, other, None, None, kernel).value)
-    return sets.value(name, scale * found.value, flags=(*flags, *floor.pop("flags", ())), **extra, **floor)
+        extra |= normal_interval(scale * total.value, scale**2 * total.variance, HOW)
+    floor = floor_of(sets, lambda one, other: scale * _estimate_statistic(one, other, None, None, kernel).value)
+    return sets.value(name, scale * total.value, flags=(*flags, *floor.pop("flags", ())), **extra, **floor)
 
 
-def _whole(sets: Sets, kernel: Kernel) -> tuple[_Estimate, int]:
+def _total_estimate(sets: Sets, kernel: Kernel) -> tuple[_Estimate, int]:
     """Returns the statistic over all pairs, or the mean over random parts, and the number of these."""
     groups = (sets.patients, sets.prompts)
     for numbers, what in zip(groups, ("patient", "prompt"), strict=True):
@@ -207,7 +209,7 @@ def _whole(sets: Sets, kernel: Kernel) -> tuple[_Estimate, int]:
             raise SetError(f"Expected rows of at least two {what}s, got {len(numbers)} of one")
     largest = max(len(sets.real), len(sets.generated))
     if largest <= WHOLE:
-        return _estimate(sets.real, sets.generated, *groups, kernel), 1
+        return _estimate_statistic(sets.real, sets.generated, *groups, kernel), 1
     parts = math.ceil(largest / PART)
     return _in_parts(sets, parts, kernel), parts
 
@@ -218,15 +220,17 @@ def _in_parts(sets: Sets, parts: int, kernel: Kernel) -> _Estimate:
         np.array_split(shuffled(rng, len(rows), groups), parts)
         for rows, groups in ((sets.real, sets.patients), (sets.generated, sets.prompts))
     ]
-    found = []
-    for one, other in zip(*orders, strict=True):
-        patients = None if sets.patients is None else sets.patients[one]
-        prompts = None if sets.prompts is None else sets.prompts[other]
-        found.append(_estimate(sets.real[one], sets.generated[other], patients, prompts, kernel))
-    return _Estimate(sum(part.value for part in found) / parts, sum(part.variance for part in found) / parts**2)
+    estimates = []
+    for real_rows, generated_rows in zip(*orders, strict=True):
+        patients = None if sets.patients is None else sets.patients[real_rows]
+        prompts = None if sets.prompts is None else sets.prompts[generated_rows]
+        estimates.append(
+            _estimate_statistic(sets.real[real_rows], sets.generated[generated_rows], patients, prompts, kernel)
+        )
+    return _Estimate(sum(part.value for part in estimates) / parts, sum(part.variance for part in estimates) / parts**2)
 
 
-def _polynomial(degree: int, gamma: float, offset: float) -> Kernel:
+def _polynomial_kernel(degree: int, gamma: float, offset: float) -> Kernel:
     def kernel(products: Doubles, _one: Doubles, _other: Doubles) -> Doubles:
         products *= gamma
         products += offset
@@ -239,7 +243,7 @@ def _polynomial(degree: int, gamma: float, offset: float) -> Kernel:
     return kernel
 
 
-def _gaussian(bandwidth: float) -> Kernel:
+def _gaussian_kernel(bandwidth: float) -> Kernel:
     def kernel(products: Doubles, one: Doubles, other: Doubles) -> Doubles:
         products *= -2
         products += one[:, None]
@@ -251,29 +255,29 @@ def _gaussian(bandwidth: float) -> Kernel:
     return kernel
 
 
-def _norms(rows: Array) -> Doubles:
+def _squared_norms(rows: Array) -> Doubles:
     """Returns squared lengths (row,)."""
-    found: Doubles = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return found
+    norms: Doubles = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return norms
 
 
-def _double(rows: Array) -> Doubles:
+def _as_double(rows: Array) -> Doubles:
     return rows.astype(np.float64, copy=False)
 
 
-def _within(rows: Array, groups: Array | None, kernel: Kernel) -> _Within:
+def _sums_within(rows: Array, groups: Array | None, kernel: Kernel) -> _Within:
     n = len(rows)
     sums, counts = np.zeros(n), np.full(n, n - 1.0)
     if groups is not None:
         counts = n - np.bincount(groups)[groups].astype(np.float64)
     squares = diagonal = 0.0
-    norms = _norms(rows)
+    norms = _squared_norms(rows)
     for start in range(0, n, BLOCK):
         here = slice(start, start + BLOCK)
-        one = _double(rows[here])
+        block_ = _as_double(rows[here])
         for begin in range(start, n, BLOCK):
             there = slice(begin, begin + BLOCK)
-            block = kernel(one @ _double(rows[there]).T, norms[here], norms[there])
+            block = kernel(block_ @ _as_double(rows[there]).T, norms[here], norms[there])
             if begin == start:
                 diagonal += float(np.trace(block))
                 np.fill_diagonal(block, 0)
@@ -288,35 +292,37 @@ def _within(rows: Array, groups: Array | None, kernel: Kernel) -> _Within:
     return _Within(sums, counts, squares, diagonal)
 
 
-def _between(real: Array, generated: Array, kernel: Kernel) -> tuple[Doubles, Doubles, float]:
+def _sums_between(real: Array, generated: Array, kernel: Kernel) -> tuple[Doubles, Doubles, float]:
     """Returns sums of each real row, sums of each generated row, and the sum of squares of all kernel values."""
     rows, columns, squares = np.zeros(len(real)), np.zeros(len(generated)), 0.0
-    norms, theirs = _norms(real), _norms(generated)
+    norms, theirs = _squared_norms(real), _squared_norms(generated)
     for start in range(0, len(real), BLOCK):
         here = slice(start, start + BLOCK)
-        one = _double(real[here])
+        block_ = _as_double(real[here])
         for begin in range(0, len(generated), BLOCK):
             there = slice(begin, begin + BLOCK)
-            block = kernel(one @ _double(generated[there]).T, norms[here], theirs[there])
+            block = kernel(block_ @ _as_double(generated[there]).T, norms[here], theirs[there])
             rows[here] += block.sum(axis=1)
             columns[there] += block.sum(axis=0)
             squares += float(np.vdot(block, block))
     return rows, columns, squares
 
 
-def _estimate(
+def _estimate_statistic(
     real: Array, generated: Array, patients: Array | None, prompts: Array | None, kernel: Kernel
 ) -> _Estimate:
     """Returns the unbiased statistic and its variance."""
     n, m = len(real), len(generated)
-    own, other = _within(real, patients, kernel), _within(generated, prompts, kernel)
-    rows, columns, squares = _between(real, generated, kernel)
+    own, generated_sums = _sums_within(real, patients, kernel), _sums_within(generated, prompts, kernel)
+    rows, columns, squares = _sums_between(real, generated, kernel)
     cross = float(rows.sum()) / (n * m)
-    value = float(own.sums.sum() / own.counts.sum() + other.sums.sum() / other.counts.sum()) - 2 * cross
-    left = max(0.0, squares / (n * m) - cross**2 - rows.var() / m**2 - columns.var() / n**2)
-    variance = 4 * left / (n * m)
-    for side, means, groups, opposite in ((own, rows / m, patients, m), (other, columns / n, prompts, n)):
-        variance += _side_variance(side, means, groups, left / opposite)
+    value = (
+        float(own.sums.sum() / own.counts.sum() + generated_sums.sums.sum() / generated_sums.counts.sum()) - 2 * cross
+    )
+    residual = max(0.0, squares / (n * m) - cross**2 - rows.var() / m**2 - columns.var() / n**2)
+    variance = 4 * residual / (n * m)
+    for side, means, groups, opposite in ((own, rows / m, patients, m), (generated_sums, columns / n, prompts, n)):
+        variance += _side_variance(side, means, groups, residual / opposite)
     return _Estimate(value, variance)
 
 
@@ -337,30 +343,30 @@ def _side_variance(side: _Within, means: Doubles, groups: Array | None, noise: f
     if n < 4:
         return 4 * first / n
     spread = side.squares / side.counts.sum() - own.mean() ** 2
-    left = max(0.0, float(spread - 2 * own.var(ddof=1)) / (1 - 2 / (n - 1)))
-    return 4 * max(0.0, first - left / (n - 1) - noise) / n + 2 * left / (n * (n - 1))
+    residual = max(0.0, float(spread - 2 * own.var(ddof=1)) / (1 - 2 / (n - 1)))
+    return 4 * max(0.0, first - residual / (n - 1) - noise) / n + 2 * residual / (n * (n - 1))
 
 
 def _median_distance(sets: Sets) -> float:
     rng = np.random.default_rng(sets.options["seed"])
     chosen = sets.real[np.sort(rng.permutation(len(sets.real))[:MEDIAN_ROWS])].astype(np.float64)
     chosen -= chosen.mean(axis=0)
-    norms = _norms(chosen)
+    norms = _squared_norms(chosen)
     squares = norms[:, None] + norms[None, :] - 2 * chosen @ chosen.T
     return math.sqrt(max(0.0, float(np.median(squares[np.triu_indices(len(chosen), 1)]))))
 
 
 def _of_length_one(sets: Sets) -> Sets:
-    real, generated = _unit(sets.real, "real"), _unit(sets.generated, "generated")
+    real, generated = _unit_rows(sets.real, "real"), _unit_rows(sets.generated, "generated")
     options = sets.options
     if options["holdout"] is not None:
         spare, _ = one_set(options["holdout"], "hold-out", drop=options["nan"] == "drop")
-        options = Options(**{**options, "holdout": _unit(spare, "hold-out")})
+        options = Options(**{**options, "holdout": _unit_rows(spare, "hold-out")})
     return Sets(real, generated, sets.patients, sets.prompts, sets.flags, options)
 
 
-def _unit(rows: Array, name: str) -> Doubles:
-    wide = _double(rows)
+def _unit_rows(rows: Array, name: str) -> Doubles:
+    wide = _as_double(rows)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     if not lengths.all():
         raise SetError(f"Row {int(np.argmin(lengths))} of the {name} set is zero, which has no direction")

@@ -68,7 +68,7 @@ def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
     largest = max(float(np.abs(rows[part] - centre).max()) for rows in sets for part in strips(rows))
     scale = math.ldexp(1.0, -math.frexp(largest)[1]) if largest > 0 else 1.0
     ids = np.split(row_numbers(*sets), np.cumsum([len(rows) for rows in sets])[:-1])
-    found = []
+    feature_sets = []
     for rows, numbers in zip(sets, ids, strict=True):
         low = np.ones((len(rows), rows.shape[1] + 2), dtype=np.float32)
         norms = np.empty(len(rows))
@@ -77,8 +77,10 @@ def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
             norms[part] = np.einsum("ij,ij->i", short, short)
             low[part, :-2] = short
         low[:, -1] = norms
-        found.append(FeatureSet(rows, low, norms, numbers, len(np.unique(numbers)) < len(numbers), centre, scale))
-    return found
+        feature_sets.append(
+            FeatureSet(rows, low, norms, numbers, len(np.unique(numbers)) < len(numbers), centre, scale)
+        )
+    return feature_sets
 
 
 def estimates(
@@ -90,13 +92,13 @@ def estimates(
     """
     d = queries.rows.shape[1]
     if double:
-        one = (queries.rows[chosen] - queries.centre) * queries.scale
-        squares: Array = np.empty((len(one), len(gallery.rows)))
+        query_rows = (queries.rows[chosen] - queries.centre) * queries.scale
+        squares: Array = np.empty((len(query_rows), len(gallery.rows)))
         for part in strips(gallery.rows, PRODUCT):
-            other = (gallery.rows[part] - gallery.centre) * gallery.scale
-            np.matmul(one, -2 * other.T, out=squares[:, part])
-            squares[:, part] += np.einsum("ij,ij->i", other, other)
-        squares += np.einsum("ij,ij->i", one, one)[:, None]
+            gallery_rows = (gallery.rows[part] - gallery.centre) * gallery.scale
+            np.matmul(query_rows, -2 * gallery_rows.T, out=squares[:, part])
+            squares[:, part] += np.einsum("ij,ij->i", gallery_rows, gallery_rows)
+        squares += np.einsum("ij,ij->i", query_rows, query_rows)[:, None]
         rounding = float(np.finfo(np.float64).eps)
     else:
         # |x|^2 - 2 x'y + |y|^2 as one product: the lengths are two more features.
@@ -114,7 +116,7 @@ def exact_squares(
     queries: FeatureSet, gallery: FeatureSet, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Returns the squared distances of pairs (pair,), scaled, by differences in double precision."""
-    found = np.zeros(len(one))
+    squares_found = np.zeros(len(one))
     (apart,) = np.nonzero(queries.ids[one] != gallery.ids[other])
     back = None
     if gallery.repeated or queries.repeated:
@@ -122,7 +124,7 @@ def exact_squares(
         _, first, back = np.unique(
             queries.ids[one[apart]] * width + gallery.ids[other[apart]], return_index=True, return_inverse=True
         )
-        apart, whole = apart[first], apart
+        apart, all_pairs = apart[first], apart
     squares = np.empty(len(apart))
     step = max(1, PAIRS // queries.rows.shape[1])
     for start in range(0, len(apart), step):
@@ -131,10 +133,10 @@ def exact_squares(
         gap *= queries.scale
         squares[start : start + step] = np.einsum("ij,ij->i", gap, gap)
     if back is None:
-        found[apart] = squares
+        squares_found[apart] = squares
     else:
-        found[whole] = squares[back]
-    return found
+        squares_found[all_pairs] = squares[back]
+    return squares_found
 
 
 def near(
@@ -154,25 +156,25 @@ def near(
         SetError: A query has fewer than k rows to be compared with.
     """
     n, m = len(queries.rows), len(gallery.rows)
-    places, squares = np.empty((n, k), dtype=np.int64), np.empty((n, k))
+    indices, squares = np.empty((n, k), dtype=np.int64), np.empty((n, k))
     for start in range(0, n, STRIP):
         chosen = slice(start, min(start + STRIP, n))
         banned = None if groups is None else groups[0][chosen, None] == groups[1][None, :]
-        left = m - int(itself) if banned is None else m - int(banned.sum(axis=1).max())
-        if left < k:
-            raise SetError(f"Expected at least {k} rows to look for neighbours in, got {max(left, 0)} of {m}")
-        rows, columns = _candidates(queries, gallery, chosen, k, banned, itself=itself)
+        available = m - int(itself) if banned is None else m - int(banned.sum(axis=1).max())
+        if available < k:
+            raise SetError(f"Expected at least {k} rows to look for neighbours in, got {max(available, 0)} of {m}")
+        rows, columns = _neighbour_candidates(queries, gallery, chosen, k, banned, itself=itself)
         if rows.size > CROWDED * k * (chosen.stop - chosen.start):
-            rows, columns = _candidates(queries, gallery, chosen, k, banned, itself=itself, double=True)
-        found = exact_squares(queries, gallery, rows + start, columns)
-        order = np.lexsort((columns, found, rows))
+            rows, columns = _neighbour_candidates(queries, gallery, chosen, k, banned, itself=itself, double=True)
+        exact = exact_squares(queries, gallery, rows + start, columns)
+        order = np.lexsort((columns, exact, rows))
         first = np.searchsorted(rows[order], np.arange(chosen.stop - chosen.start))
         taken = order[first[:, None] + np.arange(k)]
-        places[chosen], squares[chosen] = columns[taken], found[taken]
-    return Neighbours(places, squares)
+        indices[chosen], squares[chosen] = columns[taken], exact[taken]
+    return Neighbours(indices, squares)
 
 
-def _candidates(
+def _neighbour_candidates(
     queries: FeatureSet,
     gallery: FeatureSet,
     chosen: slice,

@@ -96,12 +96,12 @@ def precision_recall_density_coverage(
         raise SetError(f"Expected k to be at least 1, got {k}")
     sets = prepare(real, generated, options, least=k + 1)
     sets = same_size(sets) if cut else sets
-    found = _inside(sets.real, sets.generated, k)
+    counts = _count_inside(sets.real, sets.generated, k)
     n, m = len(sets.real), len(sets.generated)
     floors: list[float] = []
 
     def again(one: Array, other: Array) -> float:
-        floors.extend(float(part.mean()) for part in _inside(one, other, k).shares)
+        floors.extend(float(part.mean()) for part in _count_inside(one, other, k).shares)
         return floors[0]
 
     floor = floor_of(sets, again, least=k + 1)
@@ -110,16 +110,16 @@ def precision_recall_density_coverage(
         flags = (*flags, f"unequal: {n} real and {m} generated rows were compared, which no other sizes compare with")
     expected = 1 - float(np.prod([(n - i) / (n + m - i) for i in range(1, k + 1)]))
     values = []
-    for place, (name, part) in enumerate(zip(PRDC._fields, found.shares, strict=True)):
+    for index, (name, part) in enumerate(zip(PRDC._fields, counts.shares, strict=True)):
         groups, across = sets.prompts, sets.patients
         if name in ("recall", "coverage"):
             groups, across = across, groups
-        extra: dict[str, Any] = {"floor": floors[place], "floor_n": floor["floor_n"]} if floors else {}
+        extra: dict[str, Any] = {"floor": floors[index], "floor_n": floor["floor_n"]} if floors else {}
         noted = flags
-        if sets.options["interval"] and name == "density" and found.precise.sum() < FEW:
-            noted = (*flags, f"no_interval: {found.precise.sum():.0f} generated rows lie in a neighbourhood")
+        if sets.options["interval"] and name == "density" and counts.precise.sum() < FEW:
+            noted = (*flags, f"no_interval: {counts.precise.sum():.0f} generated rows lie in a neighbourhood")
         elif sets.options["interval"]:
-            extra |= _interval(name, part, groups, variance_of_sum(found.others[place] / len(part), across))
+            extra |= _value_interval(name, part, groups, variance_of_sum(counts.others[index] / len(part), across))
         if name == "coverage":
             extra["details"] = {"expected": expected}
         drifts = name in ("precision", "recall")
@@ -127,7 +127,7 @@ def precision_recall_density_coverage(
     return PRDC(*values)
 
 
-def _interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
+def _value_interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
     """The interval of one of the four, of whose rows `part` tells; `further` is the variance by the other set."""
     if name == "density":
         return normal_interval(float(part.mean()), variance_of_mean(part, groups) + further, f"normal, {HOW}")
@@ -162,29 +162,29 @@ def coverage(
     return precision_recall_density_coverage(real, generated, k=k, **options).coverage
 
 
-def _inside(real: Array, generated: Array, k: int) -> _Inside:
-    one, other = prepare_feature_sets(real, generated)
+def _count_inside(real: Array, generated: Array, k: int) -> _Inside:
+    real_set, generated_set = prepare_feature_sets(real, generated)
     n, m = len(real), len(generated)
-    nearest = near(one, one, min(k + 1, n - 1), itself=True)
+    nearest = near(real_set, real_set, min(k + 1, n - 1), itself=True)
     radii = _Radii(
         nearest.squares[:, k - 1],
         nearest.squares[:, -1],
-        near(other, other, k, itself=True).squares[:, -1],
+        near(generated_set, generated_set, k, itself=True).squares[:, -1],
     )
-    others = (np.zeros(n), np.zeros(m), np.zeros(n), np.zeros(m))
-    found = _Inside(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), others)
+    alone_counts = (np.zeros(n), np.zeros(m), np.zeros(n), np.zeros(m))
+    counts_ = _Inside(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), alone_counts)
     last, gained = np.zeros(m, dtype=np.intp), np.zeros(n)
     for start in range(0, n, STRIP):
-        _judge(one, other, slice(start, min(start + STRIP, n)), radii, found, (last, gained))
-    others[0][:] = np.bincount(last[found.dense == 1], minlength=n)
+        _judge_strip(real_set, generated_set, slice(start, min(start + STRIP, n)), radii, counts_, (last, gained))
+    alone_counts[0][:] = np.bincount(last[counts_.dense == 1], minlength=n)
     # Without a row, the neighbourhoods that it helped to end reach to the next.
-    others[2][:] -= np.bincount(nearest.places[:, :k].ravel(), weights=np.repeat(gained, k), minlength=n)
-    for counts in (found.dense, others[2]):
+    alone_counts[2][:] -= np.bincount(nearest.places[:, :k].ravel(), weights=np.repeat(gained, k), minlength=n)
+    for counts in (counts_.dense, alone_counts[2]):
         counts[:] /= k
-    return found
+    return counts_
 
 
-def _judge(
+def _judge_strip(
     real: FeatureSet,
     generated: FeatureSet,
     chosen: slice,
@@ -214,7 +214,7 @@ def _judge(
             break
     found_squares[unsure] = exact_squares(real, generated, rows[unsure] + chosen.start, columns[unsure])
     within_real, within_theirs = found_squares < wide[rows], found_squares < theirs[columns]
-    held, more, recalled = (
+    held, generated_counts, recalled = (
         np.bincount(rows[within], minlength=len(wide))
         for within in (within_real, found_squares < wider[rows], within_theirs)
     )
@@ -224,7 +224,7 @@ def _judge(
     found.covered[chosen], found.recalled[chosen] = held > 0, recalled > 0
     found.others[2][chosen] = held
     aside[0][holds] = rows[within_real] + chosen.start
-    aside[1][chosen] = more - held
+    aside[1][chosen] = generated_counts - held
     alone = within_theirs & (recalled[rows] == 1), within_real & (held[rows] == 1)
-    for place, only in zip((1, 3), alone, strict=True):
-        found.others[place][:] += np.bincount(columns[only], minlength=len(theirs))
+    for position, only in zip((1, 3), alone, strict=True):
+        found.others[position][:] += np.bincount(columns[only], minlength=len(theirs))

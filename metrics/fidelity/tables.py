@@ -71,10 +71,10 @@ def conditional_table(
     values = {}
     for at, name in enumerate(names):
         rng = np.random.default_rng(options.get("seed", 0))
-        chosen = [_chosen(rng, marks[:, at], group, n) for (_, marks), group in zip(sides, groups, strict=True)]
+        chosen = [_choose_rows(rng, marks[:, at], group, n) for (_, marks), group in zip(sides, groups, strict=True)]
         least = min(len(rows) for rows in chosen)
         if least < (n or 2):
-            values[name] = _absent(name, [int(marks[:, at].sum()) for _, marks in sides], sides[0][0].shape[1], n)
+            values[name] = _absent_value(name, [int(marks[:, at].sum()) for _, marks in sides], sides[0][0].shape[1], n)
             continue
         mine = dict(options)
         for key, group, rows in zip(("patients", "prompts"), groups, chosen, strict=True):
@@ -94,9 +94,9 @@ def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) ->
             and n differs, without `allow_unequal_n`.
     """
     for what in ("metric", "extractor", "d"):
-        found = sorted({str(getattr(one, what)) for one in values.values()})
-        if len(found) > 1:
-            raise SetError(f"Values with different {what} cannot be compared: {' and '.join(found)}")
+        names = sorted({str(getattr(value, what)) for value in values.values()})
+        if len(names) > 1:
+            raise SetError(f"Values with different {what} cannot be compared: {' and '.join(names)}")
     if not allow_unequal_n:
         _same_n(values, "compute all at one n, take kernel_distance")
     return SetTable(dict(values), *tracks_n(values))
@@ -108,12 +108,12 @@ def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
     NaN and "" where fewer than four values are there, or all n are equal. Values that rise or fall with n alone do so
     whatever the images show: a published table of FID by finding has -0.92 to -0.97.
     """
-    there = [one for one in values.values() if math.isfinite(one.value)]
-    sizes = np.array([min(one.n_real, one.n_generated) for one in there], dtype=np.float64)
-    found = np.array([one.value for one in there])
-    if len(there) < FEWEST or np.ptp(sizes) == 0 or np.ptp(found) == 0:
+    there = [value for value in values.values() if math.isfinite(value.value)]
+    sizes = np.array([min(value.n_real, value.n_generated) for value in there], dtype=np.float64)
+    numbers = np.array([value.value for value in there])
+    if len(there) < FEWEST or np.ptp(sizes) == 0 or np.ptp(numbers) == 0:
         return math.nan, ""
-    spearman = float(np.corrcoef(_ranks(sizes), _ranks(found))[0, 1])
+    spearman = float(np.corrcoef(_average_ranks(sizes), _average_ranks(numbers))[0, 1])
     if abs(spearman) < TRACKS - ALIKE:
         return spearman, ""
     return spearman, (
@@ -122,13 +122,13 @@ def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
     )
 
 
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _average_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     ordered = np.sort(values)
-    places = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
-    return np.asarray(places / 2, dtype=np.float64)
+    positions = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
+    return np.asarray(positions / 2, dtype=np.float64)
 
 
-def _chosen(rng: np.random.Generator, marked: Array, groups: Array | None, n: int | None) -> npt.NDArray[np.int64]:
+def _choose_rows(rng: np.random.Generator, marked: Array, groups: Array | None, n: int | None) -> npt.NDArray[np.int64]:
     rows = np.flatnonzero(marked)
     if n is None or len(rows) <= n:
         return rows
@@ -136,15 +136,15 @@ def _chosen(rng: np.random.Generator, marked: Array, groups: Array | None, n: in
     return np.sort(rows[shuffled(rng, len(rows), numbers)[:n]])
 
 
-def _absent(name: str, found: list[int], d: int, n: int | None) -> SetValue:
+def _absent_value(name: str, found: list[int], d: int, n: int | None) -> SetValue:
     wanted = 2 if n is None else n
     flag = f"absent: {found[0]} real and {found[1]} generated rows have {name}, {wanted} of each are needed"
     return SetValue("absent", math.nan, found[0], found[1], d, flags=(flag,))
 
 
 def _same_n(values: Mapping[str, SetValue], how: str) -> None:
-    there = {name: one for name, one in values.items() if math.isfinite(one.value) and one.depends_on_n}
-    sizes = {(one.n_real, one.n_generated) for one in there.values()}
+    there = {name: value for name, value in values.items() if math.isfinite(value.value) and value.depends_on_n}
+    sizes = {(value.n_real, value.n_generated) for value in there.values()}
     if len(sizes) > 1:
         first, last = min(sizes), max(sizes)
         raise SetError(

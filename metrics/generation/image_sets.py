@@ -151,8 +151,8 @@ def set_metric(
             kind=SET,
             parameter="an extractor of features",
             parameter_is_text=True,
-            check=_checked,
-            requires=partial(_features, ability, tuple(needs)),
+            check=_check_extractor,
+            requires=partial(_feature_requirement, ability, tuple(needs)),
             scope="set",
             **declared,
         )(cast("Callable[..., float]", function))
@@ -174,11 +174,11 @@ def requirement_of(name: str) -> Requirement:
     return need
 
 
-def _features(ability: Ability, sets: tuple[str, ...], extractor: str) -> tuple[Requirement, ...]:
+def _feature_requirement(ability: Ability, sets: tuple[str, ...], extractor: str) -> tuple[Requirement, ...]:
     return (Requirement("features", extractor, ability=ability, sets=sets),)
 
 
-def _checked(extractor: str) -> None:
+def _check_extractor(extractor: str) -> None:
     if not extractor.replace("_", "").isalnum():
         raise UsageError(f"Expected the name of an extractor, such as rad_dino, got {extractor!r}")
 

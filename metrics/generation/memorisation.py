@@ -40,7 +40,7 @@ _share = partial(_screen, higher_is_better=False, best=0, worst=1)
 @_screen(title="DCR", higher_is_better=True, best=float("inf"), worst=0, source="Lautrup et al. 2024 (SynthEval)")
 def dcr(sets: ImageSets) -> SetValue:
     """The median distance of a generated image to the closest training image (distance to closest record)."""
-    return _records(sets)
+    return _closest_records(sets)
 
 
 @_share(title="Near copies", source="this package")
@@ -49,12 +49,12 @@ def near_copies(sets: ImageSets) -> SetValue:
 
     The floor, 0.01, is what pictures of new patients have.
     """
-    found = _records(sets)
-    share = found.details["below_holdout_p1"]
-    low, high = exact_interval(round(share * found.n_generated), found.n_generated)
+    records = _closest_records(sets)
+    share = records.details["below_holdout_p1"]
+    low, high = exact_interval(round(share * records.n_generated), records.n_generated)
     how = "Clopper and Pearson, over generated images as if independent; the hold-out's percentile is held fixed"
     return replace(
-        found, metric="near_copies", value=share, floor=0.01, low=low, high=high, interval=how, standard_error=NAN
+        records, metric="near_copies", value=share, floor=0.01, low=low, high=high, interval=how, standard_error=NAN
     )
 
 
@@ -79,11 +79,11 @@ def nndr(sets: ImageSets) -> SetValue:
 @_share(title="Privacy loss (NNAA)", source="Yale et al. 2020, Neurocomputing")
 def privacy_loss(sets: ImageSets) -> SetValue:
     """How much better a nearest neighbour tells generated from hold-out images than from training images."""
-    found = privacy.nnaa(*sets.trio, **sets.screened)
-    value, error = found.details["privacy_loss"], found.details["privacy_loss_error"]
+    accuracy = privacy.nnaa(*sets.trio, **sets.screened)
+    value, error = accuracy.details["privacy_loss"], accuracy.details["privacy_loss_error"]
     how = "normal, over rows of all three sets; neighbours held fixed"
     return replace(
-        found, metric="privacy_loss", value=value, floor=NAN, floor_n=0, **normal_interval(value, error**2, how)
+        accuracy, metric="privacy_loss", value=value, floor=NAN, floor_n=0, **normal_interval(value, error**2, how)
     )
 
 
@@ -110,7 +110,7 @@ def copying_test(sets: ImageSets) -> SetValue:
     return privacy.copying_test(*sets.trio, **sets.screened)
 
 
-def _records(sets: ImageSets) -> SetValue:
+def _closest_records(sets: ImageSets) -> SetValue:
     return sets.once("dcr", lambda: privacy.dcr(*sets.trio, **sets.screened))
 
 
@@ -125,52 +125,54 @@ def reid_rate(sets: ImageSets) -> SetValue:
     compare = sets.compare
     if compare is None:
         raise ValueError("Expected an extractor that tells patients apart, got none")
-    train, holdout, made = (sets.by_name[name] for name in ("train", "holdout", "generated"))
+    train, holdout, generated = (sets.by_name[name] for name in ("train", "holdout", "generated"))
     rows = np.concatenate([train.rows, holdout.rows])
-    same, different = _pairs(np.concatenate([train.patients, holdout.patients]), np.random.default_rng(sets.seed))
-    alike, apart = (_scored(compare, rows[one], rows[other]) for one, other in (same, different))
-    best = [_best(compare, part.rows, train.rows) for part in (made, holdout)]
-    found = privacy.reid_rate(
+    same_pairs, different = _patient_pairs(
+        np.concatenate([train.patients, holdout.patients]), np.random.default_rng(sets.seed)
+    )
+    same_scores, apart = (_score_pairs(compare, rows[first], rows[second]) for first, second in (same_pairs, different))
+    best = [_best_scores(compare, part.rows, train.rows) for part in (generated, holdout)]
+    rate = privacy.reid_rate(
         best[0],
         best[1],
         apart,
-        same=alike if len(alike) else None,
+        same=same_scores if len(same_scores) else None,
         fpr=REID_FPR,
-        prompts=made.patients,
+        prompts=generated.patients,
         extractor=sets.extractor,
     )
-    return replace(found, n_real=len(train.rows), d=train.rows.shape[1], floor_n=len(holdout.rows))
+    return replace(rate, n_real=len(train.rows), d=train.rows.shape[1], floor_n=len(holdout.rows))
 
 
-def _pairs(patients: npt.NDArray[np.str_], rng: np.random.Generator) -> tuple[Pairs, Pairs]:
+def _patient_pairs(patients: npt.NDArray[np.str_], rng: np.random.Generator) -> tuple[Pairs, Pairs]:
     """Returns pairs of rows of one patient, and of different patients: all, or as many as are enough, drawn."""
     numbers = np.unique(patients, return_inverse=True)[1]
     order = np.argsort(numbers, kind="stable")
     starts = np.r_[0, np.flatnonzero(np.diff(numbers[order])) + 1, len(order)]
     groups = [order[start:end] for start, end in pairwise(starts.tolist())]
-    alike = [(one, other) for rows in groups for one, other in combinations(rows.tolist(), 2)]
-    same = np.array(alike, dtype=np.intp).reshape(-1, 2)
-    if len(same) > PAIRS:
-        same = same[rng.permutation(len(same))[:PAIRS]]
+    patient_pairs = [(first, second) for rows in groups for first, second in combinations(rows.tolist(), 2)]
+    same_pairs = np.array(patient_pairs, dtype=np.intp).reshape(-1, 2)
+    if len(same_pairs) > PAIRS:
+        same_pairs = same_pairs[rng.permutation(len(same_pairs))[:PAIRS]]
     drawn = rng.integers(0, len(numbers), (PAIRS, 2))
     if len(numbers) ** 2 <= PAIRS:
         drawn = np.argwhere(np.triu(np.ones((len(numbers),) * 2, dtype=bool), 1))
     apart = drawn[numbers[drawn[:, 0]] != numbers[drawn[:, 1]]]
-    return (same[:, 0], same[:, 1]), (apart[:, 0], apart[:, 1])
+    return (same_pairs[:, 0], same_pairs[:, 1]), (apart[:, 0], apart[:, 1])
 
 
-def _scored(compare: Compare, one: Rows, other: Rows) -> npt.NDArray[np.float64]:
+def _score_pairs(compare: Compare, one: Rows, other: Rows) -> npt.NDArray[np.float64]:
     """Returns the scores of pairs of rows, (pair,)."""
     step = max(1, SCORES // one.shape[1])
-    found = [compare(one[at : at + step], other[at : at + step]) for at in range(0, len(one), step)]
-    return np.concatenate([np.empty(0), *found])
+    scores = [compare(one[at : at + step], other[at : at + step]) for at in range(0, len(one), step)]
+    return np.concatenate([np.empty(0), *scores])
 
 
-def _best(compare: Compare, rows: Rows, train: Rows) -> npt.NDArray[np.float64]:
+def _best_scores(compare: Compare, rows: Rows, train: Rows) -> npt.NDArray[np.float64]:
     """Returns of each row its highest score against training, (row,)."""
     step = max(1, SCORES // max(1, train.size))
-    found = [compare(rows[at : at + step, None], train[None]).max(axis=1) for at in range(0, len(rows), step)]
-    return np.concatenate(found)
+    scores = [compare(rows[at : at + step, None], train[None]).max(axis=1) for at in range(0, len(rows), step)]
+    return np.concatenate(scores)
 
 
 @set_metric(
@@ -188,9 +190,9 @@ def paired_feature_distance(sets: ImageSets) -> SetValue:
     `details` has "least", the mean over prompts of the least distance. A copy of another patient is not seen by it.
     """
     generated, reference = sets.by_name["generated"], sets.by_name["reference"]
-    place = {case: at for at, case in enumerate(reference.cases.tolist())}
+    row_of = {case: at for at, case in enumerate(reference.cases.tolist())}
     pairs = np.array(
-        [(at, place[case]) for at, case in enumerate(generated.cases.tolist()) if case in place], dtype=np.intp
+        [(at, row_of[case]) for at, case in enumerate(generated.cases.tolist()) if case in row_of], dtype=np.intp
     ).reshape(-1, 2)
     if not len(pairs):
         raise ValueError("Expected prompts of images of the reference set, got none")

@@ -43,13 +43,13 @@ def pixel_distance(one: OnePrompt) -> float:
 
     Both are brought to 512 x 512. CheXGenBench's, computed with signs: see `pixel_distance_chexgenbench`.
     """
-    return float(np.mean(_differences(one)))
+    return float(np.mean(_picture_differences(one)))
 
 
 @_of_prompt(title="Pixel distance, least", source="this package")
 def pixel_distance_min(one: OnePrompt) -> float:
     """The least root mean squared difference in grey levels between a prompt's pictures and its real image."""
-    return float(np.min(_differences(one)))
+    return float(np.min(_picture_differences(one)))
 
 
 @metric(
@@ -69,8 +69,8 @@ def intra_prompt_ms_ssim(one: OnePrompt) -> float:
     if one.count < 2:
         return NAN
     grey = np.stack([picture.mean(axis=2, dtype=np.float64) for picture in one.pictures()])
-    found = fidelity.intra_prompt_ms_ssim(grey, np.zeros(len(grey)), data_range=255.0, interval=False)
-    return found.value
+    similarity = fidelity.intra_prompt_ms_ssim(grey, np.zeros(len(grey)), data_range=255.0, interval=False)
+    return similarity.value
 
 
 @_of_prompt(title="Pixel distance, published", source="CheXGenBench, its code of 2025")
@@ -87,7 +87,7 @@ def pixel_distance_chexgenbench(one: OnePrompt) -> float:
     return float(np.sqrt(np.mean(wrapped**2)))
 
 
-def _differences(one: OnePrompt) -> list[float]:
+def _picture_differences(one: OnePrompt) -> list[float]:
     own = one.own()
     if own is None:
         return [NAN]
@@ -116,28 +116,28 @@ def kernel_distance(sets: ImageSets) -> SetValue:
 @_neighbourly(title="Precision")
 def improved_precision(sets: ImageSets) -> SetValue:
     """The share of generated images within the neighbourhood of a real one, k = 5."""
-    return _neighbourhoods(sets).precision
+    return _prdc_values(sets).precision
 
 
 @_neighbourly(title="Recall")
 def improved_recall(sets: ImageSets) -> SetValue:
     """The share of real images within the neighbourhood of a generated one, k = 5."""
-    return _neighbourhoods(sets).recall
+    return _prdc_values(sets).recall
 
 
 @_neighbourly(title="Density")
 def density(sets: ImageSets) -> SetValue:
     """The mean number of neighbourhoods of real images that a generated one lies in, over k = 5."""
-    return _neighbourhoods(sets).density
+    return _prdc_values(sets).density
 
 
 @_neighbourly(title="Coverage")
 def coverage(sets: ImageSets) -> SetValue:
     """The share of real images whose neighbourhood holds a generated one, k = 5."""
-    return _neighbourhoods(sets).coverage
+    return _prdc_values(sets).coverage
 
 
-def _neighbourhoods(sets: ImageSets) -> fidelity.PRDC:
+def _prdc_values(sets: ImageSets) -> fidelity.PRDC:
     return sets.once("prdc", lambda: fidelity.precision_recall_density_coverage(*sets.pair, **sets.options))
 
 
@@ -182,16 +182,16 @@ def alignment_score(sets: ImageSets) -> SetValue:
     if sets.texts is None:
         raise ValueError("Expected features of the prompts, got none")
     texts = sets.texts
-    own = _cosines(generated.rows, texts)
-    other = np.random.default_rng(sets.seed).permutation(len(own))
-    apart = generated.cases != generated.cases[other]
-    shuffled = _cosines(generated.rows, texts[other])[apart]
-    details = {} if not apart.any() else {"shuffled": float(shuffled.mean()), "auc": _above(own, shuffled)}
-    place = {case: at for at, case in enumerate(generated.cases.tolist())}
-    real = [(row, place[case]) for row, case in enumerate(reference.cases.tolist()) if case in place]
+    own = _pair_cosines(generated.rows, texts)
+    permuted = np.random.default_rng(sets.seed).permutation(len(own))
+    apart = generated.cases != generated.cases[permuted]
+    shuffled = _pair_cosines(generated.rows, texts[permuted])[apart]
+    details = {} if not apart.any() else {"shuffled": float(shuffled.mean()), "auc": _share_above(own, shuffled)}
+    row_of = {case: at for at, case in enumerate(generated.cases.tolist())}
+    real = [(row, row_of[case]) for row, case in enumerate(reference.cases.tolist()) if case in row_of]
     floor = float("nan")
     if real:
-        floor = float(np.mean(_cosines(reference.rows[[r for r, _ in real]], texts[[at for _, at in real]])))
+        floor = float(np.mean(_pair_cosines(reference.rows[[r for r, _ in real]], texts[[at for _, at in real]])))
     groups = np.unique(generated.patients, return_inverse=True)[1]
     return SetValue(
         "alignment_score",
@@ -215,18 +215,18 @@ def vendi_score(sets: ImageSets) -> SetValue:
 
     The floor is that of as many real images.
     """
-    found = fidelity.vendi_score(*sets.pair, **sets.options)
-    return replace(found, floor=found.details["real"], floor_n=min(found.n_real, found.n_generated))
+    diversity = fidelity.vendi_score(*sets.pair, **sets.options)
+    return replace(diversity, floor=diversity.details["real"], floor_n=min(diversity.n_real, diversity.n_generated))
 
 
-def _cosines(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _pair_cosines(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     first, second = one.astype(np.float64), other.astype(np.float64)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    found: npt.NDArray[np.float64] = (first * second).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-    return found
+    cosines: npt.NDArray[np.float64] = (first * second).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+    return cosines
 
 
-def _above(own: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+def _share_above(own: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
     ordered = np.sort(other)
     below = np.searchsorted(ordered, own, "left") + np.searchsorted(ordered, own, "right")
     return float(below.sum() / (2 * len(own) * len(other)))

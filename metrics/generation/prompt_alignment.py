@@ -60,19 +60,25 @@ def finding_agreement(sets: ImageSets) -> SetValue:
 
     Where a finding is rare it is high for a generator that never shows it: look at sensitivity beside it.
     """
-    return _each(sets, "finding_agreement", lambda seen, said, least: _share((seen >= least) == (said == 1), said >= 0))
+    return _judge_findings(
+        sets, "finding_agreement", lambda seen, said, least: _hit_share((seen >= least) == (said == 1), said >= 0)
+    )
 
 
 @_finding(title="Findings shown")
 def finding_sensitivity(sets: ImageSets) -> SetValue:
     """The share of pictures whose prompt says that a finding is there in which a classifier sees it."""
-    return _each(sets, "finding_sensitivity", lambda seen, said, least: _share(seen >= least, said == 1, "has it"))
+    return _judge_findings(
+        sets, "finding_sensitivity", lambda seen, said, least: _hit_share(seen >= least, said == 1, "has it")
+    )
 
 
 @_finding(title="Findings left out")
 def finding_specificity(sets: ImageSets) -> SetValue:
     """The share of pictures whose prompt does not say that a finding is there in which a classifier sees none."""
-    return _each(sets, "finding_specificity", lambda seen, said, least: _share(seen < least, said == 0, "lacks it"))
+    return _judge_findings(
+        sets, "finding_specificity", lambda seen, said, least: _hit_share(seen < least, said == 0, "lacks it")
+    )
 
 
 @_finding(title="Findings, AUROC")
@@ -81,7 +87,7 @@ def finding_auroc(sets: ImageSets) -> SetValue:
 
     Ties count half: 0.5 is a model that does not heed its prompts. No threshold enters.
     """
-    return _each(sets, "finding_auroc", lambda seen, said, _: _area(seen, said))
+    return _judge_findings(sets, "finding_auroc", lambda seen, said, _: _finding_auroc(seen, said))
 
 
 @set_metric(
@@ -99,46 +105,46 @@ def view_accuracy(sets: ImageSets) -> SetValue:
     """
 
     def judge(part: ImageSet) -> Judged:
-        said = _said(part)
-        known = np.asarray(np.isfinite(said).all(axis=1))
-        right: Array = said[np.arange(len(said)), part.rows.argmax(axis=1)] == 1
-        return _share(right, known, "asks for a known view")
+        stated = _stated_findings(part)
+        is_known = np.asarray(np.isfinite(stated).all(axis=1))
+        right: Array = stated[np.arange(len(stated)), part.rows.argmax(axis=1)] == 1
+        return _hit_share(right, is_known, "asks for a known view")
 
-    return _value(sets, "view_accuracy", judge)
+    return _finding_value(sets, "view_accuracy", judge)
 
 
-def _each(sets: ImageSets, name: str, judge: Judge) -> SetValue:
+def _judge_findings(sets: ImageSets, name: str, judge: Judge) -> SetValue:
     """The value of one finding, or the mean over those that have any."""
-    places: Sequence[int] = range(len(sets.names)) if sets.finding is None else [sets.finding]
+    indices: Sequence[int] = range(len(sets.names)) if sets.finding is None else [sets.finding]
 
     def together(part: ImageSet) -> Judged:
-        said = _said(part)
-        found = [judge(part.rows[:, at].astype(np.float64), said[:, at], sets.thresholds[at]) for at in places]
-        known = [one for one in found if not one.why]
-        if not known:
-            return found[0]
-        influences: Array = np.mean([one.influences for one in known], axis=0)
-        used = [kind for one in known for kind in one.used]
-        return Judged(float(np.mean([one.value for one in known])), influences, used)
+        stated = _stated_findings(part)
+        judged = [judge(part.rows[:, at].astype(np.float64), stated[:, at], sets.thresholds[at]) for at in indices]
+        usable = [judgement for judgement in judged if not judgement.why]
+        if not usable:
+            return judged[0]
+        influences: Array = np.mean([judgement.influences for judgement in usable], axis=0)
+        used = [kind for judgement in usable for kind in judgement.used]
+        return Judged(float(np.mean([judgement.value for judgement in usable])), influences, used)
 
-    return _value(sets, name, together)
+    return _finding_value(sets, name, together)
 
 
-def _value(sets: ImageSets, name: str, judge: Callable[[ImageSet], Judged]) -> SetValue:
+def _finding_value(sets: ImageSets, name: str, judge: Callable[[ImageSet], Judged]) -> SetValue:
     generated, reference = sets.by_name["generated"], sets.by_name["reference"]
-    found, real = judge(generated), judge(reference)
-    if found.why:
-        raise ValueError(found.why)
+    judgement, real = judge(generated), judge(reference)
+    if judgement.why:
+        raise ValueError(judgement.why)
     groups = np.unique(generated.patients, return_inverse=True)[1]
     # As many draws as there are patients with a picture of the rarest kind that is needed.
-    draws = min(len(np.unique(groups[kind])) for kind in found.used)
-    said = _said(generated) if sets.finding is None else _said(generated)[:, [sets.finding]]
+    draws = min(len(np.unique(groups[kind])) for kind in judgement.used)
+    stated = _stated_findings(generated) if sets.finding is None else _stated_findings(generated)[:, [sets.finding]]
     flags = [f"small_n: {draws} patients' prompts"] if draws < SMALL else []
-    if left := int(np.isnan(said).all(axis=1).sum()):
-        flags.append(f"left_open: {left} of {len(said)} pictures, of which nothing certain is said")
+    if unread := int(np.isnan(stated).all(axis=1).sum()):
+        flags.append(f"left_open: {unread} of {len(stated)} pictures, of which nothing certain is said")
     return SetValue(
         name,
-        found.value,
+        judgement.value,
         n_real=len(reference.rows),
         n_generated=len(generated.rows),
         d=len(sets.names),
@@ -146,11 +152,11 @@ def _value(sets: ImageSets, name: str, judge: Callable[[ImageSet], Judged]) -> S
         floor_n=0 if real.why else len(reference.rows),
         flags=tuple(flags),
         extractor=sets.extractor,
-        **_interval(found, groups, draws),
+        **_value_interval(judgement, groups, draws),
     )
 
 
-def _interval(found: Judged, groups: Array, draws: int) -> dict[str, Any]:
+def _value_interval(found: Judged, groups: Array, draws: int) -> dict[str, Any]:
     variance = variance_of_sum(found.influences, groups)
     if math.isnan(variance):
         return {}
@@ -161,13 +167,13 @@ def _interval(found: Judged, groups: Array, draws: int) -> dict[str, Any]:
     return {"standard_error": math.sqrt(variance), "low": low, "high": high, "interval": HOW}
 
 
-def _said(part: ImageSet) -> npt.NDArray[np.float64]:
+def _stated_findings(part: ImageSet) -> npt.NDArray[np.float64]:
     if part.says is None:
         raise ValueError("Expected what the attributes say of each picture, got none")
     return part.says
 
 
-def _share(hits: Array, chosen: Array, what: str = "says anything certain of it") -> Judged:
+def _hit_share(hits: Array, chosen: Array, what: str = "says anything certain of it") -> Judged:
     many = int(chosen.sum())
     if not many:
         return Judged(math.nan, np.zeros(len(chosen)), (), f"no prompt {what}")
@@ -175,17 +181,17 @@ def _share(hits: Array, chosen: Array, what: str = "says anything certain of it"
     return Judged(share, np.where(chosen, hits - share, 0) / many, (chosen,))
 
 
-def _area(seen: Array, said: Array) -> Judged:
+def _finding_auroc(seen: Array, said: Array) -> Judged:
     """The area under the ROC curve, and by how much each picture moves it (DeLong's placement values)."""
     there, absent = said == 1, said == 0
     influences = np.zeros(len(said))
     if not (there.any() and absent.any()):
         return Judged(math.nan, influences, (), f"no prompt {'lacks' if there.any() else 'has'} it")
     area = math.nan
-    for one, other, sign in ((absent, there, -1), (there, absent, 1)):
-        ordered = np.sort(seen[other])
-        below = np.searchsorted(ordered, seen[one], "left") + np.searchsorted(ordered, seen[one], "right")
+    for side, other_side, sign in ((absent, there, -1), (there, absent, 1)):
+        ordered = np.sort(seen[other_side])
+        below = np.searchsorted(ordered, seen[side], "left") + np.searchsorted(ordered, seen[side], "right")
         placed = below / (2 * len(ordered))
-        influences[one] = sign * (placed - placed.mean()) / one.sum()
+        influences[side] = sign * (placed - placed.mean()) / side.sum()
         area = float(placed.mean())
     return Judged(area, influences, (there, absent))

@@ -54,15 +54,15 @@ def joint_verdict(verdicts: Sequence[Any], *, graded: bool | None = None) -> Any
     >>> joint_verdict([1.0, 0.0, 1.0]), joint_verdict([1.0, 0.0]), joint_verdict([2.0, 5.0, None])
     (1.0, None, 3.5)
     """
-    known = [verdict for verdict in verdicts if verdict is not None]
-    numbers = [float(verdict) for verdict in known if isinstance(verdict, int | float)]
+    stated = [verdict for verdict in verdicts if verdict is not None]
+    numbers = [float(verdict) for verdict in stated if isinstance(verdict, int | float)]
     if graded is None:
         graded = bool(set(numbers) - {0.0, 1.0})
-    if graded and known and len(numbers) == len(known):
+    if graded and stated and len(numbers) == len(stated):
         return math.fsum(numbers) / len(numbers)
-    counts = Counter(json.dumps(verdict, sort_keys=True) for verdict in known)
+    counts = Counter(json.dumps(verdict, sort_keys=True) for verdict in stated)
     most, count = next(iter(counts.most_common(1)), ("null", 0))
-    return json.loads(most) if 2 * count > len(known) else None
+    return json.loads(most) if 2 * count > len(stated) else None
 
 
 def jury_verdict(said: Mapping[str, Sequence[Any]], *, graded: bool | None = None) -> Any:

@@ -30,10 +30,10 @@ def read_chexprompt(reply: str) -> Errors | None:
     line = r"number of clinically {} errors by type:"
     lines = re.compile(rf"{line.format('significant')}(.*?){line.format('insignificant')}(.*)", re.I | re.S)
     start = reply.lower().rfind(line.format("significant"))
-    found = lines.search(reply, start) if start >= 0 else None
-    if found is None:
+    match = lines.search(reply, start) if start >= 0 else None
+    if match is None:
         return None
-    both = [_counts_in_brackets(part) for part in (found[1], found[2])]
+    both = [_counts_in_brackets(part) for part in (match[1], match[2])]
     if both[0] is None or both[1] is None:
         return None
     return {"significant": both[0], "insignificant": both[1]}

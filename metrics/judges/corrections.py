@@ -35,7 +35,7 @@ def count_corrections(corrections: Sequence[Correction], severity: str | None = 
     """
     if severity is not None and severity not in SEVERITIES:
         raise UsageError(f"there is no severity {severity!r} of corrections{nearest(severity, SEVERITIES)}")
-    return float(sum(severity in (None, one["severity"]) for one in corrections))
+    return float(sum(severity in (None, correction["severity"]) for correction in corrections))
 
 
 @verdict_reader("corrections")
@@ -44,19 +44,21 @@ def read_corrections(reply: str) -> list[Correction] | None:
 
     A report without errors has an empty list. None where a correction has no severity of the four, or is no object.
     """
-    found = next((one["corrections"] for one in objects(reply) if isinstance(one.get("corrections"), list)), None)
-    if found is None:
+    corrections_ = next(
+        (content["corrections"] for content in objects(reply) if isinstance(content.get("corrections"), list)), None
+    )
+    if corrections_ is None:
         return None
     corrections: list[Correction] = []
-    for one in found:
-        if not isinstance(one, Mapping) or (severity := _severity(one.get("severity"))) is None:
+    for correction in corrections_:
+        if not isinstance(correction, Mapping) or (severity := _parse_severity(correction.get("severity"))) is None:
             return None
-        line = one.get("line")
+        line = correction.get("line")
         corrections.append({"line": line if type(line) is int else None, "severity": severity})
     return corrections
 
 
-def _severity(given: Any) -> str | None:
+def _parse_severity(given: Any) -> str | None:
     words = "_".join(re.findall("[a-z]+", str(given).lower()))
     return words if words in SEVERITIES else None
 

@@ -42,18 +42,18 @@ def crimson_score(evaluation: Evaluation) -> float:
     worth beside one with findings; the authors round to four places, which this does not.
     """
     errors = evaluation["errors"]
-    weights = _weights(evaluation["reference_findings"])
-    invented = _weights(evaluation["predicted_findings"])
-    false = sum(invented.get(one, 0.0) for one in errors["false_findings"])
-    missing = sum(weights.get(one, 0.0) for one in errors["missing_findings"])
-    correct = _correct(evaluation, weights)
-    whole = sum(_weight(one) for one in evaluation["reference_findings"])
+    weights = _finding_weights(evaluation["reference_findings"])
+    invented = _finding_weights(evaluation["predicted_findings"])
+    false = sum(invented.get(finding_id, 0.0) for finding_id in errors["false_findings"])
+    missing = sum(weights.get(finding_id, 0.0) for finding_id in errors["missing_findings"])
+    correct = _correct_weight(evaluation, weights)
+    total = sum(_finding_weight(finding) for finding in evaluation["reference_findings"])
     if not evaluation["reference_findings"]:
-        whole = len(evaluation["matched_findings"]) + missing
-    if whole == 0 and false == 0 and missing == 0:
+        total = len(evaluation["matched_findings"]) + missing
+    if total == 0 and false == 0 and missing == 0:
         return 1.0
-    if whole > 0 and correct >= false:
-        return float((correct - false) / whole)
+    if total > 0 and correct >= false:
+        return float((correct - false) / total)
     excess = false - correct
     return float(-excess / (1 + excess)) if excess > 0 else 0.0
 
@@ -66,16 +66,20 @@ def crimson_errors(evaluation: Evaluation, kind: Literal["false", "missing", "at
 @verdict_reader("crimson")
 def read_crimson(reply: str) -> Evaluation | None:
     """Returns an evaluation in CRIMSON's form; None where a reply lacks its lists of findings or an id in them."""
-    for found in objects(reply):
-        errors = found.get("errors", {})
+    for evaluation in objects(reply):
+        errors = evaluation.get("errors", {})
         if not isinstance(errors, Mapping):
             continue
-        matched = found.get("matched_findings", [])
-        findings = [found.get("reference_findings"), found.get("predicted_findings")]
+        matched = evaluation.get("matched_findings", [])
+        findings = [evaluation.get("reference_findings"), evaluation.get("predicted_findings")]
         attributes = errors.get("attribute_errors", [])
         lists = [errors.get("false_findings", []), errors.get("missing_findings", [])]
-        if all(_have(one, "id") for one in findings) and _have(matched, "ref_id") and _have(attributes, "ref_id"):
-            if not all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists):
+        if (
+            all(_have_texts(finding, "id") for finding in findings)
+            and _have_texts(matched, "ref_id")
+            and _have_texts(attributes, "ref_id")
+        ):
+            if not all(isinstance(items, list) and all(isinstance(name, str) for name in items) for items in lists):
                 continue
             return {
                 "reference_findings": findings[0],
@@ -86,28 +90,28 @@ def read_crimson(reply: str) -> Evaluation | None:
     return None
 
 
-def _have(entries: Any, key: str) -> bool:
+def _have_texts(entries: Any, key: str) -> bool:
     """Whether this is a list of objects that each have a text under a key."""
     return isinstance(entries, list) and all(
-        isinstance(one, Mapping) and isinstance(one.get(key), str) for one in entries
+        isinstance(entry, Mapping) and isinstance(entry.get(key), str) for entry in entries
     )
 
 
-def _weight(finding: Mapping[str, Any]) -> float:
+def _finding_weight(finding: Mapping[str, Any]) -> float:
     return SIGNIFICANCE.get(str(finding.get("clinical_significance", "")), UNKNOWN)
 
 
-def _weights(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    return {one["id"]: _weight(one) for one in findings}
+def _finding_weights(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {finding["id"]: _finding_weight(finding) for finding in findings}
 
 
-def _correct(evaluation: Evaluation, weights: Mapping[str, float]) -> float:
+def _correct_weight(evaluation: Evaluation, weights: Mapping[str, float]) -> float:
     """The weight of the reference's findings that match, less where their attributes are wrong."""
     penalties: dict[str, float] = {}
-    for one in evaluation["errors"]["attribute_errors"]:
-        penalty = SEVERITY.get(str(one.get("severity", "")), UNKNOWN)
-        penalties[one["ref_id"]] = penalties.get(one["ref_id"], 0.0) + penalty
-    matched = {one["ref_id"]: weights.get(one["ref_id"], 0.0) for one in evaluation["matched_findings"]}
+    for error in evaluation["errors"]["attribute_errors"]:
+        penalty = SEVERITY.get(str(error.get("severity", "")), UNKNOWN)
+        penalties[error["ref_id"]] = penalties.get(error["ref_id"], 0.0) + penalty
+    matched = {match["ref_id"]: weights.get(match["ref_id"], 0.0) for match in evaluation["matched_findings"]}
     return sum(weight * weight / (weight + penalties.get(name, 0.0)) for name, weight in matched.items() if weight > 0)
 
 

@@ -90,9 +90,9 @@ def read_green(reply: str) -> GreenErrors | None:
     errors, and a section that begins with "No" has none at all. They also take replies that lack a section for ones
     that counted nothing, which makes a reply that was cut off as bad as a bad report; here it is no verdict.
     """
-    said = reply.rpartition("[Explanation]:")[2]
-    significant = _counts_by_letter(_SIGNIFICANT.search(said))
-    matched = _MATCHED.search(said)
+    explanation = reply.rpartition("[Explanation]:")[2]
+    significant = _counts_by_letter(_SIGNIFICANT.search(explanation))
+    matched = _MATCHED.search(explanation)
     if significant is None or matched is None:
         return None
     listed = matched[1].strip()
@@ -102,7 +102,7 @@ def read_green(reply: str) -> GreenErrors | None:
     return {
         "matched": int(number[0]) if number else 0,
         "significant": significant,
-        "insignificant": _counts_by_letter(_INSIGNIFICANT.search(said)),
+        "insignificant": _counts_by_letter(_INSIGNIFICANT.search(explanation)),
     }
 
 
@@ -137,7 +137,7 @@ _count = partial(
 )
 
 
-def _green(pair: AnsweredQuestion, question: str) -> float:
+def _green_value(pair: AnsweredQuestion, question: str) -> float:
     return worth(pair, question, lambda found: green_score(found) if pair.text.strip() else 0.0)
 
 
@@ -148,7 +148,7 @@ def green(pair: AnsweredQuestion) -> float:
     In [0, 1]; 0 where no finding matches, so also of an empty report. NaN where a reply cannot be read. Of chest
     radiographs alone. The judge must be a checkpoint of GREEN (model@judge=green); for others there is `green_prompt`.
     """
-    return _green(pair, "green")
+    return _green_value(pair, "green")
 
 
 @_share(title="GREEN (unread as 0)")
@@ -160,7 +160,7 @@ def green_as_published(pair: AnsweredQuestion) -> float:
     """
     if "green" in pair.judged and pair.judged["green"] is None:
         return 0.0 if pair.references else math.nan
-    return _green(pair, "green")
+    return _green_value(pair, "green")
 
 
 @_share(title="GREEN matched findings", best=math.nan, unit="findings", value_kind="count")
@@ -194,7 +194,7 @@ def green_prompt(pair: AnsweredQuestion) -> float:
 
     The same arithmetic as `green`, but not GREEN, whose own model was trained to count: the table names the judge.
     """
-    return _green(pair, "green_prompt")
+    return _green_value(pair, "green_prompt")
 
 
 @_count(title="Significant errors by GREEN's prompt", requires=judge_says("green_prompt"), value_kind="count")

@@ -52,34 +52,34 @@ def read_insight_matrix(reply: str) -> list[list[float]] | None:
         return None
     sound = isinstance(rows, list) and all(
         isinstance(row, list) and row and len(row) == len(rows[0])
-        and all(isinstance(one, int | float) and not isinstance(one, bool) and 1 <= one <= 10 for one in row)
+        and all(isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 10 for value in row)
         for row in rows
     )  # fmt: skip
-    return [[float(one) for one in row] for row in rows] if sound and rows else None
+    return [[float(value) for value in row] for row in rows] if sound and rows else None
 
 
-def _matches(pair: AnsweredQuestion) -> Floats | None:
+def _insight_matches(pair: AnsweredQuestion) -> Floats | None:
     """Returns (found, due) matches of 0 to 1; zeros of an answer without insights, None without a verdict that fits."""
     due = pair.value if isinstance(pair.value, list | tuple) else [pair.value]
-    found = list_insights(pair.output)
+    insights = list_insights(pair.output)
     verdict: Any = pair.judged.get("insights")
-    if not found or (isinstance(verdict, int | float) and not math.isnan(verdict)):
+    if not insights or (isinstance(verdict, int | float) and not math.isnan(verdict)):
         return np.zeros((1, len(due)))
     matrix = np.array(verdict, np.float64) if isinstance(verdict, list) else np.zeros((0, 0))
-    return (matrix - 1) / 9 if matrix.shape == (len(found), len(due)) else None
+    return (matrix - 1) / 9 if matrix.shape == (len(insights), len(due)) else None
 
 
 @_insight(title="Insight recall")
 def insight_recall(pair: AnsweredQuestion) -> float:
     """The mean over due insights of the best match that was found."""
-    matches = _matches(pair)
+    matches = _insight_matches(pair)
     return math.nan if matches is None else float(matches.max(0).mean())
 
 
 @_insight(title="Insight precision")
 def insight_precision(pair: AnsweredQuestion) -> float:
     """The mean over found insights of the best match that was due."""
-    matches = _matches(pair)
+    matches = _insight_matches(pair)
     return math.nan if matches is None else float(matches.max(1).mean())
 
 
@@ -98,7 +98,7 @@ def insight_matched(pair: AnsweredQuestion) -> float:
     """
     from scipy.optimize import linear_sum_assignment
 
-    matches = _matches(pair)
+    matches = _insight_matches(pair)
     if matches is None:
         return math.nan
     rows, columns = linear_sum_assignment(matches * (matches >= MATCH), maximize=True)

@@ -23,8 +23,8 @@ def read_kinds(reply: str) -> list[str] | None:
 
     An empty list says that none applies. None where there is no such object, or it holds anything but texts.
     """
-    for found in objects(reply):
-        kinds = found.get("kinds")
+    for content in objects(reply):
+        kinds = content.get("kinds")
         if isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds):
             return [re.sub(r"[\s-]+", "_", kind.strip().lower()) for kind in kinds]
     return None
@@ -70,15 +70,15 @@ def read_risk_level(reply: str) -> dict[str, Any] | None:
 
     None where no level is named.
     """
-    for found in objects(reply):
-        level, errors = found.get("level", found.get("risk_level")), found.get("errors") or []
+    for content in objects(reply):
+        level, errors = content.get("level", content.get("risk_level")), content.get("errors") or []
         if isinstance(level, int) and not isinstance(level, bool) and 1 <= level <= 4 and isinstance(errors, list):
             return {"level": level, "errors": [str(error).strip().lower().replace(" ", "_") for error in errors]}
     named = _LEVEL.findall(reply)
     return {"level": int(named[-1]), "errors": []} if named else None
 
 
-def _level(pair: AnsweredQuestion) -> float:
+def _risk_level(pair: AnsweredQuestion) -> float:
     verdict = pair.judged.get("medval")
     if isinstance(verdict, int | float):  # of a case that failed
         return math.nan if math.isnan(verdict) else 4.0
@@ -99,7 +99,7 @@ def medval_level(pair: AnsweredQuestion) -> float:
 
     NaN without a verdict.
     """
-    return _level(pair)
+    return _risk_level(pair)
 
 
 @metric(
@@ -117,5 +117,5 @@ def medval_safe(pair: AnsweredQuestion) -> float:
 
     NaN without a verdict.
     """
-    level = _level(pair)
+    level = _risk_level(pair)
     return math.nan if math.isnan(level) else float(level <= 2)

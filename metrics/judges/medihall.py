@@ -30,7 +30,7 @@ def medihall_values(given: str) -> dict[str, float]:
         UsageError: there are not six numbers.
     """
     try:
-        values = [float(one) for one in given.split("/")]
+        values = [float(number) for number in given.split("/")]
     except ValueError:
         values = []
     if len(values) != len(KINDS) or not all(map(math.isfinite, values)):
@@ -63,23 +63,23 @@ def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
         UsageError: there is no such kind.
     """
     UsageError.refuse_unknown("there is no kind of hallucination", KINDS, kind)
-    return medihall_score(kinds, {one: float(one == kind) for one in KINDS})
+    return medihall_score(kinds, {name: float(name == kind) for name in KINDS})
 
 
 @verdict_reader("hallucination")
 def read_hallucination(reply: str) -> str | None:
     """Returns the kind of hallucination that a reply names last; None where it names none."""
-    found = list(_NAMED.finditer(reply))
-    if not found:
+    matches = list(_NAMED.finditer(reply))
+    if not matches:
         return None
-    said = next(group for group in found[-1].groups() if group).lower()
-    return "prompt_induced" if said == "prompt" else said
+    name = next(group for group in matches[-1].groups() if group).lower()
+    return "prompt_induced" if name == "prompt" else name
 
 
 _medihall = partial(share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
 
 
-def _kinds(verdict: Any) -> list[str | None]:
+def _hallucination_kinds(verdict: Any) -> list[str | None]:
     return replies_in(verdict) if isinstance(verdict, Mapping) else [verdict]
 
 
@@ -97,7 +97,7 @@ def medihall(pair: AnsweredQuestion, values: str) -> float:
     a sentence is not judged, and without any.
     """
     by_kind = medihall_values(values)
-    return worth(pair, "medihall", lambda found: medihall_score(_kinds(found), by_kind))
+    return worth(pair, "medihall", lambda found: medihall_score(_hallucination_kinds(found), by_kind))
 
 
 @_medihall(
@@ -116,7 +116,7 @@ def hallucinations(pair: AnsweredQuestion, kind: str) -> float:
     """
     if kind not in KINDS[:-1]:
         raise UsageError(f"hallucinations@{kind}: there is no such kind{nearest(kind, KINDS[:-1])}")
-    return worth(pair, "medihall", lambda found: hallucination_share(_kinds(found), kind))
+    return worth(pair, "medihall", lambda found: hallucination_share(_hallucination_kinds(found), kind))
 
 
 @_medihall(title="Sentences without hallucination")
@@ -125,4 +125,4 @@ def hallucination_free(pair: AnsweredQuestion) -> float:
 
     NaN where a sentence is not judged, and without any.
     """
-    return worth(pair, "medihall", lambda found: hallucination_share(_kinds(found), "correct"))
+    return worth(pair, "medihall", lambda found: hallucination_share(_hallucination_kinds(found), "correct"))

@@ -66,12 +66,12 @@ def radfact_fractions(phrases: Sequence[Phrase]) -> Fractions:
     Of the report that was written they are RadFact's precisions, of the reference its recalls. Boxes are covered if
     more than half of the cells of a grid of 224 by 224 that they fill are filled by boxes of the evidence.
     """
-    boxed = [one for one in phrases if one.boxes]
-    covered = sum(one.entailed and _covered(one) for one in boxed)
+    boxed = [phrase for phrase in phrases if phrase.boxes]
+    covered = sum(phrase.entailed and _is_covered(phrase) for phrase in boxed)
     return Fractions(
-        _share(sum(one.entailed for one in phrases), len(phrases)),
-        _share(covered, len(boxed)),
-        _share(covered, sum(one.entailed for one in boxed)),
+        _safe_ratio(sum(phrase.entailed for phrase in phrases), len(phrases)),
+        _safe_ratio(covered, len(boxed)),
+        _safe_ratio(covered, sum(phrase.entailed for phrase in boxed)),
     )
 
 
@@ -85,7 +85,7 @@ def radfact_f1(precisions: Sequence[float], recalls: Sequence[float]) -> float:
     Returns:
         In [0, 1]; 0 where both means are 0, and where no report that was written has a phrase; NaN without a recall.
     """
-    values = [[one for one in some if not math.isnan(one)] for some in (precisions, recalls)]
+    values = [[value for value in some if not math.isnan(value)] for some in (precisions, recalls)]
     sums = [quantity for some in values for quantity in (math.fsum(some), float(len(some)))]
     return float(f1_of_sums(np.array(sums)))
 
@@ -111,19 +111,19 @@ def entailed_share(verdicts: Sequence[Mapping[str, Any] | None], *, as_published
     """
     if None in verdicts and not as_published:
         return math.nan
-    return _share(sum(one is not None and bool(one["entailed"]) for one in verdicts), len(verdicts))
+    return _safe_ratio(sum(verdict is not None and bool(verdict["entailed"]) for verdict in verdicts), len(verdicts))
 
 
 @verdict_reader("radfact_phrases")
 def read_phrases(reply: str) -> list[str] | None:
     """Returns the phrases of a reply `{"sentence_list": [{"orig": sentence, "new": [phrases]}]}`; None for no such."""
-    for found in objects(reply):
-        listed = found.get("sentence_list")
+    for content in objects(reply):
+        listed = content.get("sentence_list")
         if not isinstance(listed, list):
             continue
-        new = [one.get("new") if isinstance(one, Mapping) else None for one in listed]
-        if all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in new):
-            return [one.strip() for some in new for one in some or () if one.strip()]
+        new = [item.get("new") if isinstance(item, Mapping) else None for item in listed]
+        if all(isinstance(some, list) and all(isinstance(text, str) for text in some) for some in new):
+            return [text.strip() for some in new for text in some or () if text.strip()]
     return None
 
 
@@ -134,26 +134,26 @@ def read_entailment(reply: str) -> dict[str, Any] | None:
     The status may be any but `entailment` of `not_entailment`, `contradiction` and `neutral`. None for another one,
     and for an entailment without evidence, which its authors take for a failure too.
     """
-    for found in objects(reply):
-        status, evidence = found.get("status"), found.get("evidence", [])
+    for content in objects(reply):
+        status, evidence = content.get("status"), content.get("evidence", [])
         if status not in ("entailment", "not_entailment", "contradiction", "neutral"):
             continue
         if not isinstance(evidence, list) or (status == "entailment" and not evidence):
             return None
-        return {"entailed": status == "entailment", "evidence": [str(one) for one in evidence]}
+        return {"entailed": status == "entailment", "evidence": [str(item) for item in evidence]}
     return None
 
 
-def _share(part: float, whole: float) -> float:
+def _safe_ratio(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _covered(phrase: Phrase) -> bool:
-    own, other = _cells(phrase.boxes), _cells(phrase.evidence)
-    return bool((own & other).sum() > COVERED * own.sum())
+def _is_covered(phrase: Phrase) -> bool:
+    own, evidence_cells = _box_cells(phrase.boxes), _box_cells(phrase.evidence)
+    return bool((own & evidence_cells).sum() > COVERED * own.sum())
 
 
-def _cells(boxes: Sequence[Box]) -> npt.NDArray[np.bool_]:
+def _box_cells(boxes: Sequence[Box]) -> npt.NDArray[np.bool_]:
     """(GRID, GRID): which cells boxes fill."""
     cells = np.zeros((GRID, GRID), np.bool_)
     for box in boxes:
@@ -170,7 +170,7 @@ _PHRASES = ("radfact_reference_phrases", "radfact_prediction_phrases")
 _radfact = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=BANNUR, settings=SETTINGS)
 
 
-def _entailed(pair: AnsweredQuestion, side: str, *, as_published: bool = False) -> float:
+def _entailed_value(pair: AnsweredQuestion, side: str, *, as_published: bool = False) -> float:
     return worth(pair, side, lambda found: entailed_share(found["verdicts"], as_published=as_published))
 
 
@@ -181,7 +181,7 @@ def radfact_precision(pair: AnsweredQuestion) -> float:
     NaN of a report without phrases, such as an empty one, which is left out of the mean; and where a reply about one
     of them cannot be read.
     """
-    return _entailed(pair, "radfact_prediction")
+    return _entailed_value(pair, "radfact_prediction")
 
 
 @_radfact(title="RadFact recall", requires=judge_says(*_PHRASES, "radfact_reference"))
@@ -190,7 +190,7 @@ def radfact_recall(pair: AnsweredQuestion) -> float:
 
     0 of an empty report. NaN of a reference without phrases, and where a reply about one of them cannot be read.
     """
-    return _entailed(pair, "radfact_reference")
+    return _entailed_value(pair, "radfact_reference")
 
 
 @_radfact(title="RadFact precision (unread as not entailed)", requires=judge_says(*_PHRASES, "radfact_prediction"))
@@ -199,7 +199,7 @@ def radfact_precision_as_published(pair: AnsweredQuestion) -> float:
 
     NaN of a report without phrases, and where its phrases themselves cannot be read.
     """
-    return _entailed(pair, "radfact_prediction", as_published=True)
+    return _entailed_value(pair, "radfact_prediction", as_published=True)
 
 
 @_radfact(title="RadFact recall (unread as not entailed)", requires=judge_says(*_PHRASES, "radfact_reference"))
@@ -208,15 +208,15 @@ def radfact_recall_as_published(pair: AnsweredQuestion) -> float:
 
     NaN of a reference without phrases, and where its phrases themselves cannot be read.
     """
-    return _entailed(pair, "radfact_reference", as_published=True)
+    return _entailed_value(pair, "radfact_reference", as_published=True)
 
 
 def _precisions_and_recalls(rows: ScoreTable) -> npt.NDArray[np.float64]:
     """(row, 4): what each row adds to the sum and number of precisions, and of recalls."""
-    known = ~np.isnan(rows.value)
-    values = np.where(known, rows.value, 0.0)
+    is_known = ~np.isnan(rows.value)
+    values = np.where(is_known, rows.value, 0.0)
     recall = np.char.startswith(rows.metric.astype(str), "radfact_recall")
-    columns = [one * side for side in (~recall, recall) for one in (values, known)]
+    columns = [array * side for side in (~recall, recall) for array in (values, is_known)]
     return np.column_stack(columns).astype(np.float64)
 
 

@@ -48,11 +48,15 @@ def balanced_agreement(predicted: Sequence[bool], labels: Sequence[Sequence[bool
     >>> round(balanced_agreement([True, True, False], [[True], [False, True], [False, False]]), 3)
     0.8
     """
-    pairs = [(said, label) for said, given in zip(predicted, labels, strict=True) for label in given]
+    pairs = [
+        (predicted_class, label)
+        for predicted_class, rater_labels in zip(predicted, labels, strict=True)
+        for label in rater_labels
+    ]
     scores = []
     for kind in (True, False):
-        both = sum(said == label == kind for said, label in pairs)
-        count = sum(said == kind for said, _ in pairs) + sum(label == kind for _, label in pairs)
+        both = sum(predicted_class == label == kind for predicted_class, label in pairs)
+        count = sum(predicted_class == kind for predicted_class, _ in pairs) + sum(label == kind for _, label in pairs)
         scores.append(2 * both / count if count else math.nan)
     return sum(scores) / 2
 
@@ -60,17 +64,17 @@ def balanced_agreement(predicted: Sequence[bool], labels: Sequence[Sequence[bool
 @verdict_reader("criterion_met")
 def read_criterion_met(reply: str) -> float | None:
     """Returns 1 where a reply says that a criterion is met, 0 where it says not; None where it says neither."""
-    found = _MET.findall(reply)
-    if found:
-        return float(found[-1].lower() == "true")
+    matches = _MET.findall(reply)
+    if matches:
+        return float(matches[-1].lower() == "true")
     try:
-        said = json.loads(reply.strip().removeprefix("```json").strip("` \n")).get("criteria_met")
+        stated = json.loads(reply.strip().removeprefix("```json").strip("` \n")).get("criteria_met")
     except (ValueError, AttributeError):
         return None
-    return float(said) if isinstance(said, bool) else None
+    return float(stated) if isinstance(stated, bool) else None
 
 
-def _criteria(pair: AnsweredQuestion) -> tuple[list[Mapping[str, Any]], list[bool]] | None:
+def _met_criteria(pair: AnsweredQuestion) -> tuple[list[Mapping[str, Any]], list[bool]] | None:
     """Returns the criteria and which are met; one that the judge left undecided is not met."""
     rubric, verdict = pair.more.get("rubric"), pair.judged.get("rubric")
     if not isinstance(rubric, Sequence) or isinstance(rubric, str) or verdict is None:
@@ -86,18 +90,20 @@ def rubric_points(pair: AnsweredQuestion) -> float:
 
     Not cut off at 0; a criterion that the judge leaves undecided is not met.
     """
-    found = _criteria(pair)
-    return math.nan if found is None else rubric_score([one["points"] for one in found[0]], found[1])
+    criteria = _met_criteria(pair)
+    return (
+        math.nan if criteria is None else rubric_score([criterion["points"] for criterion in criteria[0]], criteria[1])
+    )
 
 
 @_share(title="Rubric, by tag", worst=math.nan, optional=True)
 def rubric_tags(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The same of the criteria with each tag, such as axis:accuracy; without tags that have no positive points."""
-    found = _criteria(pair)
-    if found is None:
+    criteria = _met_criteria(pair)
+    if criteria is None:
         return {"all": math.nan}
     by_tag: dict[str, tuple[list[float], list[bool]]] = defaultdict(lambda: ([], []))
-    for criterion, met in zip(*found, strict=True):
+    for criterion, met in zip(*criteria, strict=True):
         for tag in criterion.get("tags") or ():
             by_tag[str(tag)][0].append(criterion["points"])
             by_tag[str(tag)][1].append(met)
@@ -118,10 +124,12 @@ def physician_labels(pair: AnsweredQuestion) -> Mapping[str, float]:
     labels = pair.more.get("labels")
     if not isinstance(labels, Sequence) or isinstance(labels, str) or not labels:
         return {"all": math.nan}
-    said, family = bool(read_criterion_met(pair.output)), str(pair.more.get("family", ""))
+    is_met, family = bool(read_criterion_met(pair.output)), str(pair.more.get("family", ""))
     counts = dict.fromkeys(_SIDES, 0.0)
     for label in labels:
-        counts["met, both" if said and label else "met, said" if said else "met, due" if label else "met, neither"] += 1
+        counts[
+            "met, both" if is_met and label else "met, said" if is_met else "met, due" if label else "met, neither"
+        ] += 1
     return {f"{family}: {name}": count for name, count in counts.items()}
 
 
@@ -147,12 +155,12 @@ def physician_agreement(sums: Floats) -> Floats:
     Of a family the mean of the F1 of criteria that are met and of those that are not; families in which one of the two
     never occurs are left out.
     """
-    both, said, due, neither = np.moveaxis(sums.reshape((*sums.shape[:-1], -1, 4)), -1, 0)
+    both, judge_met, due, neither = np.moveaxis(sums.reshape((*sums.shape[:-1], -1, 4)), -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        met, unmet = 2 * both / (2 * both + said + due), 2 * neither / (2 * neither + said + due)
+        met, unmet = 2 * both / (2 * both + judge_met + due), 2 * neither / (2 * neither + judge_met + due)
         balanced = (met + unmet) / 2
-        known = ~np.isnan(balanced)
-        means: Floats = np.where(known, balanced, 0).sum(-1) / known.sum(-1)
+        is_known = ~np.isnan(balanced)
+        means: Floats = np.where(is_known, balanced, 0).sum(-1) / is_known.sum(-1)
     return means
 
 

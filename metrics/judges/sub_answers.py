@@ -22,20 +22,20 @@ def read_sub_answers(reply: str) -> dict[str, int] | None:
     Of a reply `{"reference": [texts], "answer": [texts], "matched": [[0, 1], ...]}`, pairs of places from 0. A part is
     matched once at most. None where the object is not there, or a pair points beyond the lists.
     """
-    for found in objects(reply):
-        due, given, pairs = (found.get(key) for key in ("reference", "answer", "matched"))
-        if not (isinstance(due, list) and isinstance(given, list) and isinstance(pairs, list)):
+    for content in objects(reply):
+        due, given_count, pairs = (content.get(key) for key in ("reference", "answer", "matched"))
+        if not (isinstance(due, list) and isinstance(given_count, list) and isinstance(pairs, list)):
             continue
-        if not all(_is_pair(pair, len(due), len(given)) for pair in pairs):
+        if not all(_is_pair(pair, len(due), len(given_count)) for pair in pairs):
             return None
         firsts, seconds = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-        return {"due": len(due), "given": len(given), "matched": min(len(firsts), len(seconds))}
+        return {"due": len(due), "given": len(given_count), "matched": min(len(firsts), len(seconds))}
     return None
 
 
 def _is_pair(pair: Any, due: int, given: int) -> bool:
-    whole = isinstance(pair, list) and len(pair) == 2 and all(type(place) is int for place in pair)
-    return whole and 0 <= pair[0] < due and 0 <= pair[1] < given
+    is_valid = isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair)
+    return is_valid and 0 <= pair[0] < due and 0 <= pair[1] < given
 
 
 def sub_answer_scores(counts: Mapping[str, int]) -> tuple[float, float, float]:
@@ -44,8 +44,8 @@ def sub_answer_scores(counts: Mapping[str, int]) -> tuple[float, float, float]:
     >>> sub_answer_scores({"due": 4, "given": 2, "matched": 2})
     (1.0, 0.5, 0.6666666666666666)
     """
-    matched, given, due = counts["matched"], counts["given"], counts["due"]
-    return ratio(matched, given), ratio(matched, due), ratio(2 * matched, given + due)
+    matched, given_count, due = counts["matched"], counts["given"], counts["due"]
+    return ratio(matched, given_count), ratio(matched, due), ratio(2 * matched, given_count + due)
 
 
 _share = partial(
@@ -53,7 +53,7 @@ _share = partial(
 )
 
 
-def _scores(pair: AnsweredQuestion, place: int) -> float:
+def _answer_score(pair: AnsweredQuestion, place: int) -> float:
     verdict = pair.judged.get("sub_answers")
     if isinstance(verdict, int | float):  # of a case that failed
         return math.nan if math.isnan(verdict) else 0.0
@@ -63,16 +63,16 @@ def _scores(pair: AnsweredQuestion, place: int) -> float:
 @_share(title="Sub-answers, precision", worst=math.nan)
 def sub_answer_precision(pair: AnsweredQuestion) -> float:
     """The share of an answer's parts that say what a part of the reference says, by a judge; NaN without parts."""
-    return _scores(pair, 0)
+    return _answer_score(pair, 0)
 
 
 @_share(title="Sub-answers, recall", worst=0.0)
 def sub_answer_recall(pair: AnsweredQuestion) -> float:
     """The share of the reference's parts that a part of the answer says, by a judge; NaN without a verdict."""
-    return _scores(pair, 1)
+    return _answer_score(pair, 1)
 
 
 @_share(title="Sub-answers, F1", worst=0.0)
 def sub_answer_f1(pair: AnsweredQuestion) -> float:
     """The harmonic mean of precision and recall of an answer's parts, by a judge; NaN without a verdict."""
-    return _scores(pair, 2)
+    return _answer_score(pair, 2)

@@ -47,9 +47,9 @@ def reasoning_steps(text: str, sent: str | None = None) -> list[str]:
     parted = split_thought(text, sent)
     reasoning = (parted.thought or parted.answer).strip()
     for parts in (_NUMBERED.split(f"\n{reasoning}"), re.split(r"\n\s*\n", reasoning), reasoning.splitlines()):
-        found = [part.strip() for part in parts if any(map(str.isalpha, part))]
-        if len(found) > 1:
-            return found
+        steps = [part.strip() for part in parts if any(map(str.isalpha, part))]
+        if len(steps) > 1:
+            return steps
     return sentences(reasoning)
 
 
@@ -57,41 +57,41 @@ def rationale_steps(given: Any) -> list[str]:
     """Returns the due steps of an answer key: a list as it is, of a text its paragraphs, lines or sentences."""
     if isinstance(given, str):
         return reasoning_steps(given)
-    return [str(one) for one in given] if isinstance(given, Sequence) else []
+    return [str(step) for step in given] if isinstance(given, Sequence) else []
 
 
-def _verdicts(pair: AnsweredQuestion, question: str) -> list[float] | None:
+def _step_verdicts(pair: AnsweredQuestion, question: str) -> list[float] | None:
     """Returns the verdicts on steps, those that cannot be read left out; None where nothing was judged."""
     verdict = pair.judged.get(question)
     if verdict is None or (isinstance(verdict, float) and math.isnan(verdict)):
         return None
     if isinstance(verdict, int | float):  # of a case that failed
         return [-1.0 if question == "thought_steps" else 0.0]
-    return [float(one) for one in replies_in(verdict) if one is not None]
+    return [float(verdict) for verdict in replies_in(verdict) if verdict is not None]
 
 
 @_correct(title="Steps right")
 def step_correctness(pair: AnsweredQuestion) -> float:
     """The share of reasoning steps that the judge finds right, of those right or wrong; NaN where there is none."""
-    said = [one for one in _verdicts(pair, "thought_steps") or () if one]
-    return float(np.mean([one > 0 for one in said])) if said else math.nan
+    verdicts = [verdict for verdict in _step_verdicts(pair, "thought_steps") or () if verdict]
+    return float(np.mean([verdict > 0 for verdict in verdicts])) if verdicts else math.nan
 
 
 @_correct(title="Before the first error")
 def steps_before_error(pair: AnsweredQuestion) -> float:
     """The share of reasoning steps before the first that the judge finds wrong; 1 where none is."""
-    said = _verdicts(pair, "thought_steps")
-    if not said:
+    verdicts = _step_verdicts(pair, "thought_steps")
+    if not verdicts:
         return math.nan
-    first = next((place for place, one in enumerate(said) if one < 0), len(said))
-    return first / len(said)
+    first = next((index for index, verdict in enumerate(verdicts) if verdict < 0), len(verdicts))
+    return first / len(verdicts)
 
 
 @_due(title="Key steps")
 def key_step_recall(pair: AnsweredQuestion) -> float:
     """The share of the steps of the answer key's rationale that the reasoning says, by the judge."""
-    said = _verdicts(pair, "key_steps")
-    return float(np.mean(said)) if said else math.nan
+    verdicts = _step_verdicts(pair, "key_steps")
+    return float(np.mean(verdicts)) if verdicts else math.nan
 
 
 @_judged(title="Steps F1", requires=judge_says("thought_steps", "key_steps"))
@@ -109,20 +109,20 @@ def read_step_labels(text: str, number: int) -> list[int | None]:
     >>> read_step_labels("Step 1: correct\n2. incorrect", 3)
     [1, -1, None]
     """
-    found: list[int | None] = [None] * number
+    labels: list[int | None] = [None] * number
     for match in _STEP_LABEL.finditer(split_thought(text).answer):
-        place = int(match[1]) - 1
-        if 0 <= place < number:
-            found[place] = LABELS[match[2].lower()]
-    return found
+        index = int(match[1]) - 1
+        if 0 <= index < number:
+            labels[index] = LABELS[match[2].lower()]
+    return labels
 
 
-def _labelled(pair: AnsweredQuestion) -> tuple[list[int], list[int | None]] | None:
+def _step_labels(pair: AnsweredQuestion) -> tuple[list[int], list[int | None]] | None:
     """Returns the labels of the steps and what the model says of them; None of a question without labelled steps."""
     labels = pair.more.get("step_labels")
     if not isinstance(labels, Sequence) or isinstance(labels, str) or not labels:
         return None
-    truth = [int(one) for one in labels]
+    truth = [int(label) for label in labels]
     return truth, read_step_labels(pair.output, len(truth))
 
 
@@ -135,15 +135,15 @@ def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
 
     Neutral steps are left out; a step of which it says nothing, or neutral, is called neither.
     """
-    found = _labelled(pair)
-    if found is None:
+    labelled = _step_labels(pair)
+    if labelled is None:
         return {"all": math.nan}
-    pairs = [(truth, said) for truth, said in zip(*found, strict=True) if truth]
+    pairs = [(truth, judged) for truth, judged in zip(*labelled, strict=True) if truth]
     counts = {}
     for name, sign in (("right", 1), ("wrong", -1)):
         counts[f"{name}, due"] = float(sum(truth == sign for truth, _ in pairs))
-        counts[f"{name}, said"] = float(sum(said == sign for _, said in pairs))
-        counts[f"{name}, both"] = float(sum(truth == said == sign for truth, said in pairs))
+        counts[f"{name}, said"] = float(sum(judged == sign for _, judged in pairs))
+        counts[f"{name}, both"] = float(sum(truth == judged == sign for truth, judged in pairs))
     return counts
 
 
@@ -153,29 +153,29 @@ def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
 )  # fmt: skip
 def first_error_found(pair: AnsweredQuestion) -> float:
     """Whether the first step that the model calls wrong is the first that is; of a chain without errors, none."""
-    found = _labelled(pair)
-    if found is None:
+    labelled = _step_labels(pair)
+    if labelled is None:
         return math.nan
-    truth, said = found
-    return float((truth.index(-1) if -1 in truth else None) == (said.index(-1) if -1 in said else None))
+    truth, judged = labelled
+    return float((truth.index(-1) if -1 in truth else None) == (judged.index(-1) if -1 in judged else None))
 
 
 _ORDER = ("right, due", "right, said", "right, both", "wrong, due", "wrong, said", "wrong, both")
 
 
-def _pieces(rows: ScoreTable) -> Floats:
+def _step_pieces(rows: ScoreTable) -> Floats:
     return np.stack([np.nan_to_num(rows.value) * (rows.label == name) for name in _ORDER], axis=1)
 
 
 _step_f1 = partial(
-    summary, needs=("step_counts",), higher_is_better=True, best=1.0, source=VISUAL_PROCESS, pieces=_pieces
+    summary, needs=("step_counts",), higher_is_better=True, best=1.0, source=VISUAL_PROCESS, pieces=_step_pieces
 )
 
 
 def _f1(sums: Floats, place: int) -> Floats:
-    due, said, both = (sums[..., place + number] for number in range(3))
+    due, judged, both = (sums[..., place + number] for number in range(3))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(due + said > 0, 2 * both / (due + said), math.nan)
+        return np.where(due + judged > 0, 2 * both / (due + judged), math.nan)
 
 
 @_step_f1(title="F1 of right steps")

@@ -37,9 +37,14 @@ def verdict_reader(name: str) -> Callable[[Reader], Reader]:
     """
 
     def register(function: Reader) -> Reader:
-        known = _READERS.get(name)
-        if known is not None and (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
-            raise ValueError(f"Expected one reader named {name!r}, got {known.__module__} and {function.__module__}")
+        registered = _READERS.get(name)
+        if registered is not None and (registered.__module__, registered.__qualname__) != (
+            function.__module__,
+            function.__qualname__,
+        ):
+            raise ValueError(
+                f"Expected one reader named {name!r}, got {registered.__module__} and {function.__module__}"
+            )
         _READERS[name] = function
         return function
 
@@ -56,8 +61,8 @@ def reader(name: str) -> Reader:
     UsageError.refuse_unknown("there is no reader", _READERS, name, then=" of a judge's replies")
 
     def read(reply: str) -> Any:
-        said = extract_report(reply).value
-        return _READERS[name](said) if said else None
+        report = extract_report(reply).value
+        return _READERS[name](report) if report else None
 
     return read
 
@@ -97,16 +102,16 @@ def objects(text: str) -> Iterator[Mapping[str, Any]]:
     """
     decoder = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     mended = _COMMA.sub("", _ESCAPE.sub(r"\\\\", text))
-    place = mended.find("{")
-    while place >= 0:
+    position = mended.find("{")
+    while position >= 0:
         try:
-            found, end = decoder.raw_decode(mended, place)
+            content, end = decoder.raw_decode(mended, position)
         except (ValueError, RecursionError):
-            end = place + 1
+            end = position + 1
         else:
-            if isinstance(found, Mapping):
-                yield found
-        place = mended.find("{", end)
+            if isinstance(content, Mapping):
+                yield content
+        position = mended.find("{", end)
 
 
 def sentences(text: str) -> list[str]:

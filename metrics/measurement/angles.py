@@ -65,8 +65,8 @@ def cobb_angles(corners: npt.ArrayLike, height: float) -> CobbAngles:
             "Expected `corners` to be row and column of four corners of each of at least two vertebrae, "
             f"got {points.shape} with {int(np.isnan(points).sum())} NaN"
         )
-    vertebrae = _ordered(points.reshape(-1, 4, 2))
-    angles = _between(vertebrae)
+    vertebrae = _order_corners(points.reshape(-1, 4, 2))
+    angles = _pairwise_angles(vertebrae)
     upper, lower = divmod(_first_largest(angles.ravel()), len(angles))
     if not _is_s_shaped(vertebrae):
         pt, tl = angles[0, upper], angles[-1, lower]
@@ -99,18 +99,20 @@ def joint_angle(points: npt.ArrayLike) -> float:
     >>> joint_angle([[0, 1], [0, 0], [1, 0]])
     90.0
     """
-    given = np.asarray(points, dtype=np.float64)
-    if given.ndim != 2 or len(given) not in (3, 4):
-        raise ValueError(f"Expected `points` to be three or four points, got {given.shape}")
-    one, other = (
-        (given[0] - given[1], given[2] - given[1]) if len(given) == 3 else (given[1] - given[0], given[3] - given[2])
+    corners = np.asarray(points, dtype=np.float64)
+    if corners.ndim != 2 or len(corners) not in (3, 4):
+        raise ValueError(f"Expected `points` to be three or four points, got {corners.shape}")
+    first, second = (
+        (corners[0] - corners[1], corners[2] - corners[1])
+        if len(corners) == 3
+        else (corners[1] - corners[0], corners[3] - corners[2])
     )
-    lengths = float(np.linalg.norm(one)), float(np.linalg.norm(other))
+    lengths = float(np.linalg.norm(first)), float(np.linalg.norm(second))
     if 0.0 in lengths:
         return float("nan")
-    one, other = one / lengths[0], other / lengths[1]
+    first, second = first / lengths[0], second / lengths[1]
     # Sums and differences keep the digits that an arc cosine loses near 0 and 180 degrees.
-    return float(np.degrees(2 * np.arctan2(np.linalg.norm(one - other), np.linalg.norm(one + other))))
+    return float(np.degrees(2 * np.arctan2(np.linalg.norm(first - second), np.linalg.norm(first + second))))
 
 
 def unwrapped(value: float, reference: float, period: float | None) -> float:
@@ -131,7 +133,7 @@ def measured_between(points: Sequence[npt.ArrayLike]) -> float:
     return joint_angle(np.asarray(points))
 
 
-def _ordered(vertebrae: Array) -> Array:
+def _order_corners(vertebrae: Array) -> Array:
     """Returns (vertebra, corner, axis): from the top, corners upper left, upper right, lower left, lower right."""
     put = []
     for corners in vertebrae[np.argsort(vertebrae[:, :, 0].mean(axis=1), kind="stable")]:
@@ -141,7 +143,7 @@ def _ordered(vertebrae: Array) -> Array:
     return np.array(put)
 
 
-def _between(vertebrae: Array) -> Array:
+def _pairwise_angles(vertebrae: Array) -> Array:
     """Returns the angles between all vertebrae in degrees, (vertebra, vertebra), at most 90."""
     across = (vertebrae[:, 1] + vertebrae[:, 3] - vertebrae[:, 0] - vertebrae[:, 2]) / 2
     tilt = np.degrees(np.arctan2(across[:, 0], across[:, 1]))

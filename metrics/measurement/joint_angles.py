@@ -123,11 +123,11 @@ def best_shift(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], co
     """
     least = [(math.inf, 0) for _ in columns]
     for shift in SHIFTS:
-        whole = _whole(differences_at(true, predicted, shift))
-        if not len(whole):
+        complete = _complete_rows(differences_at(true, predicted, shift))
+        if not len(complete):
             continue
         for knee, column in enumerate(columns):
-            error = float(np.abs(whole[:, column]).mean())
+            error = float(np.abs(complete[:, column]).mean())
             if error < least[knee][0]:
                 least[knee] = (error, shift)
     return int(sum(shift for _, shift in least) / len(least)) if least else 0
@@ -151,28 +151,28 @@ def motion_scores(
     Raises:
         KeyError: a side lacks a coordinate.
     """
-    asked = motion_metrics(metrics)
+    wanted = motion_metrics(metrics)
     shared = [name for name in true[1] if name in predicted[1]]
     sides = [(time, np.stack([values[name] for name in shared], axis=1)) for time, values in (true, predicted)]
     knees = [shared.index(name) for name in KNEES if name in shared]
     shift = best_shift(sides[0], sides[1], knees)
-    plain, moved = (_whole(differences_at(sides[0], sides[1], by)) for by in (0, shift))
+    plain, moved = (_complete_rows(differences_at(sides[0], sides[1], by)) for by in (0, shift))
     scores = []
     for name in coordinates:
         column = shared.index(name)
         pair = MotionPair(plain[:, column], moved[:, column], shift)
         scores += [
-            LabelScore(name, asked_for, float(found.function(pair)), "present")
-            for asked_for, (found, _) in asked.items()
+            LabelScore(name, asked_for, float(definition.function(pair)), "present")
+            for asked_for, (definition, _) in wanted.items()
         ]
     return scores
 
 
-def _whole(differences: Floats) -> Floats:
+def _complete_rows(differences: Floats) -> Floats:
     return np.asarray(differences[~np.isnan(differences).any(axis=1)])
 
 
 def worst_motion_scores(coordinates: Sequence[str], metrics: Sequence[str]) -> list[LabelScore]:
     """Returns scores of status "failed" of a trial without an answer: NaN, for no error is the largest."""
-    asked = motion_metrics(metrics)
-    return [LabelScore(name, asked_for, math.nan, "failed") for name in coordinates for asked_for in asked]
+    wanted = motion_metrics(metrics)
+    return [LabelScore(name, asked_for, math.nan, "failed") for name in coordinates for asked_for in wanted]

@@ -117,8 +117,8 @@ def identified(pair: LandmarkPair) -> float:
     if pair.reference is None or pair.prediction is None:
         return math.nan if pair.reference is None else 0.0
     # Both distances are of the same rounding: the own point must not come out farther than itself.
-    own, *others = np.linalg.norm(np.vstack([pair.reference, pair.shared]) - pair.prediction, axis=1).tolist()
-    return float(own <= min(others, default=own) and own <= VERSE_LIMIT)
+    own, *other_distances = np.linalg.norm(np.vstack([pair.reference, pair.shared]) - pair.prediction, axis=1).tolist()
+    return float(own <= min(other_distances, default=own) and own <= VERSE_LIMIT)
 
 
 @summary(
@@ -133,7 +133,7 @@ def id_rate(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN without reference landmarks. Landmarks of a case that has no prediction count as not identified.
     """
-    return _mean(rows.value)
+    return _known_mean(rows.value)
 
 
 @_distance(title="d mean", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
@@ -142,7 +142,7 @@ def d_mean(rows: ScoreTable) -> float:
 
     In mm; NaN without such landmarks. Missed ones do not enter: read it beside `id_rate`.
     """
-    return _mean(rows.value[rows.status == "present"])
+    return _known_mean(rows.value[rows.status == "present"])
 
 
 @_distance(title="MRE", source="Wang et al., ISBI 2015 challenge on cephalometric landmarks")
@@ -152,7 +152,7 @@ def mre(rows: ScoreTable) -> float:
     In mm; NaN without landmarks. Each landmark weighs the same, however many its case has; the mean of
     `landmark_distance` in a table weighs each case the same.
     """
-    return _mean(rows.value)
+    return _known_mean(rows.value)
 
 
 def landmark_scores(
@@ -184,23 +184,23 @@ def landmark_scores(
     L2 landmark_distance 100.0 missed
     L2 sdr@2 0.0 missed
     """
-    asked = landmark_metrics(metrics)
-    truth, answer = _checked(reference), _checked(prediction)
+    wanted = landmark_metrics(metrics)
+    truth, answer = _check_positions(reference), _check_positions(prediction)
     if len({len(position) for position in (*truth.values(), *answer.values())}) > 1:
         raise ValueError("Expected all positions to have as many axes, got different numbers")
     names = dict.fromkeys((*truth, *answer))
     both = [truth[name] for name in names if name in truth and name in answer]
-    penalty = _penalty(missed, diagonal)
+    penalty = _missing_penalty(missed, diagonal)
     pairs = [LandmarkPair(name, truth.get(name), answer.get(name), np.array(both), penalty) for name in names]
     return [
         LabelScore(
             pair.name,
             name,
-            float(found.function(pair) if parameter is None else found.function(pair, parameter)),
+            float(definition.function(pair) if parameter is None else definition.function(pair, parameter)),
             pair.status,
         )
         for pair in pairs
-        for name, (found, parameter) in asked.items()
+        for name, (definition, parameter) in wanted.items()
     ]
 
 
@@ -216,32 +216,34 @@ def worst_landmark_scores(
         UsageError: If there is no such metric of landmarks.
     """
     values = {}
-    for name, (found, _) in landmark_metrics(metrics).items():
+    for name, (definition, _) in landmark_metrics(metrics).items():
         if diagonal is None:
             values[name] = math.nan
         else:
-            values[name] = _penalty(missed, diagonal) if found.worst == "diagonal" else float(found.worst)
+            values[name] = (
+                _missing_penalty(missed, diagonal) if definition.worst == "diagonal" else float(definition.worst)
+            )
     return [LabelScore(label, name, value, "failed") for label in names for name, value in values.items()]
 
 
-def _checked(positions: Positions) -> dict[str, Array]:
+def _check_positions(positions: Positions) -> dict[str, Array]:
     """Returns the positions that are there."""
-    found = {}
-    for name, given in positions.items():
-        position = np.asarray(given, dtype=np.float64)
+    checked = {}
+    for name, stated in positions.items():
+        position = np.asarray(stated, dtype=np.float64)
         if np.isinf(position).any():
             raise ValueError(f"Expected the position of {name!r} to be finite, got {position}")
         if not np.isnan(position).any():
-            found[name] = position
-    return found
+            checked[name] = position
+    return checked
 
 
-def _penalty(missed: Missed, diagonal: float) -> float:
+def _missing_penalty(missed: Missed, diagonal: float) -> float:
     if missed == "skip":
         return math.nan
     return diagonal if missed == "diagonal" else float(missed)
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
+def _known_mean(values: npt.NDArray[np.float64]) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if defined.size else math.nan

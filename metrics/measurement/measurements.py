@@ -143,7 +143,7 @@ def measurement_scores(
     >>> measurement_scores({"tilt": 2.0}, {"tilt": 359.0}, metrics=["angle_error"], periods={"tilt": 360})
     [LabelScore(label='tilt', metric='angle_error', value=3.0, status='present')]
     """
-    asked = measurement_metrics(metrics)
+    wanted = measurement_metrics(metrics)
     around = dict(periods or {})
     if wrong := [name for name, period in around.items() if not 0 < period < math.inf]:
         raise ValueError(f"Expected the period of {wrong[0]!r} to be above 0, got {around[wrong[0]]!r}")
@@ -153,16 +153,16 @@ def measurement_scores(
     readings, truth = _by_reader(reference), {}
     for name in dict.fromkeys((*(name.split(BETWEEN)[0] for name in reference), *prediction)):
         own = float(reference.get(name, math.nan))
-        truth[name] = own if name in reference else _consensus(readings.get(name, {}), around.get(name))
+        truth[name] = own if name in reference else _reader_consensus(readings.get(name, {}), around.get(name))
     rows = []
     for name, value in truth.items():
         answer = float(prediction.get(name, math.nan))
         pair = MeasurementPair(name, value, unwrapped(answer, value, None if math.isnan(value) else around.get(name)))
-        for asked_for, (found, parameter) in asked.items():
-            if found.name == "measured_by_reader":
-                rows += _read(name, readings.get(name, {}), value, around.get(name))
+        for asked_for, (definition, parameter) in wanted.items():
+            if definition.name == "measured_by_reader":
+                rows += _reading_rows(name, readings.get(name, {}), value, around.get(name))
             else:
-                scored = found.function(pair) if parameter is None else found.function(pair, parameter)
+                scored = definition.function(pair) if parameter is None else definition.function(pair, parameter)
                 rows.append(LabelScore(name, asked_for, float(scored), pair.status))
     return rows
 
@@ -176,12 +176,12 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
     Raises:
         UsageError: If there is no such metric of measurements.
     """
-    asked = measurement_metrics(metrics)
+    wanted = measurement_metrics(metrics)
     rows = []
     for score in measurement_scores(reference, {}, metrics=metrics):
-        found = asked[score.metric][0]
-        kept = score.status == "absent" or found.name in ("measured_reference", "measured_by_reader")
-        rows.append(score._replace(status="failed", value=score.value if kept else float(found.worst)))
+        definition = wanted[score.metric][0]
+        stays = score.status == "absent" or definition.name in ("measured_reference", "measured_by_reader")
+        rows.append(score._replace(status="failed", value=score.value if stays else float(definition.worst)))
     return rows
 
 
@@ -236,7 +236,7 @@ def relative_height_loss(synthetic: Array, original: Array, *, lowest: float = 0
         if mask.dtype.kind != "b" or mask.ndim != 3 or mask.shape != original.shape:
             raise ValueError(f"Expected `{name}` to be a boolean volume, and both of one shape, got {mask.shape}")
     parts: dict[tuple[str, int], list[Array]] = {(side, part): [] for side in ("syn", "ori") for part in range(4)}
-    for slice_ in _central(original, breadth):
+    for slice_ in _central_slices(original, breadth):
         pair = {"syn": synthetic[:, :, slice_].sum(axis=0), "ori": original[:, :, slice_].sum(axis=0)}
         if not (pair["syn"].any() and pair["ori"].any()):
             continue
@@ -245,14 +245,14 @@ def relative_height_loss(synthetic: Array, original: Array, *, lowest: float = 0
         third = np.searchsorted(edges, np.arange(len(pair["syn"])) + 0.5)
         for side, heights in pair.items():
             middle = heights[int(np.average(np.arange(len(heights)), weights=heights))]
-            kept = heights >= max(1, lowest * middle)
-            parts[side, 0].append(heights[kept])
+            is_kept = heights >= max(1, lowest * middle)
+            parts[side, 0].append(heights[is_kept])
             for part in range(3):
-                parts[side, part + 1].append(heights[kept & (third == part)])
-    return HeightLoss(*(_loss(parts["syn", part], parts["ori", part]) for part in range(4)))
+                parts[side, part + 1].append(heights[is_kept & (third == part)])
+    return HeightLoss(*(_relative_loss(parts["syn", part], parts["ori", part]) for part in range(4)))
 
 
-def _central(mask: Array, breadth: float) -> range:
+def _central_slices(mask: Array, breadth: float) -> range:
     """Returns the slices about the middle of a mask."""
     weights = mask.sum(axis=(0, 1))
     if not weights.any():
@@ -262,40 +262,42 @@ def _central(mask: Array, breadth: float) -> range:
     return range(max(first, middle - reach), min(last, middle + reach) + 1)
 
 
-def _loss(synthetic: Sequence[Array], original: Sequence[Array]) -> float:
-    healthy, found = (np.concatenate([*heights, np.empty(0)]) for heights in (synthetic, original))
-    if not (healthy.size and found.size):
+def _relative_loss(synthetic: Sequence[Array], original: Sequence[Array]) -> float:
+    healthy, compressed = (np.concatenate([*heights, np.empty(0)]) for heights in (synthetic, original))
+    if not (healthy.size and compressed.size):
         return math.nan
-    return float((healthy.mean() - found.mean()) / healthy.mean())
+    return float((healthy.mean() - compressed.mean()) / healthy.mean())
 
 
 def _by_reader(reference: Mapping[str, float]) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the readings by measurement, reader and reading."""
     held: dict[str, dict[str, dict[str, float]]] = {}
     for key, value in reference.items():
-        name, *rest = key.split(BETWEEN)
-        if len(rest) > 2:
+        name, *remaining = key.split(BETWEEN)
+        if len(remaining) > 2:
             raise ValueError(f"Expected a reference to be called name, name/reader or name/reader/reading, got {key!r}")
-        if rest:
-            held.setdefault(name, {}).setdefault(rest[0], {})[rest[1] if len(rest) > 1 else "1"] = float(value)
+        if remaining:
+            held.setdefault(name, {}).setdefault(remaining[0], {})[remaining[1] if len(remaining) > 1 else "1"] = float(
+                value
+            )
     return held
 
 
-def _consensus(readers: Mapping[str, Mapping[str, float]], period: float | None) -> float:
+def _reader_consensus(readers: Mapping[str, Mapping[str, float]], period: float | None) -> float:
     """Returns the mean over readers of each reader's mean; NaN without a reading."""
-    known = [value for by in readers.values() for value in by.values() if not math.isnan(value)]
-    if not known:
+    defined = [value for by in readers.values() for value in by.values() if not math.isnan(value)]
+    if not defined:
         return math.nan
     # Circular readings are taken as near to the first as they can be.
     means = [
         np.mean(near)
         for by in readers.values()
-        if (near := [unwrapped(value, known[0], period) for value in by.values() if not math.isnan(value)])
+        if (near := [unwrapped(value, defined[0], period) for value in by.values() if not math.isnan(value)])
     ]
     return float(np.mean(means))
 
 
-def _read(
+def _reading_rows(
     name: str, readers: Mapping[str, Mapping[str, float]], reference: float, period: float | None
 ) -> list[LabelScore]:
     """Returns the rows of single readings."""

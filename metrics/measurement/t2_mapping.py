@@ -136,26 +136,26 @@ def dess_t2(
     chosen = np.ones(first.shape, bool) if where is None else where
     early, late = first[chosen].astype(np.float64), second[chosen].astype(np.float64)
     nulled = float((first.astype(np.float64) - 1.2 * second).max())
-    known = (early > 0.15 * float(first.max())) & (early - 1.2 * late > 0.1 * nulled) & (late > 0)
-    times = _relaxed(early, late, scan, np.broadcast_to(t1, first.shape)[chosen].astype(np.float64), known)
-    found = np.full(first.shape, math.nan)
-    found[chosen] = times
-    return found
+    is_known = (early > 0.15 * float(first.max())) & (early - 1.2 * late > 0.1 * nulled) & (late > 0)
+    times = _t2_values(early, late, scan, np.broadcast_to(t1, first.shape)[chosen].astype(np.float64), is_known)
+    values = np.full(first.shape, math.nan)
+    values[chosen] = times
+    return values
 
 
-def _relaxed(early: Array, late: Array, scan: DessScan, t1: Array, known: Array) -> Array:
+def _t2_values(early: Array, late: Array, scan: DessScan, t1: Array, known: Array) -> Array:
     """T2 of voxels, rounded to 0.1 ms; NaN where it is not known or not within the limits."""
     repetition, echo = scan.repetition_time * 1e-3, scan.echo_time * 1e-3
     spoiler, angle = scan.spoiler_time * 1e-6, math.radians(scan.flip_angle)
     dephasing = (GAMMA * scan.spoiler_area * 1e-4) ** 2 * DIFFUSIVITY  # the area is of 100 G/cm for a microsecond
-    kept = np.exp(-repetition / (t1 * 1e-3) - repetition * dephasing)
-    tipped = math.sin(angle / 2) ** 2 * (1 + kept) / (1 - math.cos(angle) * kept)
-    found = np.full(early.shape, math.nan)
+    decay_ = np.exp(-repetition / (t1 * 1e-3) - repetition * dephasing)
+    tipped = math.sin(angle / 2) ** 2 * (1 + decay_) / (1 - math.cos(angle) * decay_)
+    values = np.full(early.shape, math.nan)
     with np.errstate(divide="ignore"):
         decay = np.log(late[known] / early[known] / tipped[known]) + (repetition - spoiler / 3) * dephasing
-        found[known] = -2000 * (repetition - echo) / decay
-    found[~(found <= T2_LIMITS[1])] = math.nan
-    rounded: Array = np.around(found, 1)
+        values[known] = -2000 * (repetition - echo) / decay
+    values[~(values <= T2_LIMITS[1])] = math.nan
+    rounded: Array = np.around(values, 1)
     rounded[~(rounded > T2_LIMITS[0])] = math.nan
     return rounded
 
@@ -203,14 +203,17 @@ def t2_error_ms(
             raise ValueError(f"Expected `{name}` to hold integers, got {array.dtype}")
     if not 0 <= limits[0] < limits[1]:
         raise ValueError(f"Expected limits from 0 ms on, the lower one first, got {limits}")
-    found = {}
+    errors = {}
     for label, name in regions.items():
-        first, second = _believed(reference[labels == label], limits), _believed(prediction[own == label], limits)
+        first, second = (
+            _within_limits(reference[labels == label], limits),
+            _within_limits(prediction[own == label], limits),
+        )
         means = [float(values.mean()) if values.size else math.nan for values in (first, second)]
-        found[name] = RegionT2(
+        errors[name] = RegionT2(
             means[0], means[1], means[1] - means[0], int((labels == label).sum()), first.size, second.size
         )
-    return found
+    return errors
 
 
 def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agreement]:
@@ -223,18 +226,18 @@ def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agre
     >>> found["tibial"].bias, round(found["tibial"].rms_cv, 4)
     (2.0, 0.0345)
     """
-    found = {}
+    agreement = {}
     for name in dict.fromkeys(name for subject in subjects for name in subject):
         pairs = [(subject[name].reference, subject[name].prediction) for subject in subjects if name in subject]
         values = np.array(pairs)
         values = values[~np.isnan(values).any(axis=1)]
         if not len(values):
-            found[name] = T2Agreement(0, *(math.nan,) * 5)
+            agreement[name] = T2Agreement(0, *(math.nan,) * 5)
             continue
         limits = bland_altman(values[:, 0], values[:, 1])
         # Of two values the standard deviation is |a - b| / sqrt(2).
         variation = (values[:, 1] - values[:, 0]) / math.sqrt(2) / values.mean(axis=1)
-        found[name] = T2Agreement(
+        agreement[name] = T2Agreement(
             len(values),
             limits.bias,
             float(np.abs(values[:, 1] - values[:, 0]).mean()),
@@ -242,10 +245,10 @@ def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agre
             limits.low,
             limits.high,
         )
-    return found
+    return agreement
 
 
-def _believed(values: Array, limits: tuple[float, float]) -> Array:
+def _within_limits(values: Array, limits: tuple[float, float]) -> Array:
     """Those within the limits, float64; NaN is not."""
-    given = values.astype(np.float64)
-    return given[(given > limits[0]) & (given <= limits[1])]
+    values_ = values.astype(np.float64)
+    return values_[(values_ > limits[0]) & (values_ <= limits[1])]

@@ -91,7 +91,7 @@ def vertebra_scores(
     rows = []
     for name in metrics:
         function = parse(name)[0].function
-        parts = {str(truth): Graded(loss.whole, grade)} if name == "genant_grade" else _parts(loss)
+        parts = {str(truth): Graded(loss.whole, grade)} if name == "genant_grade" else _loss_parts(loss)
         if name == "genant_grade" and truth is None:
             continue
         for label, part in parts.items():
@@ -112,29 +112,29 @@ def genant_by_loss(loss: HeightLoss, least: Sequence[float] = LEAST) -> float:
     return math.nan if math.isnan(worst) else float(sum(worst >= step for step in least))
 
 
-def _parts(loss: HeightLoss) -> dict[str, Graded]:
+def _loss_parts(loss: HeightLoss) -> dict[str, Graded]:
     return {name: Graded(value) for name, value in zip(loss._fields, loss, strict=True)}
 
 
-def _confusion(rows: ScoreTable) -> Doubles:
+def _confusion_rows(rows: ScoreTable) -> Doubles:
     """A row's place among true grades and given ones, the last of which is none: (row, 4 * 5)."""
     wide = len(GENANT) + 1
-    given = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
-    places = rows.label.astype(np.intp) * wide + given
-    found: Doubles = (places[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
-    return found
+    grades = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
+    cells = rows.label.astype(np.intp) * wide + grades
+    one_hot: Doubles = (cells[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
+    return one_hot
 
 
-def _macro(sums: Doubles, of: Any) -> Doubles:
+def _macro_mean(sums: Doubles, of: Any) -> Doubles:
     """The mean of a value over the grades that occur, as true ones or as given ones, (...)."""
     counts = sums.reshape(*sums.shape[:-1], len(GENANT), len(GENANT) + 1)
-    true, given = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
+    true, given_counts = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
     right = np.diagonal(counts[..., : len(GENANT)], axis1=-2, axis2=-1)
-    occurs = true + given > 0
+    occurs = true + given_counts > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = np.nan_to_num(of(right, true, given), nan=0.0)
-        found: Doubles = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
-    return found
+        values = np.nan_to_num(of(right, true, given_counts), nan=0.0)
+        mean: Doubles = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
+    return mean
 
 
 _grading = partial(
@@ -143,7 +143,7 @@ _grading = partial(
     higher_is_better=True,
     best=1.0,
     source=SOURCE,
-    pieces=_confusion,
+    pieces=_confusion_rows,
     settings="grades that occur, as true or given ones; a vertebra without a grade is missed",
 )
 
@@ -151,16 +151,16 @@ _grading = partial(
 @_grading(title="Grading, macro precision")
 def genant_precision(sums: Doubles) -> Doubles:
     """The share of vertebrae that are given a grade of fracture which have it, as the mean over grades."""
-    return _macro(sums, lambda right, true, given: right / given)
+    return _macro_mean(sums, lambda right, true, given: right / given)
 
 
 @_grading(title="Grading, macro recall")
 def genant_recall(sums: Doubles) -> Doubles:
     """The share of vertebrae with a grade of fracture which are given it, as the mean over grades."""
-    return _macro(sums, lambda right, true, given: right / true)
+    return _macro_mean(sums, lambda right, true, given: right / true)
 
 
 @_grading(title="Grading, macro F1")
 def genant_f1(sums: Doubles) -> Doubles:
     """The harmonic mean of precision and recall of a grade of fracture, as the mean over grades."""
-    return _macro(sums, lambda right, true, given: 2 * right / (true + given))
+    return _macro_mean(sums, lambda right, true, given: 2 * right / (true + given))

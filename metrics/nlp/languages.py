@@ -53,8 +53,8 @@ def words_intl(text: str) -> tuple[str, ...]:
     text = text.rstrip()
     for pattern, before, after in ((r"[^N]P", 1, 1), (r"P[^N]", 0, 0), (r"S", 0, 0)):
         kinds = "".join(unicodedata.category(char)[0] for char in text)
-        found = [match.start() for match in re.finditer(pattern, kinds)]
-        blanks = set(chain.from_iterable((at + before, at + after + 1) for at in found))
+        starts = [match.start() for match in re.finditer(pattern, kinds)]
+        blanks = set(chain.from_iterable((at + before, at + after + 1) for at in starts))
         text = "".join(f" {char}" if at in blanks else char for at, char in enumerate(text))
     return tuple(text.split())
 
@@ -71,8 +71,8 @@ TOKENISERS: dict[str, Callable[[str], tuple[str, ...]]] = {"zh": words_zh, "char
 def check_language(language: str) -> None:
     """Raises UsageError where a language is none that texts can be split into words in."""
     if language != ENGLISH and language not in TOKENISER_OF:
-        known = nearest(language, (ENGLISH, *TOKENISER_OF))
-        raise UsageError(f"Expected `language` to be a code of ISO 639-1 such as 'en' or 'zh', got {language!r}{known}")
+        hint = nearest(language, (ENGLISH, *TOKENISER_OF))
+        raise UsageError(f"Expected `language` to be a code of ISO 639-1 such as 'en' or 'zh', got {language!r}{hint}")
 
 
 _STOPS = """
@@ -105,16 +105,16 @@ def is_english(text: str) -> bool:
     """
     accents = 0
     if text.isascii():
-        found = _ASCII_WORD.findall(text.lower())
+        words_found = _ASCII_WORD.findall(text.lower())
     else:
         signs = [char for char in text if char.isalpha()]
         latin = sum(unicodedata.name(char, "").startswith("LATIN") for char in signs)
         if 2 * latin < len(signs):
             return False
-        found = _WORD.findall(text.lower())
-        accents = sum(not word.isascii() and word not in _OTHER for word in found)
-    others = accents + sum(map(_OTHER.__contains__, found))
-    return others <= sum(map(_ENGLISH.__contains__, found))
+        words_found = _WORD.findall(text.lower())
+        accents = sum(not word.isascii() and word not in _OTHER for word in words_found)
+    foreign = accents + sum(map(_OTHER.__contains__, words_found))
+    return foreign <= sum(map(_ENGLISH.__contains__, words_found))
 
 
 def in_english(language: str, texts: Iterable[str]) -> bool:

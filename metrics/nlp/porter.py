@@ -68,20 +68,22 @@ def stem(word: str) -> str:
         return _IRREGULAR[word]
     if len(word) <= 2:
         return word
-    word = _past_and_progressive(_plural(word))
+    word = _past_and_progressive(_strip_plural(word))
     if word.endswith("y") and len(word) > 2 and _is_consonant(word, len(word) - 2):
         word = word[:-1] + "i"
-    word = _second(word)
-    word = _replaced(word, _STEP_3)
-    word = _removed(word)
-    if word.endswith("e") and (_measure(word[:-1]) > 1 or (_measure(word[:-1]) == 1 and not _is_cvc(word[:-1]))):
+    word = _second_step(word)
+    word = _replace_ending(word, _STEP_3)
+    word = _remove_ending(word)
+    if word.endswith("e") and (
+        _count_vowel_runs(word[:-1]) > 1 or (_count_vowel_runs(word[:-1]) == 1 and not _is_cvc(word[:-1]))
+    ):
         word = word[:-1]
-    if word.endswith("ll") and _measure(word) > 1:
+    if word.endswith("ll") and _count_vowel_runs(word) > 1:
         word = word[:-1]
     return word
 
 
-def _consonants(word: str) -> list[bool]:
+def _find_consonants(word: str) -> list[bool]:
     """Of each letter whether it is a consonant; a y is one where none stands before it."""
     kinds: list[bool] = []
     for letter in word:
@@ -90,23 +92,23 @@ def _consonants(word: str) -> list[bool]:
 
 
 def _is_consonant(word: str, at: int) -> bool:
-    return _consonants(word[: at + 1])[at]
+    return _find_consonants(word[: at + 1])[at]
 
 
-def _measure(word: str) -> int:
+def _count_vowel_runs(word: str) -> int:
     """Porter's m: how often a vowel is followed by a consonant."""
-    return sum(after and not before for before, after in pairwise(_consonants(word)))
+    return sum(after and not before for before, after in pairwise(_find_consonants(word)))
 
 
 def _is_cvc(word: str) -> bool:
     """Whether it ends in consonant, vowel, consonant, and the last is not w, x or y; or is a vowel and a consonant."""
-    kinds = _consonants(word)
+    kinds = _find_consonants(word)
     if len(word) == 2:
         return kinds == [False, True]
     return kinds[-3:] == [True, False, True] and word[-1] not in "wxy"
 
 
-def _plural(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies") and len(word) == 4:
         return word[:-1]
     for ending, instead in (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", "")):
@@ -119,9 +121,9 @@ def _past_and_progressive(word: str) -> str:
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
+        return word[:-1] if _count_vowel_runs(word[:-3]) > 0 else word
     for ending in ("ed", "ing"):
-        if word.endswith(ending) and not all(_consonants(word[: -len(ending)])):
+        if word.endswith(ending) and not all(_find_consonants(word[: -len(ending)])):
             word = word[: -len(ending)]
             break
     else:
@@ -130,32 +132,32 @@ def _past_and_progressive(word: str) -> str:
         return word + "e"
     if len(word) > 1 and word[-1] == word[-2] and _is_consonant(word, len(word) - 1) and word[-1] not in "lsz":
         return word[:-1]
-    return word + "e" if _measure(word) == 1 and _is_cvc(word) else word
+    return word + "e" if _count_vowel_runs(word) == 1 and _is_cvc(word) else word
 
 
-def _second(word: str) -> str:
-    if word.endswith("alli") and _measure(word[:-4]) > 0:
-        return _second(word[:-2])
+def _second_step(word: str) -> str:
+    if word.endswith("alli") and _count_vowel_runs(word[:-4]) > 0:
+        return _second_step(word[:-2])
     if word.endswith("logi"):  # the l counts as part of what is left, so that "geology" has a stem
-        return word[:-1] if _measure(word[:-3]) > 0 else word
-    return _replaced(word, _STEP_2)
+        return word[:-1] if _count_vowel_runs(word[:-3]) > 0 else word
+    return _replace_ending(word, _STEP_2)
 
 
-def _longest(word: str, endings: Callable[[str], bool]) -> str:
+def _longest_ending(word: str, endings: Callable[[str], bool]) -> str:
     """Returns the longest ending of a word that is one of some; "" where it has none."""
     return next((word[start:] for start in range(len(word)) if endings(word[start:])), "")
 
 
-def _replaced(word: str, endings: dict[str, str]) -> str:
-    ending = _longest(word, endings.__contains__)
-    if not ending or _measure(word[: -len(ending)]) == 0:
+def _replace_ending(word: str, endings: dict[str, str]) -> str:
+    ending = _longest_ending(word, endings.__contains__)
+    if not ending or _count_vowel_runs(word[: -len(ending)]) == 0:
         return word
     return word[: -len(ending)] + endings[ending]
 
 
-def _removed(word: str) -> str:
-    ending = _longest(word, _STEP_4.__contains__)
-    rest = word[: -len(ending)] if ending else word
-    if not ending or _measure(rest) <= 1 or (ending == "ion" and not rest.endswith(("s", "t"))):
+def _remove_ending(word: str) -> str:
+    ending = _longest_ending(word, _STEP_4.__contains__)
+    stem = word[: -len(ending)] if ending else word
+    if not ending or _count_vowel_runs(stem) <= 1 or (ending == "ion" and not stem.endswith(("s", "t"))):
         return word
-    return rest
+    return stem

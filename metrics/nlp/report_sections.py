@@ -61,7 +61,7 @@ NAMES = {
 
 _BOTH = "findings and impression"
 _SECTION = {called: name for name, calls in NAMES.items() for called in calls}
-_CALLS = "|".join(re.sub(r"\\?\ ", "[ \t]+", re.escape(one)) for one in sorted(_SECTION, key=len, reverse=True))
+_CALLS = "|".join(re.sub(r"\\?\ ", "[ \t]+", re.escape(heading)) for heading in sorted(_SECTION, key=len, reverse=True))
 _COLON = r"[ \t]*\*{0,2}[ \t]*:[ \t]*\**"
 _ALONE = r"[ \t]*\**[ \t]*(?=\n|\Z)"
 _MARKS = r"(?:[ \t]|[#*>\u2022-]|\d{1,2}[.)])*"
@@ -99,9 +99,11 @@ def sections(text: str) -> dict[str, str]:
     {'findings': 'Clear lungs.', 'impression': 'Normal.'}
     """
     held: dict[str, list[str]] = {}
-    for name, said in _keyed(text) or ((name, text[start:end]) for name, start, end in section_spans(text)):
-        if found := _bare(" ".join(said.split())):
-            held.setdefault(name, []).append(found)
+    for name, section_text in _json_sections(text) or (
+        (name, text[start:end]) for name, start, end in section_spans(text)
+    ):
+        if bare_text := _strip_markup(" ".join(section_text.split())):
+            held.setdefault(name, []).append(bare_text)
     return {name: " ".join(texts) for name, texts in held.items()}
 
 
@@ -111,19 +113,19 @@ def section_spans(text: str) -> Iterator[tuple[str, int, int]]:
     if not _MAYBE.search(text):  # most sentences have no heading, and to look for each name takes long
         yield name, 0, len(text)
         return
-    for found in _HEADING.finditer(text):
-        heading = found["name"] or found["alone"] or found["inside"] or found["bare"] or found["other"]
-        if found["other"] and _INNER.match(heading.lower()):
+    for match in _HEADING.finditer(text):
+        heading = match["name"] or match["alone"] or match["inside"] or match["bare"] or match["other"]
+        if match["other"] and _INNER.match(heading.lower()):
             continue
-        yield name, start, found.start()
-        name, start = canonical(heading), found.end()
+        yield name, start, match.start()
+        name, start = canonical(heading), match.end()
     yield name, start, len(text)
 
 
 def canonical(name: str) -> str:
     """Returns the name that `sections` has for a heading: "impression" for "Conclusion"; in lower case for others."""
-    said = " ".join(name.lower().split())
-    return _SECTION.get(said, said)
+    name_ = " ".join(name.lower().split())
+    return _SECTION.get(name_, name_)
 
 
 def chosen(text: str, wanted: Sequence[str]) -> str:
@@ -138,17 +140,17 @@ def chosen(text: str, wanted: Sequence[str]) -> str:
     names = dict.fromkeys(
         name if name in held or name not in _BOTH.split() else _BOTH for name in map(canonical, wanted)
     )
-    found = [held[name] for name in names if name in held]
-    return " ".join(found) if found else text
+    texts = [held[name] for name in names if name in held]
+    return " ".join(texts) if texts else text
 
 
-def _bare(text: str) -> str:
+def _strip_markup(text: str) -> str:
     if text[:1] in _COVER and text.endswith(_COVER[text[0]]) and text.count(text[0]) == 1:
         return text[1:-1].strip()
     return text
 
 
-def _keyed(text: str) -> list[tuple[str, str]]:
+def _json_sections(text: str) -> list[tuple[str, str]]:
     """The sections of an object in JSON; none where it is not one, or has other values than texts or lists of texts."""
     if not text.lstrip().startswith("{"):
         return []
@@ -156,7 +158,9 @@ def _keyed(text: str) -> list[tuple[str, str]]:
         held = json.loads(text)
     except ValueError:
         return []
-    texts = {name: [said] if isinstance(said, str) else said for name, said in held.items()}
-    if not all(isinstance(said, list) and all(isinstance(one, str) for one in said) for said in texts.values()):
+    texts = {
+        name: [section_text] if isinstance(section_text, str) else section_text for name, section_text in held.items()
+    }
+    if not all(isinstance(texts, list) and all(isinstance(item, str) for item in texts) for texts in texts.values()):
         return []
-    return [(canonical(name), " ".join(said)) for name, said in texts.items()]
+    return [(canonical(name), " ".join(texts)) for name, texts in texts.items()]

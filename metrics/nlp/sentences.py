@@ -29,15 +29,15 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
     """Yields where each sentence lies in a text: from its first letter to behind its last, marks of lists left out."""
     end = len(text) if end is None else end
     begun = start
-    for found in _END.finditer(text, start, end):
-        if _ends(text, begun, found):
-            stopped = found.lastgroup in ("stop", "tight")
-            yield from _within(text, begun, found.end() if stopped else found.start())
-            begun = found.end()
-    yield from _within(text, begun, end)
+    for match in _END.finditer(text, start, end):
+        if _ends_sentence(text, begun, match):
+            stopped = match.lastgroup in ("stop", "tight")
+            yield from _split_within(text, begun, match.end() if stopped else match.start())
+            begun = match.end()
+    yield from _split_within(text, begun, end)
 
 
-def _ends(text: str, begun: int, found: re.Match[str]) -> bool:
+def _ends_sentence(text: str, begun: int, found: re.Match[str]) -> bool:
     kind = found.lastgroup
     if kind == "line":
         line = text.rfind("\n", 0, found.start()) + 1
@@ -58,7 +58,7 @@ def _ends(text: str, begun: int, found: re.Match[str]) -> bool:
     return short not in _SHORT or (short in ("a.m", "p.m") and not following.islower() and following != "")
 
 
-def _within(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _split_within(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end and text[start].isspace():
         start += 1
     # Most sentences begin with a letter: no mark, and no need to look for what is written.

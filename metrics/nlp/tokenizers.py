@@ -35,8 +35,8 @@ def words(text: str) -> tuple[str, ...]:
     if text.isascii():
         return tuple(_RUNS.findall(text.lower()))
     folded = unicodedata.normalize("NFKC", text).lower()
-    kept = "".join(char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in folded)
-    return tuple(_NO_SPACES.sub(r" \1 ", kept).split())
+    kept_text = "".join(char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in folded)
+    return tuple(_NO_SPACES.sub(r" \1 ", kept_text).split())
 
 
 @lru_cache(maxsize=64)

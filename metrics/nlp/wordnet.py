@@ -50,7 +50,7 @@ class WordNet:
     def _lines(self, name: str) -> dict[str, list[str]]:
         """Returns first word -> the others, of lines that do not begin with a blank, as those of the licence do."""
         lines = self._read(name).decode("utf-8", "replace").splitlines()
-        return {word: rest for word, *rest in (line.split() for line in lines if line[:1].strip())}
+        return {word: fields for word, *fields in (line.split() for line in lines if line[:1].strip())}
 
     def _synonyms(self, word: str) -> frozenset[str]:
         """Returns the word and all single words that share a meaning with it or with a base form of it.
@@ -61,12 +61,12 @@ class WordNet:
         Raises:
             UserError: a line of the files is not as WordNet's are.
         """
-        found = {word}
+        synonyms = {word}
         for part in PARTS:
             for form in self._forms(word, part):
                 for offset in self._meanings(part, form):
-                    found.update(self._words(part, offset))
-        return frozenset(found)
+                    synonyms.update(self._words(part, offset))
+        return frozenset(synonyms)
 
     def _forms(self, word: str, part: str) -> Iterator[str]:
         bases = self._exceptions[part].get(word)
@@ -77,8 +77,8 @@ class WordNet:
 
     def _meanings(self, part: str, form: str) -> list[int]:
         try:
-            _, meanings, *rest = self._index[part][form]
-            return [int(rest[-place]) for place in range(1, int(meanings) + 1)]
+            _, meanings, *fields = self._index[part][form]
+            return [int(fields[-index]) for index in range(1, int(meanings) + 1)]
         except (IndexError, ValueError):
             raise UserError(f"{self.folder / f'index.{part}'}: the line of {form!r} is not as WordNet's are") from None
 

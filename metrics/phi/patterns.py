@@ -107,7 +107,7 @@ class Vocabulary:
         """Yields where the terms stand in a text, as whole words or as several in a row, the longest first."""
         if not self.terms:
             return
-        words = [(folded(found.group()), found.start(), found.end()) for found in _WORD.finditer(text)]
+        words = [(folded(match.group()), match.start(), match.end()) for match in _WORD.finditer(text)]
         first = 0
         while first < len(words):
             taken = 1
@@ -131,13 +131,13 @@ def spans_of(text: str, vocabulary: Vocabulary | None = None, *, kinds: Iterable
     `kinds` are those of `PATTERNS` to look for. A pattern within a placeholder or within a term of the vocabulary is
     left out.
     """
-    known = list(vocabulary.spans(text)) if vocabulary is not None else []
-    taken = [(found.start(), found.end()) for found in PLACEHOLDER.finditer(text)]
-    taken += [(span.start, span.stop) for span in known]
-    found = [
+    vocabulary_spans = list(vocabulary.spans(text)) if vocabulary is not None else []
+    taken = [(match.start(), match.end()) for match in PLACEHOLDER.finditer(text)]
+    taken += [(span.start, span.stop) for span in vocabulary_spans]
+    spans = [
         Span(kind, match.start(), match.end(), known=False)
         for kind in kinds
         for match in PATTERNS[kind].finditer(text)
         if not any(match.start() < stop and start < match.end() for start, stop in taken)
     ]
-    return sorted([*known, *found], key=lambda span: (span.start, -span.stop))
+    return sorted([*vocabulary_spans, *spans], key=lambda span: (span.start, -span.stop))

@@ -77,13 +77,15 @@ class RarePhrases:
         runs = max(0, len(words) - self.tokens + 1)
         if not runs:
             return np.zeros(0, bool), np.zeros(0, bool)
-        known: Flags = np.asarray(_windows(numbers != 0, self.tokens).all(axis=1))
-        hashes = _hashed(numbers, self.tokens)
+        is_known: Flags = np.asarray(_sliding_windows(numbers != 0, self.tokens).all(axis=1))
+        hashes = _hash_runs(numbers, self.tokens)
         at = np.minimum(np.searchsorted(self._hashes, hashes), max(0, len(self._hashes) - 1))
         rare = np.zeros(runs, bool)
         if len(self._hashes):
-            rare[:] = known & (self._hashes[at] == hashes)
-        marked: Flags = np.asarray(_windows(np.array([word == MARK for word in words]), self.tokens).any(axis=1))
+            rare[:] = is_known & (self._hashes[at] == hashes)
+        marked: Flags = np.asarray(
+            _sliding_windows(np.array([word == MARK for word in words]), self.tokens).any(axis=1)
+        )
         return rare, marked
 
 
@@ -126,7 +128,7 @@ class Leakage:
             "leaked_marked_rate": self.marked_phrases if self.has_training else None,
             "placeholder_rate": self.placeholders,
         }
-        return {name: _share(counts) for name, counts in rates.items() if counts is not None}
+        return {name: _leaked_share(counts) for name, counts in rates.items() if counts is not None}
 
 
 def leakage(
@@ -140,7 +142,7 @@ def leakage(
     if not len(texts):
         raise ValueError("Expected at least one text, got none")
     spans = [spans_of(text, vocabulary) for text in texts]
-    runs = [_runs(text, training) for text in texts]
+    runs = [_leaked_runs(text, training) for text in texts]
     kinds: dict[str, int] = {}
     for some in spans:
         for kind in dict.fromkeys(span.kind for span in some):
@@ -176,16 +178,16 @@ def rare_phrases(texts: Sequence[str], patients: Sequence[str], *, tokens: int =
     hashes, whose = [], []
     for text, patient in zip(texts, patients, strict=True):
         words = np.array([numbers.setdefault(word, len(numbers) + 1) for word in words_of(text)], dtype=np.uint64)
-        found = _hashed(words, tokens)
-        hashes.append(found)
-        whose.append(np.full(len(found), owners.setdefault(str(patient), len(owners)), dtype=np.int64))
+        hashes_ = _hash_runs(words, tokens)
+        hashes.append(hashes_)
+        whose.append(np.full(len(hashes_), owners.setdefault(str(patient), len(owners)), dtype=np.int64))
     every, owner = np.concatenate(hashes), np.concatenate(whose)
     order = np.argsort(every, kind="stable")
     every, owner = every[order], owner[order]
     starts = np.flatnonzero(np.r_[True, every[1:] != every[:-1]]) if len(every) else np.zeros(0, np.int64)
     alone = np.minimum.reduceat(owner, starts) == np.maximum.reduceat(owner, starts) if len(starts) else starts == 0
-    kept = every[starts][alone]
-    return RarePhrases(tokens, len(kept), len(owners), kept, numbers)
+    own_hashes = every[starts][alone]
+    return RarePhrases(tokens, len(own_hashes), len(owners), own_hashes, numbers)
 
 
 def placeholders(text: str) -> int:
@@ -198,11 +200,11 @@ def words_of(text: str) -> list[str]:
     return _TOKEN.findall(PLACEHOLDER.sub(f" {MARK} ", text.replace(MARK, " ")).casefold())
 
 
-def _windows(values: Flags, size: int) -> Flags:
+def _sliding_windows(values: Flags, size: int) -> Flags:
     return np.lib.stride_tricks.sliding_window_view(values, size)
 
 
-def _hashed(numbers: Hashes, tokens: int) -> Hashes:
+def _hash_runs(numbers: Hashes, tokens: int) -> Hashes:
     """64-bit hashes of runs of words, (run,): polynomials of well mixed numbers, equal for equal runs."""
     runs = max(0, len(numbers) - tokens + 1)
     hashes = np.zeros(runs, np.uint64)
@@ -212,24 +214,24 @@ def _hashed(numbers: Hashes, tokens: int) -> Hashes:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
-    for place in range(tokens):
-        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + mixed[place : place + runs]
+    for offset in range(tokens):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + mixed[offset : offset + runs]
     return hashes
 
 
-def _runs(text: str, training: RarePhrases | None) -> tuple[int, int, int]:
+def _leaked_runs(text: str, training: RarePhrases | None) -> tuple[int, int, int]:
     """Leaked phrases without and with placeholders, and the words of the longest run of them."""
     if training is None:
         return 0, 0, 0
     rare, marked = training.places(text)
     longest = at = 0
-    for one in rare.tolist():
-        at = at + 1 if one else 0
+    for is_rare in rare.tolist():
+        at = at + 1 if is_rare else 0
         longest = max(longest, at)
     return int((rare & ~marked).sum()), int((rare & marked).sum()), longest + training.tokens - 1 if longest else 0
 
 
-def _share(counts: npt.NDArray[np.int64]) -> Share:
+def _leaked_share(counts: npt.NDArray[np.int64]) -> Share:
     count, of = int((counts > 0).sum()), len(counts)
     low, high = exact_interval(count, of)
     return Share(count, of, count / of, low, high)
@@ -238,12 +240,12 @@ def _share(counts: npt.NDArray[np.int64]) -> Share:
 _KINDS = "spans: " + ", ".join(PATTERNS)
 
 
-def _written(pair: AnsweredQuestion) -> str | None:
+def _written_text(pair: AnsweredQuestion) -> str | None:
     """Text of a report or an answer in free words; None of another kind."""
     return pair.text if pair.kind in ("open", "report") and pair.preferences is None else None
 
 
-def _check(kind: str) -> None:
+def _check_kind(kind: str) -> None:
     if kind not in PATTERNS:
         raise UsageError(f"phi_suspected knows no {kind!r}; expected one of {', '.join(map(repr, PATTERNS))}")
 
@@ -258,7 +260,7 @@ def _check(kind: str) -> None:
     parameter="kind of span",
     parameter_optional=True,
     parameter_is_text=True,
-    check=_check,
+    check=_check_kind,
     settings=_KINDS,
     value_kind="proportion",
 )
@@ -268,7 +270,7 @@ def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     A screen by patterns, 1 or 0: people have to read what it finds, and it finds no name without a title. Its mean is
     the share of texts. With a parameter only one kind counts, as in `phi_suspected@date`. An empty text has 0.
     """
-    text = _written(pair)
+    text = _written_text(pair)
     if text is None:
         return math.nan
     return float(bool(spans_of(text, kinds=PATTERNS if kind is None else (kind,))))
@@ -289,5 +291,5 @@ def phi_placeholders(pair: AnsweredQuestion) -> float:
 
     They name nobody, and tell that a model repeats its training texts. An empty text has 0.
     """
-    text = _written(pair)
+    text = _written_text(pair)
     return math.nan if text is None else float(placeholders(text))

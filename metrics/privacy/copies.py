@@ -68,7 +68,7 @@ class Copies(NamedTuple):
     places: npt.NDArray[np.int64]
 
 
-def _poses() -> list[Map]:
+def _list_poses() -> list[Map]:
     """Affine maps, float32 (2, 3), from places in a posed picture to those in the original, both from -1 to 1."""
 
     def pose(scale: float, turn: float, right: float, down: float) -> Map:
@@ -85,7 +85,7 @@ def _poses() -> list[Map]:
     return shifts + crops + turns
 
 
-POSES = _poses()
+POSES = _list_poses()
 
 
 class CopyFinder:
@@ -100,16 +100,18 @@ class CopyFinder:
     """
 
     def __init__(self, train: npt.ArrayLike) -> None:
-        pictures = _squares(train, "training")
+        pictures = _check_squares(train, "training")
         if len(pictures) < 2:
             raise SetError(f"Expected at least 2 training pictures, got {len(pictures)}")
-        self._large = _resized(pictures, LARGE)
-        flat = _plain(_resized(pictures, SMALL))
+        self._large = _resize_pictures(pictures, LARGE)
+        flat = _local_contrast(_resize_pictures(pictures, SMALL))
         sample = flat[:: max(1, len(flat) // SAMPLE)]
-        posed = np.concatenate([_described(sample, pose) for pose in POSES])
+        posed = np.concatenate([_describe_pose(sample, pose) for pose in POSES])
         self._middle = posed.mean(0)
         self._axes = _half_whitened(posed - self._middle)
-        self._described = np.stack([_unit((_described(flat, pose) - self._middle) @ self._axes) for pose in POSES])
+        self._described = np.stack(
+            [_unit_rows((_describe_pose(flat, pose) - self._middle) @ self._axes) for pose in POSES]
+        )
 
     def compare(self, pictures: npt.ArrayLike, *, skip: npt.ArrayLike | None = None) -> Copies:
         """Returns how much each picture is like the training picture that it is most like.
@@ -118,23 +120,23 @@ class CopyFinder:
             pictures: (picture, edge, edge).
             skip: (picture,): the training picture that each is not to be compared with, or -1.
         """
-        queries = _squares(pictures, "compared")
+        queries = _check_squares(pictures, "compared")
         left_out = np.full(len(queries), -1) if skip is None else np.asarray(skip)
-        small, large = _resized(queries, SMALL), _resized(queries, LARGE)
+        small, large = _resize_pictures(queries, SMALL), _resize_pictures(queries, LARGE)
         scores = np.full(len(queries), -math.inf)
-        places = np.zeros(len(queries), np.int64)
+        indices = np.zeros(len(queries), np.int64)
         for start in range(0, len(queries), STRIP):
             part = slice(start, start + STRIP)
-            found = self._candidates(small[part], left_out[part])
-            for query, candidates in enumerate(found, start):
-                scores[query], places[query] = self._verified(large[query], candidates)
-        return Copies(scores, places)
+            candidate_lists = self._candidates(small[part], left_out[part])
+            for query, candidates in enumerate(candidate_lists, start):
+                scores[query], indices[query] = self._verified(large[query], candidates)
+        return Copies(scores, indices)
 
     def _candidates(self, small: Floats, skip: npt.NDArray[Any]) -> Iterator[list[tuple[int, int, int]]]:
         """Yields of each picture its nearest training pictures, each with the flip and pose in which it is nearest."""
         n = self._described.shape[1]
-        turned = [_described(_plain(small[:, ::rows, ::columns])) for rows, columns in FLIPS]
-        mine = np.stack([_unit((one - self._middle) @ self._axes) for one in turned])
+        turned = [_describe_pose(_local_contrast(small[:, ::rows, ::columns])) for rows, columns in FLIPS]
+        mine = np.stack([_unit_rows((turned_picture - self._middle) @ self._axes) for turned_picture in turned])
         best = np.full((len(small), n), -np.inf, np.float32)
         for flipped, theirs in product(mine, self._described):
             np.maximum(best, flipped @ theirs.T, out=best)
@@ -142,21 +144,27 @@ class CopyFinder:
         best[rows_of, skip[rows_of]] = -np.inf
         count = min(CANDIDATES, n - 1)
         for query, trained in enumerate(np.argpartition(-best, count - 1, axis=1)[:, :count]):
-            alike = np.einsum("fd,pcd->cfp", mine[:, query], self._described[:, trained]).reshape(count, -1)
-            ways = alike.argmax(1)
-            yield [(int(one), *divmod(int(way), len(POSES))) for one, way in zip(trained, ways, strict=True)]
+            similarity = np.einsum("fd,pcd->cfp", mine[:, query], self._described[:, trained]).reshape(count, -1)
+            ways = similarity.argmax(1)
+            yield [
+                (int(training_row), *divmod(int(way), len(POSES)))
+                for training_row, way in zip(trained, ways, strict=True)
+            ]
 
     def _verified(self, picture: Floats, candidates: list[tuple[int, int, int]]) -> tuple[float, int]:
         """Returns the relative score of the best candidate, and which it is."""
         turned = [np.ascontiguousarray(picture[::rows, ::columns]) for rows, columns in FLIPS]
-        first = [_laid_over(turned[flip], self._large[one], POSES[pose], SMALL) for one, flip, pose in candidates]
-        reached = np.array([alike for alike, _ in first])
+        first = [
+            _laid_over(turned[flip], self._large[training_row], POSES[pose], SMALL)
+            for training_row, flip, pose in candidates
+        ]
+        reached = np.array([agreement for agreement, _ in first])
         best = (-math.inf, 0)
-        for place in np.argsort(-reached)[:FINALISTS]:
-            one, flip, _ = candidates[place]
-            fine, _ = _laid_over(turned[flip], self._large[one], first[place][1], LARGE)
+        for index in np.argsort(-reached)[:FINALISTS]:
+            training_row, flip, _ = candidates[index]
+            fine, _ = _laid_over(turned[flip], self._large[training_row], first[index][1], LARGE)
             # Noise and compression spoil what is fine, and small pictures hold no more than what is coarse.
-            best = max(best, (max(float(reached[place]), fine), one))
+            best = max(best, (max(float(reached[index]), fine), training_row))
         return best[0] - RELATIVE * float(np.median(reached)), best[1]
 
 
@@ -183,12 +191,14 @@ def transformed_copies(
         UserError: OpenCV is not there.
     """
     sets = prepare_membership_sets(train, holdout, generated, options)
-    real, other, made = (_as_squares(part.rows) for part in (sets.train, sets.holdout, sets.generated))
+    real, holdout_squares, generated_squares = (
+        _as_squares(part.rows) for part in (sets.train, sets.holdout, sets.generated)
+    )
     finder = CopyFinder(real)
-    seen = finder.compare(other).scores
-    threshold = float(np.quantile(seen, 1 - FLAGGED, method="higher"))
-    flagged = (finder.compare(made).scores > threshold).astype(float)
-    recalls = _recalls(finder, real, threshold, np.random.default_rng(sets.options["seed"]))
+    holdout_scores = finder.compare(holdout_squares).scores
+    threshold = float(np.quantile(holdout_scores, 1 - FLAGGED, method="higher"))
+    flagged = (finder.compare(generated_squares).scores > threshold).astype(float)
+    recalls = _copy_recalls(finder, real, threshold, np.random.default_rng(sets.options["seed"]))
     worst = min(recalls, key=recalls.__getitem__)
     recall = float(np.mean(list(recalls.values())))
     planted = f"planted: {100 * recall:.0f} % of copies of training pictures are found, "
@@ -197,8 +207,8 @@ def transformed_copies(
     return sets.value(
         "transformed_copies",
         float(flagged.mean()),
-        floor=float((seen > threshold).mean()),
-        floor_n=len(seen),
+        floor=float((holdout_scores > threshold).mean()),
+        floor_n=len(holdout_scores),
         flags=(planted + f"{100 * recalls[worst]:.0f} % of those that were {worst}",),
         details={"recall": recall, **{f"recall_{kind}": share for kind, share in recalls.items()}},
         **extra,
@@ -215,23 +225,25 @@ def _as_squares(rows: npt.NDArray[Any]) -> Floats:
     return rows.reshape(-1, edge, edge).astype(np.float32, copy=False)
 
 
-def _recalls(finder: CopyFinder, pictures: Floats, threshold: float, rng: np.random.Generator) -> dict[str, float]:
+def _copy_recalls(finder: CopyFinder, pictures: Floats, threshold: float, rng: np.random.Generator) -> dict[str, float]:
     """Returns of each kind of copy the share that is found, of copies of pictures that are drawn."""
     recalls = {}
     for kind, transform in TRANSFORMS.items():
         chosen = rng.choice(len(pictures), min(PLANTED, len(pictures)), replace=False)
-        copies = np.stack([transform(pictures[one], rng) for one in chosen])
+        copies = np.stack([transform(pictures[index], rng) for index in chosen])
         recalls[kind] = float((finder.compare(copies).scores > threshold).mean())
     return recalls
 
 
-def _flipped(picture: Floats, rng: np.random.Generator) -> Floats:
+def _flip_picture(picture: Floats, rng: np.random.Generator) -> Floats:
     return picture[:, ::-1] if rng.random() < 0.5 else picture[::-1]
 
 
-def _moved(picture: Floats, *, scale: float = 1, degrees: float = 0, shift: tuple[float, float] = (0, 0)) -> Floats:
+def _move_picture(
+    picture: Floats, *, scale: float = 1, degrees: float = 0, shift: tuple[float, float] = (0, 0)
+) -> Floats:
     """Returns a picture turned, and moved by a share of its edge; beyond its edges it is mirrored."""
-    cv2 = _opencv()
+    cv2 = _import_opencv()
     edge = len(picture)
     turn = cv2.getRotationMatrix2D(((edge - 1) / 2, (edge - 1) / 2), degrees, scale)
     turn[:, 2] += np.multiply(shift, edge)
@@ -239,23 +251,23 @@ def _moved(picture: Floats, *, scale: float = 1, degrees: float = 0, shift: tupl
     return moved
 
 
-def _turned(degrees: float) -> Transform:
-    return lambda picture, rng: _moved(picture, degrees=degrees * rng.choice((-1, 1)))
+def _turn_by(degrees: float) -> Transform:
+    return lambda picture, rng: _move_picture(picture, degrees=degrees * rng.choice((-1, 1)))
 
 
-def _shifted(share: float) -> Transform:
-    return lambda picture, rng: _moved(picture, shift=tuple(share * rng.choice((-1, 1), 2)))
+def _shift_by(share: float) -> Transform:
+    return lambda picture, rng: _move_picture(picture, shift=tuple(share * rng.choice((-1, 1), 2)))
 
 
-def _cropped(share: float) -> Transform:
+def _crop_to(share: float) -> Transform:
     def crop(picture: Floats, rng: np.random.Generator) -> Floats:
         off = (1 / share - 1) / 2
-        return _moved(picture, scale=1 / share, shift=tuple(rng.uniform(-off, off, 2)))
+        return _move_picture(picture, scale=1 / share, shift=tuple(rng.uniform(-off, off, 2)))
 
     return crop
 
 
-def _recoloured(change: Callable[[Floats], Floats]) -> Transform:
+def _recolour_by(change: Callable[[Floats], Floats]) -> Transform:
     """Changes values from 0, the darkest of the picture, to 1, the brightest that 8 bits hold of it."""
 
     def recolour(picture: Floats, _: np.random.Generator) -> Floats:
@@ -266,36 +278,36 @@ def _recoloured(change: Callable[[Floats], Floats]) -> Transform:
     return recolour
 
 
-def _noisy(picture: Floats, rng: np.random.Generator) -> Floats:
+def _add_noise(picture: Floats, rng: np.random.Generator) -> Floats:
     spread = float(picture.max() - picture.min())
     return (picture + rng.normal(0, 0.03 * spread, picture.shape)).astype(np.float32)
 
 
-def _blurred(picture: Floats, _: np.random.Generator) -> Floats:
-    blurred: Floats = _opencv().GaussianBlur(picture, (0, 0), len(picture) / 128)
+def _blur_picture(picture: Floats, _: np.random.Generator) -> Floats:
+    blurred: Floats = _import_opencv().GaussianBlur(picture, (0, 0), len(picture) / 128)
     return blurred
 
 
-def _combined(picture: Floats, rng: np.random.Generator) -> Floats:
-    return TRANSFORMS["darkened by gamma 1.4"](TRANSFORMS["cropped to 85 %"](_flipped(picture, rng), rng), rng)
+def _combine_changes(picture: Floats, rng: np.random.Generator) -> Floats:
+    return TRANSFORMS["darkened by gamma 1.4"](TRANSFORMS["cropped to 85 %"](_flip_picture(picture, rng), rng), rng)
 
 
 TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     {
         "kept as they are": lambda picture, _: picture,
-        "flipped": _flipped,
-        "brightened": _recoloured(lambda values: values + 0.12),
-        "flattened": _recoloured(lambda values: 0.8 * values + 0.1),
-        "brightened by gamma 0.7": _recoloured(lambda values: values**0.7),
-        "darkened by gamma 1.4": _recoloured(lambda values: values**1.4),
-        "shifted": _shifted(0.02),
-        "turned by 5 degrees": _turned(5),
-        "turned by 15 degrees": _turned(15),
-        "cropped to 95 %": _cropped(0.95),
-        "cropped to 85 %": _cropped(0.85),
-        "made noisy": _noisy,
-        "blurred": _blurred,
-        "changed in three ways": _combined,
+        "flipped": _flip_picture,
+        "brightened": _recolour_by(lambda values: values + 0.12),
+        "flattened": _recolour_by(lambda values: 0.8 * values + 0.1),
+        "brightened by gamma 0.7": _recolour_by(lambda values: values**0.7),
+        "darkened by gamma 1.4": _recolour_by(lambda values: values**1.4),
+        "shifted": _shift_by(0.02),
+        "turned by 5 degrees": _turn_by(5),
+        "turned by 15 degrees": _turn_by(15),
+        "cropped to 95 %": _crop_to(0.95),
+        "cropped to 85 %": _crop_to(0.85),
+        "made noisy": _add_noise,
+        "blurred": _blur_picture,
+        "changed in three ways": _combine_changes,
     }
 )
 """Kinds of copies that are planted, on grey squares. A copy is combined that is flipped, cropped and darkened."""
@@ -307,18 +319,20 @@ FLAGGED = 0.01
 """The share of pictures of new patients that are flagged."""
 
 
-def _squares(pictures: npt.ArrayLike, what: str) -> Floats:
-    found = np.asarray(pictures, np.float32)
-    if found.ndim != 3 or found.shape[1] != found.shape[2] or found.shape[1] < SMALL:
-        raise SetError(f"Expected {what} pictures as squares of {SMALL} pixels or more, got an array of {found.shape}")
-    return found
+def _check_squares(pictures: npt.ArrayLike, what: str) -> Floats:
+    squares = np.asarray(pictures, np.float32)
+    if squares.ndim != 3 or squares.shape[1] != squares.shape[2] or squares.shape[1] < SMALL:
+        raise SetError(
+            f"Expected {what} pictures as squares of {SMALL} pixels or more, got an array of {squares.shape}"
+        )
+    return squares
 
 
-def _resized(pictures: Floats, edge: int) -> Floats:
-    cv2 = _opencv()
+def _resize_pictures(pictures: Floats, edge: int) -> Floats:
+    cv2 = _import_opencv()
     if pictures.shape[1] == edge:
         return pictures
-    small = [cv2.resize(one, (edge, edge), interpolation=cv2.INTER_AREA) for one in pictures]
+    small = [cv2.resize(picture, (edge, edge), interpolation=cv2.INTER_AREA) for picture in pictures]
     return np.stack(small) if small else np.zeros((0, edge, edge), np.float32)
 
 
@@ -329,31 +343,33 @@ def _in_pixels(pose: Map, edge: int) -> Map:
     return np.column_stack([linear, middle * (pose[:, 2] + 1) - linear @ [middle, middle]]).astype(np.float32)
 
 
-def _plain(small: Floats) -> Floats:
+def _local_contrast(small: Floats) -> Floats:
     """Returns pixels against what lies around them, so that brightness and contrast do not count."""
-    cv2 = _opencv()
+    cv2 = _import_opencv()
     rows = []
-    for one in np.ascontiguousarray(small):
-        around = cv2.blur(one, (AROUND, AROUND))
-        spread = np.sqrt(np.maximum(cv2.blur(one * one, (AROUND, AROUND)) - around * around, 0))
-        plain = (one - around) / (spread + 0.02 * max(float(one.max() - one.min()), 1e-6))
+    for picture in np.ascontiguousarray(small):
+        around = cv2.blur(picture, (AROUND, AROUND))
+        spread = np.sqrt(np.maximum(cv2.blur(picture * picture, (AROUND, AROUND)) - around * around, 0))
+        plain = (picture - around) / (spread + 0.02 * max(float(picture.max() - picture.min()), 1e-6))
         rows.append(cv2.blur(plain, (2, 2), anchor=(0, 0)))
     return np.stack(rows)
 
 
-def _described(plain: Floats, pose: Map = POSES[0]) -> Floats:
+def _describe_pose(plain: Floats, pose: Map = POSES[0]) -> Floats:
     """Returns (picture, 1024): what a pose shows of each picture, within a window, of length 1."""
-    cv2 = _opencv()
+    cv2 = _import_opencv()
     half = SMALL // 2
     # From pixels of the smaller square to those of the larger, of which each has the mean of four.
     larger = np.array([[2, 0, 0], [0, 2, 0], [0, 0, 1]], np.float32)
     pixels = (_in_pixels(pose, SMALL) @ larger).astype(np.float32)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    shown = [cv2.warpAffine(one, pixels, (half, half), flags=flags, borderMode=cv2.BORDER_REPLICATE) for one in plain]
-    return _unit((np.stack(shown) * _WINDOW).reshape(len(shown), -1))
+    posed = [
+        cv2.warpAffine(picture, pixels, (half, half), flags=flags, borderMode=cv2.BORDER_REPLICATE) for picture in plain
+    ]
+    return _unit_rows((np.stack(posed) * _WINDOW).reshape(len(posed), -1))
 
 
-def _window(edge: int) -> Floats:
+def _make_window(edge: int) -> Floats:
     """Full in the middle and nothing in the corners, where moved pictures show something else."""
     at = (np.arange(edge) - (edge - 1) / 2) / (edge / 2)
     radius = np.hypot(at[:, None], at[None])
@@ -361,7 +377,7 @@ def _window(edge: int) -> Floats:
     return window
 
 
-_WINDOW = _window(SMALL // 2)
+_WINDOW = _make_window(SMALL // 2)
 
 
 def _half_whitened(rows: Floats) -> Floats:
@@ -373,7 +389,7 @@ def _half_whitened(rows: Floats) -> Floats:
     return axes
 
 
-def _unit(rows: Floats) -> Floats:
+def _unit_rows(rows: Floats) -> Floats:
     length = np.linalg.norm(rows, axis=-1, keepdims=True)
     result: Floats = rows / np.maximum(length, 1e-12)
     return result
@@ -384,9 +400,11 @@ def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[
 
     How alike is atanh of a correlation, -3 where the two hardly overlap.
     """
-    cv2 = _opencv()
+    cv2 = _import_opencv()
     if edge != LARGE:
-        picture, trained = (cv2.resize(one, (edge, edge), interpolation=cv2.INTER_AREA) for one in (picture, trained))
+        picture, trained = (
+            cv2.resize(picture, (edge, edge), interpolation=cv2.INTER_AREA) for picture in (picture, trained)
+        )
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, STEPS[edge], 1e-4)
     pixels = _in_pixels(pose, edge)
     with suppress(cv2.error):  # which it raises where it finds no better map
@@ -396,7 +414,7 @@ def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[
     inside = cv2.warpAffine(np.ones_like(trained), pixels, (edge, edge), flags=flags) > 0.99
     if inside.mean() < OVERLAP:
         return APART, _in_places(pixels, edge)
-    return _correlation(picture, laid, inside & ~_clipped(picture)), _in_places(pixels, edge)
+    return _block_correlation(picture, laid, inside & ~_clipped_pixels(picture)), _in_places(pixels, edge)
 
 
 def _in_places(pixels: Map, edge: int) -> Map:
@@ -416,36 +434,38 @@ APART = -3.0
 """How alike two pictures are that hardly overlap."""
 
 
-def _clipped(picture: Floats) -> npt.NDArray[np.bool_]:
+def _clipped_pixels(picture: Floats) -> npt.NDArray[np.bool_]:
     """Where a picture is as bright as it can be, if that is so of more than a few pixels."""
     top = picture >= picture.max() - 1e-3 * (picture.max() - picture.min())
     return top if 0.01 < top.mean() < 0.9 else np.zeros_like(top)
 
 
-def _correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]) -> float:
+def _block_correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]) -> float:
     """Returns atanh of the mean of the correlation of all pixels and of the mean correlation of blocks.
 
     Blocks weigh by their contrast: where there is hardly any, compression and noise leave nothing to correlate.
     """
-    whole, _ = _ncc(one[inside], other[inside])
+    total, _ = _normalised_correlation(one[inside], other[inside])
     edge = len(one) // BLOCKS
     parts, weights = [], []
     for row, column in product(range(BLOCKS), repeat=2):
         block = np.s_[row * edge : (row + 1) * edge, column * edge : (column + 1) * edge]
         if inside[block].mean() > 0.25:
-            alike, contrast = _ncc(one[block][inside[block]], other[block][inside[block]])
-            parts.append(alike)
+            block_correlation, contrast = _normalised_correlation(
+                one[block][inside[block]], other[block][inside[block]]
+            )
+            parts.append(block_correlation)
             weights.append(math.sqrt(contrast))
-    blocks = np.average(parts, weights=weights) if sum(weights) > 0 else whole
-    return float(np.arctanh(np.clip((whole + blocks) / 2, -0.9995, 0.9995)))
+    blocks = np.average(parts, weights=weights) if sum(weights) > 0 else total
+    return float(np.arctanh(np.clip((total + blocks) / 2, -0.9995, 0.9995)))
 
 
-def _ncc(one: Floats, other: Floats) -> tuple[float, float]:
+def _normalised_correlation(one: Floats, other: Floats) -> tuple[float, float]:
     """Returns the correlation of two lists of pixels, and the product of their contrasts; 0 where one has none."""
     a, b = one - one.mean(), other - other.mean()
     length = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
     return (float((a * b).sum()) / length, length) if length > 1e-12 else (0.0, 0.0)
 
 
-def _opencv() -> Any:
+def _import_opencv() -> Any:
     return import_optional("cv2")

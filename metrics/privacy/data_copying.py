@@ -48,9 +48,11 @@ def copying_test(
     n = len(trio.train.rows)
     if not 1 <= cells <= n:
         raise SetError(f"Expected 1 to {n} cells, got {cells}")
-    centres = _centres(trio.train.rows.astype(np.float64), cells, np.random.default_rng(trio.options["seed"]))
-    made, other = (near(part, trio.train, 1).squares[:, 0] for part in (trio.generated, trio.holdout))
-    made_in, other_in = (_nearest(part.rows, centres) for part in (trio.generated, trio.holdout))
+    centres = _kmeans_centres(trio.train.rows.astype(np.float64), cells, np.random.default_rng(trio.options["seed"]))
+    generated_distances, holdout_distances = (
+        near(part, trio.train, 1).squares[:, 0] for part in (trio.generated, trio.holdout)
+    )
+    made_in, other_in = (_nearest_centres(part.rows, centres) for part in (trio.generated, trio.holdout))
     counts = [(int((made_in == cell).sum()), int((other_in == cell).sum())) for cell in range(cells)]
     used = [cell for cell, pair in enumerate(counts) if min(pair) >= LEAST]
     if not used:
@@ -60,12 +62,15 @@ def copying_test(
         )
     weights = np.array([counts[cell][1] for cell in used], dtype=np.float64)
     weights /= weights.sum()
-    value, moved = 0.0, (np.zeros(len(made)), np.zeros(len(other)))
+    value, moved = 0.0, (np.zeros(len(generated_distances)), np.zeros(len(holdout_distances)))
     for cell, weight in zip(used, weights.tolist(), strict=True):
         chosen = made_in == cell, other_in == cell
         m, h = counts[cell]
         scale = weight * math.sqrt(12 * m * h / (m + h + 1))
-        above, below = _above(made[chosen[0]], other[chosen[1]]), 1 - _above(other[chosen[1]], made[chosen[0]])
+        above, below = (
+            _share_above(generated_distances[chosen[0]], holdout_distances[chosen[1]]),
+            1 - _share_above(holdout_distances[chosen[1]], generated_distances[chosen[0]]),
+        )
         value += scale * (above.mean() - 0.5)
         moved[0][chosen[0]] = scale * (above - above.mean()) / m
         moved[1][chosen[1]] = scale * (below - below.mean()) / h
@@ -73,22 +78,22 @@ def copying_test(
     if trio.options["interval"]:
         variance = variance_of_sum(moved[0], trio.prompts) + variance_of_sum(moved[1], trio.holdout_patients)
         extra = normal_interval(value, variance, "normal, by the placement of each row; of the score at this n")
-    lost = cells - len(used)
-    flags = (f"left_out: {lost} of {cells} cells have fewer than {LEAST} generated or hold-out rows",) * bool(lost)
+    unused = cells - len(used)
+    flags = (f"left_out: {unused} of {cells} cells have fewer than {LEAST} generated or hold-out rows",) * bool(unused)
     details = {"cells": float(len(used))}
     name = "copying_test" if cells == CELLS else f"copying_test, {cells} cells"
     return trio.value(
-        name, value, floor=0.0, floor_n=len(other), depends_on_n=True, flags=flags, details=details, **extra
+        name, value, floor=0.0, floor_n=len(holdout_distances), depends_on_n=True, flags=flags, details=details, **extra
     )
 
 
-def _above(one: Doubles, other: Doubles) -> Doubles:
+def _share_above(one: Doubles, other: Doubles) -> Doubles:
     """Returns the share of `other` that each of `one` is above, ties halved, (row,)."""
     ordered = np.sort(other)
     return (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
 
 
-def _centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
+def _kmeans_centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
     """Returns the centres of k-means, (cell, d), begun at rows that are drawn far from each other."""
     chosen = [int(rng.integers(len(rows)))]
     least = ((rows - rows[chosen[0]]) ** 2).sum(axis=1)
@@ -97,7 +102,7 @@ def _centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
         least = np.minimum(least, ((rows - rows[chosen[-1]]) ** 2).sum(axis=1))
     centres = rows[chosen]
     for _ in range(ROUNDS):
-        cells = _nearest(rows, centres)
+        cells = _nearest_centres(rows, centres)
         moved = np.stack([rows[cells == cell].mean(axis=0) for cell in range(len(centres))])
         if np.array_equal(moved, centres):
             break
@@ -105,7 +110,7 @@ def _centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
     return centres
 
 
-def _nearest(rows: Array, centres: Doubles) -> npt.NDArray[np.intp]:
+def _nearest_centres(rows: Array, centres: Doubles) -> npt.NDArray[np.intp]:
     squares = np.stack([((rows - centre) ** 2).sum(axis=1) for centre in centres])
-    found: npt.NDArray[np.intp] = squares.argmin(axis=0)
-    return found
+    nearest: npt.NDArray[np.intp] = squares.argmin(axis=0)
+    return nearest

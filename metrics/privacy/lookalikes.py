@@ -56,7 +56,7 @@ def looks_of(picture: npt.ArrayLike) -> Looks:
     grey = np.nan_to_num(np.asarray(picture, np.float32))
     if grey.ndim == 3:
         grey = grey.mean(0)
-    small = _shrunk(grey)
+    small = _shrink_picture(grey)
     around = uniform_filter(small, AROUND, mode="reflect")
     spread = np.sqrt(np.maximum(uniform_filter(small * small, AROUND, mode="reflect") - around * around, 0))
     plain = (small - around) / (spread + 0.02 * max(float(np.ptp(small)), 1e-6))
@@ -70,7 +70,7 @@ def looks_of(picture: npt.ArrayLike) -> Looks:
 
 def joined_looks(looks: list[Looks]) -> Looks:
     """Several pictures' looks as one."""
-    return Looks(np.concatenate([one.squares for one in looks]), np.concatenate([one.signs for one in looks]))
+    return Looks(np.concatenate([look.squares for look in looks]), np.concatenate([look.signs for look in looks]))
 
 
 def lookalikes_between(one: Looks, other: Looks, least: float = ALIKE) -> Iterator[tuple[int, int, float]]:
@@ -85,13 +85,15 @@ def lookalikes_between(one: Looks, other: Looks, least: float = ALIKE) -> Iterat
             differ += np.bitwise_count(mine[:, part, None] ^ other.signs[None, :, part])
         rows, columns = np.nonzero(differ <= BITS)
         for first in range(0, len(rows), STRIP):  # of many candidates not all squares at once
-            left, right = rows[first : first + STRIP] + start, columns[first : first + STRIP]
-            alike = np.einsum("pd,pd->p", one.squares[left].astype(np.float32), other.squares[right].astype(np.float32))
-            for place in np.flatnonzero(alike >= least):
-                yield int(left[place]), int(right[place]), min(1.0, float(alike[place]))
+            left_rows, right = rows[first : first + STRIP] + start, columns[first : first + STRIP]
+            similarity = np.einsum(
+                "pd,pd->p", one.squares[left_rows].astype(np.float32), other.squares[right].astype(np.float32)
+            )
+            for index in np.flatnonzero(similarity >= least):
+                yield int(left_rows[index]), int(right[index]), min(1.0, float(similarity[index]))
 
 
-def _shrunk(grey: Floats) -> Floats:
+def _shrink_picture(grey: Floats) -> Floats:
     """The picture as a square, each pixel the mean of what it covers."""
     for axis in (0, 1):
         edges = np.linspace(0, grey.shape[axis], EDGE + 1).astype(np.int64)

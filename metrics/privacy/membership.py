@@ -52,25 +52,25 @@ def reid_rate(
         SetError: Scores are not finite or not (row,), there is no hold-out image, or there are fewer than 1 / fpr
             pairs of different patients.
     """
-    made, other, pairs = (
-        _scores(part, name)
+    generated_scores, holdout_scores, pairs = (
+        _check_scores(part, name)
         for part, name in ((generated, "generated"), (holdout, "hold-out"), (different, "different-patient"))
     )
-    threshold, reached = _threshold(pairs, fpr, "pairs of different patients")
-    passing, real = made > threshold, other > threshold
-    details = {"threshold": threshold, "fpr": reached, "auc": closer(-made, -other)}
+    threshold, reached = _find_threshold(pairs, fpr, "pairs of different patients")
+    passing, real = generated_scores > threshold, holdout_scores > threshold
+    details = {"threshold": threshold, "fpr": reached, "auc": closer(-generated_scores, -holdout_scores)}
     if same is not None:
-        details["tpr"] = float((_scores(same, "same-patient") > threshold).mean())
-    groups = _groups(prompts, len(made))
+        details["tpr"] = float((_check_scores(same, "same-patient") > threshold).mean())
+    groups = _number_groups(prompts, len(generated_scores))
     return SetValue(
         f"reid_rate, fpr={fpr:g}",
         float(passing.mean()),
-        len(other),
-        len(made),
+        len(holdout_scores),
+        len(generated_scores),
         0,
         floor=float(real.mean()),
-        floor_n=len(other),
-        flags=_small(other, made, "hold-out", "generated"),
+        floor_n=len(holdout_scores),
+        flags=_small_flags(holdout_scores, generated_scores, "hold-out", "generated"),
         extractor=extractor,
         details=details,
         **share_interval(passing.astype(np.float64), groups, "Wilson, over generated images; threshold held fixed"),
@@ -104,14 +104,14 @@ def mia_tpr_at_fpr(
         SetError: Scores are not finite or not (row,), or there are fewer than 1 / fpr others.
     """
     sign = 1.0 if higher_is_member else -1.0
-    inside, outside = sign * _scores(members, "member"), sign * _scores(others, "non-member")
-    threshold, reached = _threshold(outside, fpr, "non-members")
-    found = (inside > threshold).astype(np.float64)
-    share, groups = float(found.mean()), _groups(patients, len(found))
-    variance = variance_of_mean(found, groups)
-    many = float(len(group_sums(found, groups)))
+    inside, outside = sign * _check_scores(members, "member"), sign * _check_scores(others, "non-member")
+    threshold, reached = _find_threshold(outside, fpr, "non-members")
+    is_detected = (inside > threshold).astype(np.float64)
+    share, groups = float(is_detected.mean()), _number_groups(patients, len(is_detected))
+    variance = variance_of_mean(is_detected, groups)
+    many = float(len(group_sums(is_detected, groups)))
     if groups is not None and variance > 0:
-        many = min(float(len(found)), share * (1 - share) / variance)
+        many = min(float(len(is_detected)), share * (1 - share) / variance)
     low, high = exact_interval(share * many, many)
     details = {"auc": closer(-inside, -outside), "threshold": sign * threshold, "fpr": reached}
     return SetValue(
@@ -126,7 +126,7 @@ def mia_tpr_at_fpr(
         standard_error=math.sqrt(variance) if variance >= 0 else math.nan,
         floor=fpr,
         floor_n=len(outside),
-        flags=_small(inside, outside, "member", "non-member"),
+        flags=_small_flags(inside, outside, "member", "non-member"),
         extractor=extractor,
         details=details,
     )
@@ -145,7 +145,7 @@ def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.A
         SetError: Shapes do not fit, losses are not finite, a sample lacks two shadow models that were not trained on
             it, or, while others have them, two that were.
     """
-    losses, many = _scores(target, "target"), np.asarray(shadows, dtype=np.float64)
+    losses, many = _check_scores(target, "target"), np.asarray(shadows, dtype=np.float64)
     inside = np.asarray(trained_on)
     if many.ndim != 2 or inside.dtype != np.bool_ or inside.shape != many.shape or many.shape[1] != len(losses):
         raise SetError(
@@ -154,16 +154,16 @@ def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.A
         )
     if not np.isfinite(many).all():
         raise SetError(f"{int((~np.isfinite(many)).sum())} losses of shadow models are NaN or infinite")
-    out_mean, out_spread = _normal(many, ~inside, "not trained on it")
+    out_mean, out_spread = _fit_normal(many, ~inside, "not trained on it")
     out = (losses - out_mean) / out_spread
     if not inside.any():
         return -out
-    in_mean, in_spread = _normal(many, inside, "trained on it")
+    in_mean, in_spread = _fit_normal(many, inside, "trained on it")
     member = (losses - in_mean) / in_spread
     return 0.5 * (out**2 - member**2) + np.log(out_spread / in_spread)
 
 
-def _normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
+def _fit_normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
     counts = chosen.sum(axis=0)
     if counts.min() < 2:
         raise SetError(
@@ -181,17 +181,17 @@ def _normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
     return means, spread
 
 
-def _scores(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    found = np.asarray(given, dtype=np.float64)
-    if found.ndim != 1 or not found.size:
-        raise SetError(f"Expected {name} scores of the shape (row,), at least one, got {found.shape}")
-    odd = np.flatnonzero(~np.isfinite(found))
+def _check_scores(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    scores = np.asarray(given, dtype=np.float64)
+    if scores.ndim != 1 or not scores.size:
+        raise SetError(f"Expected {name} scores of the shape (row,), at least one, got {scores.shape}")
+    odd = np.flatnonzero(~np.isfinite(scores))
     if odd.size:
-        raise SetError(f"{odd.size} of {found.size} {name} scores are NaN or infinite, the first in row {odd[0]}")
-    return found
+        raise SetError(f"{odd.size} of {scores.size} {name} scores are NaN or infinite, the first in row {odd[0]}")
+    return scores
 
 
-def _threshold(negatives: npt.NDArray[np.float64], fpr: float, what: str) -> tuple[float, float]:
+def _find_threshold(negatives: npt.NDArray[np.float64], fpr: float, what: str) -> tuple[float, float]:
     """Returns the least score that at most `fpr` of negatives exceed, and the share that do."""
     if not 0 < fpr < 1:
         raise SetError(f"Expected the false-positive rate to be in (0, 1), got {fpr}")
@@ -203,7 +203,7 @@ def _threshold(negatives: npt.NDArray[np.float64], fpr: float, what: str) -> tup
     return threshold, float((negatives > threshold).mean())
 
 
-def _groups(given: npt.ArrayLike | None, rows: int) -> Array | None:
+def _number_groups(given: npt.ArrayLike | None, rows: int) -> Array | None:
     if given is None:
         return None
     labels = np.asarray(given)
@@ -212,7 +212,7 @@ def _groups(given: npt.ArrayLike | None, rows: int) -> Array | None:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _small(one: Array, other: Array, first: str, second: str) -> tuple[Any, ...]:
+def _small_flags(one: Array, other: Array, first: str, second: str) -> tuple[Any, ...]:
     if min(len(one), len(other)) >= SMALL:
         return ()
     return (f"small_n: {len(one)} {first} and {len(other)} {second} scores",)

@@ -68,16 +68,19 @@ def nnaa(
     rng = np.random.default_rng(trio.options["seed"])
     parts, groups = [], []
     labels = (trio.patients, trio.holdout_patients, trio.prompts)
-    for rows, given in zip((trio.train.rows, trio.holdout.rows, trio.generated.rows), labels, strict=True):
-        numbers = None if given is None else np.unique(given, return_inverse=True)[1]
+    for rows, label in zip((trio.train.rows, trio.holdout.rows, trio.generated.rows), labels, strict=True):
+        numbers = None if label is None else np.unique(label, return_inverse=True)[1]
         chosen = np.sort(shuffled(rng, len(rows), numbers)[:size])
         parts.append(rows[chosen])
-        groups.append(None if given is None else given[chosen])
-    real, other, made = prepare_feature_sets(*parts)
-    own = [_nearest_other(one, group) for one, group in zip((real, other, made), (*groups[:2], None), strict=True)]
-    value, wins = _accuracy(real, made, own[0], own[2])
-    against, spared = _accuracy(other, made, own[1], own[2])
-    floor, _ = _accuracy(real, other, own[0], own[1])
+        groups.append(None if label is None else label[chosen])
+    real, holdout_set, generated_set = prepare_feature_sets(*parts)
+    own = [
+        _nearest_other(feature_set, group)
+        for feature_set, group in zip((real, holdout_set, generated_set), (*groups[:2], None), strict=True)
+    ]
+    value, wins = _neighbour_accuracy(real, generated_set, own[0], own[2])
+    against, spared = _neighbour_accuracy(holdout_set, generated_set, own[1], own[2])
+    floor, _ = _neighbour_accuracy(real, holdout_set, own[0], own[1])
     extra, loss_error = dict[str, Any](), math.nan
     if trio.options["interval"]:
         variance = (variance_of_mean(wins[0], groups[0]) + variance_of_mean(wins[1], groups[2])) / 4
@@ -86,7 +89,7 @@ def nnaa(
         parts_of_loss = (variance_of_mean(wins[0], groups[0]), variance_of_mean(spared[0], groups[1]))
         loss_error = math.sqrt((sum(parts_of_loss) + variance_of_mean(spared[1] - wins[1], groups[2])) / 4)
     flags = (f"subsampled: {size} rows of each set were compared",) * any(
-        len(one.rows) != size for one in (trio.train, trio.holdout, trio.generated)
+        len(feature_set.rows) != size for feature_set in (trio.train, trio.holdout, trio.generated)
     )
     details = {"holdout": against, "privacy_loss": against - value, "privacy_loss_error": loss_error}
     return trio.value("nnaa", value, floor=floor, floor_n=size, flags=flags, details=details, **extra)
@@ -103,9 +106,17 @@ def authenticity(
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
     own = _nearest_other(trio.train, trio.patients)
-    made, other = (_authentic(part, trio.train, own) for part in (trio.generated, trio.holdout))
-    extra = share_interval(made, trio.prompts, "Wilson, over generated rows") if trio.options["interval"] else {}
-    return trio.value("authenticity", float(made.mean()), floor=float(other.mean()), floor_n=len(other), **extra)
+    generated_share, holdout_share = (_authentic_rows(part, trio.train, own) for part in (trio.generated, trio.holdout))
+    extra = (
+        share_interval(generated_share, trio.prompts, "Wilson, over generated rows") if trio.options["interval"] else {}
+    )
+    return trio.value(
+        "authenticity",
+        float(generated_share.mean()),
+        floor=float(holdout_share.mean()),
+        floor_n=len(holdout_share),
+        **extra,
+    )
 
 
 def memorised_fraction(
@@ -126,16 +137,16 @@ def memorised_fraction(
         SetError: The percentile is not in (0, 100); see also `prepare_membership_sets`.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
-    found, other, threshold = _memorised(trio, percentile)
+    train_share, holdout_share, threshold = _memorised_rows(trio, percentile)
     extra: dict[str, Any] = {}
     if trio.options["interval"]:
-        extra = share_interval(found, _dense(trio.patients), "Wilson, over training rows")
+        extra = share_interval(train_share, _number_groups(trio.patients), "Wilson, over training rows")
     name = f"memorised_fraction, percentile={percentile:g}"
     return trio.value(
         name,
-        float(found.mean()),
-        floor=float(other.mean()),
-        floor_n=len(other),
+        float(train_share.mean()),
+        floor=float(holdout_share.mean()),
+        floor_n=len(holdout_share),
         details={"threshold": threshold},
         flags=("degenerate: the threshold is 0, training rows repeat each other",) * (threshold == 0),
         **extra,
@@ -171,15 +182,15 @@ def memorisation_curve(
         )
     if not edges or any(low >= high for low, high in pairwise(edges)):
         raise SetError(f"Expected `edges` to rise, got {edges}")
-    found, _, _ = _memorised(trio, percentile)
+    train_share, _, _ = _memorised_rows(trio, percentile)
     points = []
     for low, high in zip(edges, (*edges[1:], math.inf), strict=True):
         here = (counts >= low) & (counts < high)
         if here.any():
-            groups = None if trio.patients is None else _dense(trio.patients[here])
-            interval = share_interval(found[here], groups, "")
+            groups = None if trio.patients is None else _number_groups(trio.patients[here])
+            interval = share_interval(train_share[here], groups, "")
             least, most = int(counts[here].min()), int(counts[here].max())
-            share = float(found[here].mean())
+            share = float(train_share[here].mean())
             points.append(CurvePoint(least, most, int(here.sum()), share, interval["low"], interval["high"]))
     return points
 
@@ -194,23 +205,23 @@ def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
     """
     if not within >= 0:
         raise SetError(f"Expected `within` to be a distance, got {within}")
-    found, _ = one_set(rows, "training")
-    if not len(found):
+    train_rows, _ = one_set(rows, "training")
+    if not len(train_rows):
         return np.zeros(0, dtype=np.int64)
-    (cloud,) = prepare_feature_sets(found)
+    (cloud,) = prepare_feature_sets(train_rows)
     limit = (within * cloud.scale) ** 2
-    counts = np.zeros(len(found), dtype=np.int64)
-    for start in range(0, len(found), STRIP):
-        chosen = slice(start, min(start + STRIP, len(found)))
+    counts = np.zeros(len(train_rows), dtype=np.int64)
+    for start in range(0, len(train_rows), STRIP):
+        chosen = slice(start, min(start + STRIP, len(train_rows)))
         squares, margin = estimates(cloud, cloud, chosen)
         sure = squares < (limit - 2 * margin)[:, None]
-        one, other = np.nonzero((squares <= (limit + 2 * margin)[:, None]) & ~sure)
-        exact = exact_squares(cloud, cloud, one + start, other) <= limit
-        counts[chosen] = sure.sum(axis=1) + np.bincount(one[exact], minlength=len(sure))
+        rows_near, columns_near = np.nonzero((squares <= (limit + 2 * margin)[:, None]) & ~sure)
+        exact = exact_squares(cloud, cloud, rows_near + start, columns_near) <= limit
+        counts[chosen] = sure.sum(axis=1) + np.bincount(rows_near[exact], minlength=len(sure))
     return counts
 
 
-def _dense(groups: Array | None) -> Array | None:
+def _number_groups(groups: Array | None) -> Array | None:
     return None if groups is None else np.unique(groups, return_inverse=True)[1]
 
 
@@ -220,7 +231,7 @@ def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.flo
     return near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
 
 
-def _accuracy(
+def _neighbour_accuracy(
     one: FeatureSet, other: FeatureSet, within_one: npt.NDArray[np.float64], within_other: npt.NDArray[np.float64]
 ) -> tuple[float, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
     wins = (
@@ -230,17 +241,17 @@ def _accuracy(
     return float(wins[0].mean() + wins[1].mean()) / 2, wins
 
 
-def _authentic(queries: FeatureSet, train: FeatureSet, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    found = near(queries, train, 1)
-    return (found.squares[:, 0] >= own[found.places[:, 0]]).astype(np.float64)
+def _authentic_rows(queries: FeatureSet, train: FeatureSet, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    nearest = near(queries, train, 1)
+    return (nearest.squares[:, 0] >= own[nearest.places[:, 0]]).astype(np.float64)
 
 
-def _memorised(
+def _memorised_rows(
     trio: MembershipSets, percentile: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
     """Returns which training and which hold-out rows have a generated row too near, and how near that is."""
     if not 0 < percentile < 100:
         raise SetError(f"Expected the percentile to be in (0, 100), got {percentile}")
     limit = float(np.percentile(_nearest_other(trio.train, trio.patients), percentile))
-    found = [near(part, trio.generated, 1).squares[:, 0] < limit for part in (trio.train, trio.holdout)]
-    return found[0].astype(np.float64), found[1].astype(np.float64), math.sqrt(limit) / trio.train.scale
+    is_memorised = [near(part, trio.generated, 1).squares[:, 0] < limit for part in (trio.train, trio.holdout)]
+    return is_memorised[0].astype(np.float64), is_memorised[1].astype(np.float64), math.sqrt(limit) / trio.train.scale

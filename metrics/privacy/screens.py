@@ -143,46 +143,48 @@ def prepare_membership_sets(
     drop = options["nan"] == "drop"
     names = ("training", "hold-out", "generated")
     checked = [one_set(rows, name, drop=drop) for rows, name in zip((train, holdout, generated), names, strict=True)]
-    sets, kept = [one for one, _ in checked], [mask for _, mask in checked]
+    sets, is_kept = [rows for rows, _ in checked], [mask for _, mask in checked]
     for rows, name in zip(sets, names, strict=True):
         if len(rows) < least:
             raise SetError(f"Expected at least {least} rows in the {name} set, got {len(rows)}")
         same_features(sets[0], rows, ("training", name))
-    patients = _patients(options, kept)
-    prompts = numbered(labels_of(options["prompts"], "prompts", kept[2]))
-    flags = _flags(sets, [int((~mask).sum()) for mask in kept])
+    patients = _number_patients(options, is_kept)
+    prompts = numbered(labels_of(options["prompts"], "prompts", is_kept[2]))
+    flags = _screen_flags(sets, [int((~mask).sum()) for mask in is_kept])
     ready = prepare_feature_sets(*sets)
     return MembershipSets(ready[0], ready[1], ready[2], patients[0], patients[1], prompts, patients[2], flags, options)
 
 
-def _patients(options: ScreenOptions, kept: list[npt.NDArray[np.bool_]]) -> tuple[Array | None, ...]:
+def _number_patients(options: ScreenOptions, kept: list[npt.NDArray[np.bool_]]) -> tuple[Array | None, ...]:
     """Returns the patients of training, hold-out and generated rows, numbered alike."""
     labels = [
         labels_of(options["patients"], "patients", kept[0]),
         labels_of(options["holdout_patients"], "holdout_patients", kept[1]),
         labels_of(options["prompt_patients"], "prompt_patients", kept[2]),
     ]
-    there = [one for one in labels if one is not None]
+    there = [label for label in labels if label is not None]
     if not there:
         return None, None, None
-    numbers = numbered(np.concatenate([one.astype(str) for one in there]))
-    parts = iter(np.split(np.asarray(numbers), np.cumsum([len(one) for one in there])[:-1]))
-    found = tuple(None if one is None else next(parts) for one in labels)
-    if found[0] is not None and found[1] is not None:
-        both = np.intersect1d(found[0], found[1]).size
+    numbers = numbered(np.concatenate([label.astype(str) for label in there]))
+    parts = iter(np.split(np.asarray(numbers), np.cumsum([len(label) for label in there])[:-1]))
+    numbered_ = tuple(None if label is None else next(parts) for label in labels)
+    if numbered_[0] is not None and numbered_[1] is not None:
+        both = np.intersect1d(numbered_[0], numbered_[1]).size
         if both:
             raise SetError(f"{both} patients have images in training and in the hold-out set; take them out of one")
-    return found
+    return numbered_
 
 
-def _flags(sets: list[Array], lost: list[int]) -> tuple[str, ...]:
-    train, other, made = np.split(row_numbers(*sets), np.cumsum([len(one) for one in sets])[:-1])
+def _screen_flags(sets: list[Array], lost: list[int]) -> tuple[str, ...]:
+    train, holdout_numbers, generated_numbers = np.split(
+        row_numbers(*sets), np.cumsum([len(rows) for rows in sets])[:-1]
+    )
     flags = []
     if any(lost):
         flags.append("dropped_rows: {} training, {} hold-out and {} generated rows were not finite".format(*lost))
-    if min(len(one) for one in sets) < SMALL:
-        flags.append("small_n: {} training, {} hold-out and {} generated rows".format(*(len(one) for one in sets)))
-    for numbers, name in ((made, "generated"), (other, "hold-out")):
+    if min(len(rows) for rows in sets) < SMALL:
+        flags.append("small_n: {} training, {} hold-out and {} generated rows".format(*(len(rows) for rows in sets)))
+    for numbers, name in ((generated_numbers, "generated"), (holdout_numbers, "hold-out")):
         shared = int(np.isin(numbers, train).sum())
         if shared:
             flags.append(f"shared_rows: {shared} of {len(numbers)} {name} rows are rows of the training set")
@@ -208,20 +210,22 @@ def dcr(
     A screen for similarity: neither a pass nor a failure says whether training data can be inferred.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
-    made, other = (trio.length(near(part, trio.train, 1).squares[:, 0]) for part in (trio.generated, trio.holdout))
-    details = {f"p{at}": float(np.percentile(made, at)) for at in PERCENTILES}
-    details |= {f"holdout_p{at}": float(np.percentile(other, at)) for at in PERCENTILES}
-    details["closer_than_holdout"] = closer(made, other)
+    generated_distances, holdout_distances = (
+        trio.length(near(part, trio.train, 1).squares[:, 0]) for part in (trio.generated, trio.holdout)
+    )
+    details = {f"p{at}": float(np.percentile(generated_distances, at)) for at in PERCENTILES}
+    details |= {f"holdout_p{at}": float(np.percentile(holdout_distances, at)) for at in PERCENTILES}
+    details["closer_than_holdout"] = closer(generated_distances, holdout_distances)
     for at in (1, 5):
-        details[f"below_holdout_p{at}"] = float((made < details[f"holdout_p{at}"]).mean())
+        details[f"below_holdout_p{at}"] = float((generated_distances < details[f"holdout_p{at}"]).mean())
     details |= _by_patient(trio)
     return trio.value(
         "dcr",
-        float(np.median(made)),
-        floor=float(np.median(other)),
-        floor_n=len(other),
+        float(np.median(generated_distances)),
+        floor=float(np.median(holdout_distances)),
+        floor_n=len(holdout_distances),
         details=details,
-        **_median_interval(made, trio),
+        **_median_interval(generated_distances, trio),
     )
 
 
@@ -234,8 +238,8 @@ def dcr_share(
     sizes it is not a half.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
-    one, other = (near(trio.generated, part, 1).squares[:, 0] for part in (trio.train, trio.holdout))
-    nearer = (one < other) + 0.5 * (one == other)
+    to_train, to_holdout = (near(trio.generated, part, 1).squares[:, 0] for part in (trio.train, trio.holdout))
+    nearer = (to_train < to_holdout) + 0.5 * (to_train == to_holdout)
     n, h = len(trio.train.rows), len(trio.holdout.rows)
     extra = share_interval(nearer, trio.prompts, "Wilson, over generated rows") if trio.options["interval"] else {}
     return trio.value("dcr_share", float(nearer.mean()), floor=n / (n + h), floor_n=h, **extra)
@@ -251,14 +255,14 @@ def nndr(
     has "closer_than_holdout", the probability that a generated row's ratio is below a hold-out row's.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
-    made, other = (_ratios(part, trio) for part in (trio.generated, trio.holdout))
+    generated_ratios, holdout_ratios = (_distance_ratios(part, trio) for part in (trio.generated, trio.holdout))
     return trio.value(
         "nndr",
-        float(np.median(made)),
-        floor=float(np.median(other)),
-        floor_n=len(other),
-        details={"closer_than_holdout": closer(made, other)},
-        **_median_interval(made, trio),
+        float(np.median(generated_ratios)),
+        floor=float(np.median(holdout_ratios)),
+        floor_n=len(holdout_ratios),
+        details={"closer_than_holdout": closer(generated_ratios, holdout_ratios)},
+        **_median_interval(generated_ratios, trio),
     )
 
 
@@ -272,17 +276,17 @@ def closest_pairs(
 ) -> list[Pair]:
     """Returns the generated rows that come nearest to training, each with its training row: a gallery to look at."""
     trio = prepare_membership_sets(train, holdout, generated, options)
-    found = near(trio.generated, trio.train, 1)
-    made = trio.length(found.squares[:, 0])
-    other = np.sort(trio.length(near(trio.holdout, trio.train, 1).squares[:, 0]))
+    nearest = near(trio.generated, trio.train, 1)
+    generated_distances = trio.length(nearest.squares[:, 0])
+    holdout_distances = np.sort(trio.length(near(trio.holdout, trio.train, 1).squares[:, 0]))
     return [
         Pair(
             int(row),
-            int(found.places[row, 0]),
-            float(made[row]),
-            float(np.searchsorted(other, made[row], side="right")) / len(other),
+            int(nearest.places[row, 0]),
+            float(generated_distances[row]),
+            float(np.searchsorted(holdout_distances, generated_distances[row], side="right")) / len(holdout_distances),
         )
-        for row in np.argsort(made, kind="stable")[:count]
+        for row in np.argsort(generated_distances, kind="stable")[:count]
     ]
 
 
@@ -294,7 +298,7 @@ def closer(made: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> flo
     return float((above + strictly).sum() / (2 * len(made) * len(other)))
 
 
-def _ratios(queries: FeatureSet, trio: MembershipSets) -> npt.NDArray[np.float64]:
+def _distance_ratios(queries: FeatureSet, trio: MembershipSets) -> npt.NDArray[np.float64]:
     if trio.patients is None:
         first, second = near(queries, trio.train, 2).squares.T
     else:
@@ -310,16 +314,16 @@ def _by_patient(trio: MembershipSets) -> dict[str, float]:
     if trio.patients is None or trio.prompt_patients is None:
         return {}
     groups = (trio.prompt_patients, trio.patients)
-    others = trio.length(near(trio.generated, trio.train, 1, groups=groups).squares[:, 0])
-    found = {"other_patients": float(np.median(others))}
+    other_distances = trio.length(near(trio.generated, trio.train, 1, groups=groups).squares[:, 0])
+    medians = {"other_patients": float(np.median(other_distances))}
     own = []
     for patient in np.intersect1d(*groups):
-        made, real = (np.flatnonzero(group == patient) for group in groups)
-        gaps = trio.generated.rows[made, None].astype(np.float64) - trio.train.rows[real]
+        generated_rows, real = (np.flatnonzero(group == patient) for group in groups)
+        gaps = trio.generated.rows[generated_rows, None].astype(np.float64) - trio.train.rows[real]
         own.append(np.linalg.norm(gaps, axis=2).min(axis=1))
     if own:
-        found["same_patient"] = float(np.median(np.concatenate(own)))
-    return found
+        medians["same_patient"] = float(np.median(np.concatenate(own)))
+    return medians
 
 
 def _median_interval(values: npt.NDArray[np.float64], trio: MembershipSets) -> dict[str, Any]:

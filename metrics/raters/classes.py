@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _of_class = partial(metric, kind="classification", source="this package")
 
 
-def _statements(pair: Classified, name: str) -> list[bool]:
+def _reader_statements(pair: Classified, name: str) -> list[bool]:
     """Returns what readers say of a class, of those who say anything."""
     values = [reader.get(name, math.nan) for reader in pair.readers.values()]
     return [value > 0.5 for value in values if not math.isnan(value)]
@@ -28,7 +28,7 @@ def class_agreement_with_readers(pair: Classified) -> Mapping[str, float]:
     Only of classes that two readers or more judged. In [0, 1].
     """
     answers = pair.said
-    stated = {name: _statements(pair, name) for name in answers}
+    stated = {name: _reader_statements(pair, name) for name in answers}
     return {
         name: sum(value == answers[name] for value in values) / len(values)
         for name, values in stated.items()
@@ -44,11 +44,11 @@ def class_agreement_among_readers(pair: Classified) -> Mapping[str, float]:
     """
     shares = {}
     for name in pair.predicted:
-        values = _statements(pair, name)
+        values = _reader_statements(pair, name)
         number, present = len(values), sum(values)
         if number > 1:
-            same = present * (present - 1) + (number - present) * (number - present - 1)
-            shares[name] = same / (number * (number - 1))
+            same_pairs = present * (present - 1) + (number - present) * (number - present - 1)
+            shares[name] = same_pairs / (number * (number - 1))
     return shares
 
 
@@ -58,7 +58,7 @@ def class_brier_to_readers(pair: Classified) -> Mapping[str, float]:
 
     Only of classes that two readers or more judged. In [0, 1].
     """
-    stated = {name: (value, _statements(pair, name)) for name, value in pair.predicted.items()}
+    stated = {name: (value, _reader_statements(pair, name)) for name, value in pair.predicted.items()}
     return {
         name: (value - sum(values) / len(values)) ** 2 for name, (value, values) in stated.items() if len(values) > 1
     }

@@ -58,8 +58,8 @@ def estimate_staple(masks: Bools, start: float = 0.99999) -> Staple:
     sensitivity, specificity = np.full(len(masks), start), np.full(len(masks), start)
     weight = np.zeros(len(marked))
     for _ in range(_STEPS):
-        inside = prior * _likelihood(marked, sensitivity, 1 - sensitivity)
-        outside = (1 - prior) * _likelihood(marked, 1 - specificity, specificity)
+        inside = prior * _mark_likelihood(marked, sensitivity, 1 - sensitivity)
+        outside = (1 - prior) * _mark_likelihood(marked, 1 - specificity, specificity)
         total = inside + outside
         weight = np.divide(inside, total, out=np.zeros_like(inside), where=total > 0)
         in_all, out_all = float(counts @ weight), float(counts @ (1 - weight))
@@ -72,7 +72,7 @@ def estimate_staple(masks: Bools, start: float = 0.99999) -> Staple:
     return Staple(weight[pattern.ravel()].reshape(masks.shape[1:]), sensitivity, specificity)
 
 
-def _likelihood(marked: Floats, yes: Floats, no: Floats) -> Floats:
+def _mark_likelihood(marked: Floats, yes: Floats, no: Floats) -> Floats:
     return np.asarray(np.prod(np.where(marked > 0, yes, no), axis=1))
 
 

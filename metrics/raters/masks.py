@@ -51,12 +51,12 @@ class RaterPair:
     @cached_property
     def to_each(self) -> Floats:
         """Dice of the mask to each reader's, (reader,); 1 of two empty ones."""
-        return _dice(pairwise_iou(self.mask[None], self.raters)[0])
+        return _dice_of(pairwise_iou(self.mask[None], self.raters)[0])
 
     @cached_property
     def among(self) -> Floats:
         """Mean Dice of each reader to the others, (reader,); NaN of one alone."""
-        overlap = _dice(pairwise_iou(self.raters, self.raters))
+        overlap = _dice_of(pairwise_iou(self.raters, self.raters))
         number = len(overlap)
         return (overlap.sum(axis=1) - 1) / (number - 1) if number > 1 else np.full(number, math.nan)
 
@@ -66,7 +66,7 @@ class RaterPair:
         return np.asarray(self.raters.mean(axis=0), dtype=np.float64)
 
 
-def _dice(overlap: Floats) -> Floats:
+def _dice_of(overlap: Floats) -> Floats:
     return np.asarray(2 * overlap / (1 + overlap))
 
 
@@ -95,7 +95,7 @@ def dice_to_staple(pair: RaterPair) -> float:
 
 
 def _to_fused(pair: RaterPair, how: Any) -> float:
-    return float(_dice(pairwise_iou(pair.mask[None], fuse_masks(pair.raters, how)[None]))[0, 0])
+    return float(_dice_of(pairwise_iou(pair.mask[None], fuse_masks(pair.raters, how)[None]))[0, 0])
 
 
 @_spread(title="Dice among readers", source="mean over pairs of readers of Dice 1945")
@@ -150,7 +150,7 @@ def qubiq_dice(pair: RaterPair) -> float:
     A mask counts as probabilities 0 and 1. Two empty cuts agree. In [0, 1].
     """
     cuts = [(pair.probability >= step, pair.mean_rater >= step) for step in QUBIQ_THRESHOLDS]
-    return float(np.mean([_dice(pairwise_iou(cut[None], due[None]))[0, 0] for cut, due in cuts]))
+    return float(np.mean([_dice_of(pairwise_iou(cut[None], due[None]))[0, 0] for cut, due in cuts]))
 
 
 @metric(kind="raters", title="Brier (readers)", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950")
@@ -199,7 +199,7 @@ def rater_scores(
     Raises:
         ValueError: shapes do not match, or there is no reader.
     """
-    asked = rater_metrics(metrics)
+    wanted = rater_metrics(metrics)
     if not raters or any(rater.shape != labels.shape for rater in raters):
         shapes = [rater.shape for rater in raters]
         raise ValueError(f"raters is invalid: expected label maps of shape {labels.shape}, got {shapes}")
@@ -210,16 +210,16 @@ def rater_scores(
         soft = mask.astype(np.float64) if probabilities is None else np.asarray(probabilities[name], dtype=np.float64)
         pair = RaterPair(masks, mask, soft)
         status = STATUSES[bool(masks.any()), bool(mask.any())]
-        for asked_for, (found, _) in asked.items():
-            scores.append(LabelScore(name, asked_for, float(found.function(pair)), status))
+        for asked_for, (definition, _) in wanted.items():
+            scores.append(LabelScore(name, asked_for, float(definition.function(pair)), status))
     return scores
 
 
 def worst_rater_scores(regions: Mapping[str, Sequence[int]], metrics: Sequence[str]) -> list[LabelScore]:
     """Returns scores of status "failed" of a case without an answer; NaN of what says how readers agree."""
-    asked = rater_metrics(metrics)
+    wanted = rater_metrics(metrics)
     return [
-        LabelScore(name, asked_for, float(found.worst), "failed")
+        LabelScore(name, asked_for, float(definition.worst), "failed")
         for name in regions
-        for asked_for, (found, _) in asked.items()
+        for asked_for, (definition, _) in wanted.items()
     ]

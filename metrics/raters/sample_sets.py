@@ -43,10 +43,10 @@ def generalised_energy_distance(samples: Bools, raters: Bools, *, unbiased: bool
     if not len(samples) or not len(raters):
         return math.nan
     cross = float((1 - pairwise_iou(samples, raters)).mean())
-    return 2 * cross - _within(samples, unbiased=unbiased) - _within(raters, unbiased=unbiased)
+    return 2 * cross - _distance_within(samples, unbiased=unbiased) - _distance_within(raters, unbiased=unbiased)
 
 
-def _within(masks: Bools, *, unbiased: bool) -> float:
+def _distance_within(masks: Bools, *, unbiased: bool) -> float:
     apart, number = 1 - pairwise_iou(masks, masks), len(masks)
     if not unbiased:
         return float(apart.mean())

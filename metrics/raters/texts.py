@@ -24,12 +24,12 @@ TEXTS = ("open", "report")
 """Kinds of questions whose metrics take several right answers at once."""
 
 
-def _check(name: str) -> None:
-    found, _ = parse(name)
-    if found.kind != "answer" or found.requires or found.name in ("against_readers", "among_readers"):
+def _check_metric(name: str) -> None:
+    definition, _ = parse(name)
+    if definition.kind != "answer" or definition.requires or definition.name in ("against_readers", "among_readers"):
         raise UsageError(
             f"against_readers@{name} is invalid: expected a metric of answers that needs no other model, such as "
-            f"against_readers@rouge_l, got one of kind {found.kind}"
+            f"against_readers@rouge_l, got one of kind {definition.kind}"
         )
 
 
@@ -39,7 +39,7 @@ _by_readers = partial(
     source="leave one reader out, as Rajpurkar et al., EMNLP 2016, judge people",
     parameter="metric",
     parameter_is_text=True,
-    check=_check,
+    check=_check_metric,
 )
 
 
@@ -63,22 +63,22 @@ def among_readers(pair: AnsweredQuestion, name: str) -> float:
 
 
 def _mean_of_left_out(pair: AnsweredQuestion, name: str, *, readers: bool) -> float:
-    truths = _truths(pair)
+    truths = _reader_texts(pair)
     if len(truths) < 2:
         return math.nan
-    found, parameter = parse(name)
+    definition, parameter = parse(name)
     values = []
-    for left, others in _left_out(truths):
-        answer = replace(pair, output=left, outputs=(left,), preferences=None) if readers else pair
+    for left_out, other_truths in _left_out(truths):
+        answer = replace(pair, output=left_out, outputs=(left_out,), preferences=None) if readers else pair
         # Texts are judged by all others at once, as a metric of several references has it; choices by each.
-        for due in [others] if pair.kind in TEXTS else others:
+        for due in [other_truths] if pair.kind in TEXTS else other_truths:
             judged = replace(answer, value=due)
-            result: Any = found.function(judged) if parameter is None else found.function(judged, parameter)
+            result: Any = definition.function(judged) if parameter is None else definition.function(judged, parameter)
             values.append(float(np.mean(list(result.values()))) if isinstance(result, Mapping) else float(result))
     return float(np.mean(values))
 
 
-def _truths(pair: AnsweredQuestion) -> Sequence[str]:
+def _reader_texts(pair: AnsweredQuestion) -> Sequence[str]:
     """Returns what readers said: several right texts, or `readers` beside the answer of a choice."""
     readers = pair.more.get("readers")
     if readers is not None:
@@ -87,5 +87,5 @@ def _truths(pair: AnsweredQuestion) -> Sequence[str]:
 
 
 def _left_out(truths: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    for number, left in enumerate(truths):
-        yield left, [*truths[:number], *truths[number + 1 :]]
+    for number, left_out in enumerate(truths):
+        yield left_out, [*truths[:number], *truths[number + 1 :]]

@@ -79,9 +79,9 @@ def psnr(
     errors, _ = pair.sums()
     tops = pair.ranges[: len(errors)]
     with np.errstate(divide="ignore"):
-        found = 10 * np.log10(tops**2 * (pair.reference.size / len(errors)) / errors)
-    known = found[np.isfinite(found)]
-    return float(known.mean()) if known.size else math.inf
+        values = 10 * np.log10(tops**2 * (pair.reference.size / len(errors)) / errors)
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else math.inf
 
 
 _error = partial(_image, higher_is_better=False, best=0.0, worst=1.0, value_kind="ratio")

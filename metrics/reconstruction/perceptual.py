@@ -43,7 +43,7 @@ def lpips(distances: Sequence[float], preset: str | None = None) -> float:
         distances: Of each slice, as `LPIPS` found them; 0 of equal ones, without an upper bound.
         preset: That the slices were scaled by; it changes nothing here.
     """
-    return _mean(distances)
+    return _mean_distance(distances)
 
 
 @_distance(title="DISTS", requires=(Requirement("distance", "dists"),), source="Ding et al. 2020")
@@ -54,7 +54,7 @@ def dists(distances: Sequence[float], preset: str | None = None) -> float:
         distances: Of each slice, as `DISTS` found them; 0 of equal ones.
         preset: That the slices were scaled by; it changes nothing here.
     """
-    return _mean(distances)
+    return _mean_distance(distances)
 
 
 def pictures(reference: Array, reconstruction: Array, preset: str | None, data_range: float | None = None) -> Array:
@@ -71,8 +71,8 @@ def pictures(reference: Array, reconstruction: Array, preset: str | None, data_r
     # Of complex numbers magnitudes are shown, which lie above 0.
     low = min(0.0, float(pair.reference.min())) if pair.reference.dtype.kind not in "cu" else 0.0
     both = [
-        np.stack([(side - low) / one.data_range for side in (one.reference, one.reconstruction)])
-        for one in pair.slices()
+        np.stack([(side - low) / pair_slice.data_range for side in (pair_slice.reference, pair_slice.reconstruction)])
+        for pair_slice in pair.slices()
     ]
     return np.clip(np.stack(both), 0, 1).astype(np.float32)
 
@@ -84,5 +84,5 @@ def check_perceived(metrics: Sequence[str], data_range: float | None) -> None:
             raise UsageError(f"Metric {name!r} needs a data range: set data_range, or name a preset, as in {name}@wang")
 
 
-def _mean(distances: Sequence[float]) -> float:
+def _mean_distance(distances: Sequence[float]) -> float:
     return float(np.mean(distances)) if len(distances) else float("nan")

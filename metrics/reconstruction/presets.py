@@ -114,17 +114,21 @@ class ImagePair:
     def slices(self, *, complex_error: bool = False) -> Iterator[Slice]:
         """Yields slice after slice, as magnitudes unless both are complex and differences are to be complex."""
         both = self.reference.dtype.kind == self.reconstruction.dtype.kind == "c"
-        for one, other, data_range in zip(self.reference, self.reconstruction, self.ranges, strict=True):
+        for reference_slice, reconstructed_slice, data_range in zip(
+            self.reference, self.reconstruction, self.ranges, strict=True
+        ):
             if complex_error and both:
-                yield Slice(one.astype(np.complex128), other.astype(np.complex128), float(data_range))
+                yield Slice(
+                    reference_slice.astype(np.complex128), reconstructed_slice.astype(np.complex128), float(data_range)
+                )
             else:
-                yield Slice(_magnitude(one), _magnitude(other), float(data_range))
+                yield Slice(_as_magnitude(reference_slice), _as_magnitude(reconstructed_slice), float(data_range))
 
     def sums(self) -> tuple[Array, Array]:
         """Returns the sums of squared errors and of squares of the reference, float64: of the volume, or by slice."""
         both = [
-            (_energy(one.reconstruction - one.reference), _energy(one.reference))
-            for one in self.slices(complex_error=self.preset.complex_error)
+            (_image_energy(pair_slice.reconstruction - pair_slice.reference), _image_energy(pair_slice.reference))
+            for pair_slice in self.slices(complex_error=self.preset.complex_error)
         ]
         errors, powers = np.array(both).T
         if self.preset.unit == "volume":
@@ -152,8 +156,8 @@ class ImagePair:
             return np.array([data_range])
         size = np.abs(self.reference) if self.reference.dtype.kind == "c" else self.reference.astype(np.float64)
         axes = None if self.preset.unit == "volume" else (1, 2)
-        found = size.mean(axis=axes) if which == "mean" else size.max(axis=axes) - size.min(axis=axes)
-        levels = np.atleast_1d(found)
+        levels_ = size.mean(axis=axes) if which == "mean" else size.max(axis=axes) - size.min(axis=axes)
+        levels = np.atleast_1d(levels_)
         if not (levels > 0).all():
             raise ValueError(f"Expected a reference whose {which} is above 0, got {self._where(levels <= 0)} without")
         return levels
@@ -170,7 +174,7 @@ class ImagePair:
         """
         if min(self.reference.shape[1:]) < smallest:
             raise ValueError(f"Expected at least {smallest} rows and columns, got {self.reference.shape[1:]}")
-        values = [value for one in self.slices() if not math.isnan(value := judge(one))]
+        values = [value for pair_slice in self.slices() if not math.isnan(value := judge(pair_slice))]
         return float(np.mean(values)) if values else math.nan
 
     def _where(self, wrong: Array) -> str:
@@ -208,7 +212,7 @@ def image_pair(
         if ranged:
             raise ValueError("Expected `data_range` or a preset: the values of an image do not tell its range")
         return ImagePair(first, second, np.full(len(first), math.nan), chosen)
-    ranges = _given(first, data_range) if data_range is not None else _taken(first, second, chosen, ranged)
+    ranges = _given_range(first, data_range) if data_range is not None else _slice_ranges(first, second, chosen, ranged)
     return ImagePair(first, second, ranges, chosen)
 
 
@@ -232,7 +236,7 @@ def _check_arrays(first: Array, second: Array) -> None:
         raise ValueError(f"Expected images of one bit depth, got {first.dtype} and {second.dtype}")
 
 
-def _given(reference: Array, data_range: float) -> Array:
+def _given_range(reference: Array, data_range: float) -> Array:
     if not 0 < data_range < math.inf:
         raise ValueError(f"Expected `data_range` to be above 0, got {data_range!r}")
     size = np.abs(reference) if reference.dtype.kind == "c" else reference
@@ -242,15 +246,18 @@ def _given(reference: Array, data_range: float) -> Array:
     return np.full(len(reference), float(data_range))
 
 
-def _taken(reference: Array, reconstruction: Array, preset: ImagePreset, ranged: bool) -> Array:
+def _slice_ranges(reference: Array, reconstruction: Array, preset: ImagePreset, ranged: bool) -> Array:
     """The range of each slice, float64, (slice,)."""
     if preset.name == "wang" and reference.dtype == np.uint8:
         return np.full(len(reference), 255.0)
-    ranges = np.array([_magnitude(one).max() for one in reference])
+    ranges = np.array([_as_magnitude(image_slice).max() for image_slice in reference])
     if preset.span == "volume":
         ranges[:] = ranges.max()
     elif preset.span == "both":
-        pairs = [(_magnitude(one), _magnitude(two)) for one, two in zip(reference, reconstruction, strict=True)]
+        pairs = [
+            (_as_magnitude(reference_slice), _as_magnitude(two))
+            for reference_slice, two in zip(reference, reconstruction, strict=True)
+        ]
         ranges = np.array([max(a.max(), b.max()) - min(a.min(), b.min()) for a, b in pairs])
     below = 0 if reference.dtype.kind in "cu" or preset.span == "both" else float(reference.min())
     if ranged and below < -SLACK * float(ranges.max()):
@@ -267,12 +274,12 @@ def _taken(reference: Array, reconstruction: Array, preset: ImagePreset, ranged:
     return ranges
 
 
-def _energy(image: Array) -> float:
+def _image_energy(image: Array) -> float:
     """The sum of squared magnitudes."""
     return float(np.vdot(image, image).real)
 
 
-def _magnitude(image: Array) -> Array:
+def _as_magnitude(image: Array) -> Array:
     """Of complex values their magnitude; float64 in any case."""
     size: Array = np.abs(image) if image.dtype.kind == "c" else image
     return size.astype(np.float64, copy=False)

@@ -47,13 +47,13 @@ def image_scores(
     LabelScore(label='image', metric='nrmse', value=0.5, status='present')
     """
     scores = []
-    for name, (found, preset) in image_metrics(metrics, data_range).items():
+    for name, (definition, preset) in image_metrics(metrics, data_range).items():
         if preset is not None:
-            value = found.function(reference, reconstruction, preset)
-        elif found.name in RELATIVE:
-            value = found.function(reference, reconstruction)
+            value = definition.function(reference, reconstruction, preset)
+        elif definition.name in RELATIVE:
+            value = definition.function(reference, reconstruction)
         else:
-            value = found.function(reference, reconstruction, data_range=data_range)
+            value = definition.function(reference, reconstruction, data_range=data_range)
         scores.append(LabelScore(WHOLE, name, value if np.isfinite(value) else math.nan, "present"))
     return scores
 
@@ -74,14 +74,14 @@ def image_metrics(metrics: Sequence[str], data_range: float | None = None) -> di
     Raises:
         UsageError: If there is no such metric of images, no such preset, or neither a preset nor a data range.
     """
-    asked: dict[str, tuple[Metric, str | None]] = {}
+    wanted: dict[str, tuple[Metric, str | None]] = {}
     for name in metrics:
-        found, preset = parse(name)
-        if found.kind != "image":
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not images")
+        definition, preset = parse(name)
+        if definition.kind != "image":
+            raise UsageError(f"Metric {name!r} judges {definition.kind}, not images")
         if preset is not None:
             preset_of(str(preset))
-        elif data_range is None and found.name not in RELATIVE:
+        elif data_range is None and definition.name not in RELATIVE:
             raise UsageError(f"Metric {name!r} needs a data range: set data_range, or name a preset, as in {name}@wang")
-        asked[name] = found, None if preset is None else str(preset)
-    return asked
+        wanted[name] = definition, None if preset is None else str(preset)
+    return wanted

@@ -56,7 +56,7 @@ def similarity(
         luminance: Whether SSIM is asked for; otherwise it is 0.
     """
     reach = taps_of(window) - 1
-    down, across = _matrices(window)
+    down, across = _window_matrices(window)
     sample = 1.0 if window == "gaussian" else EVEN_TAPS**2 / (EVEN_TAPS**2 - 1)
     rows, columns = reference.shape[0] - reach, reference.shape[1] - reach
     strip = np.empty((4, STRIP + reach, reference.shape[1]))
@@ -64,17 +64,17 @@ def similarity(
     totals = np.zeros(2)
     for top in range(0, rows, STRIP):
         height = min(STRIP, rows - top)
-        shown = _moments(reference[top : top + height + reach], image[top : top + height + reach], strip)
+        moments = _strip_moments(reference[top : top + height + reach], image[top : top + height + reach], strip)
         low, mean = lowered[:, :height], means[:, :height]
-        np.matmul(down[:height, : height + reach], shown, out=low)
+        np.matmul(down[:height, : height + reach], moments, out=low)
         for left in range(0, columns, STRIP):
             width = min(STRIP, columns - left)
             part = low[:, :, left : left + width + reach]
             np.matmul(part, across[: width + reach, :width], out=mean[:, :, left : left + width])
         first = (K1 * data_range) ** 2 if luminance else None
-        totals += _quotients(mean, first, (K2 * data_range) ** 2, sample)
-    whole, contrast = totals / (rows * columns)
-    return Similarity(float(whole), float(contrast))
+        totals += _strip_sums(mean, first, (K2 * data_range) ** 2, sample)
+    mean_similarity, contrast = totals / (rows * columns)
+    return Similarity(float(mean_similarity), float(contrast))
 
 
 def multiscale_similarity(reference: Array, image: Array, data_range: float) -> float:
@@ -86,8 +86,8 @@ def multiscale_similarity(reference: Array, image: Array, data_range: float) -> 
     product = 1.0
     for scale, exponent in enumerate(SCALES):
         last = scale == len(SCALES) - 1
-        found = similarity(reference, image, data_range, luminance=last)
-        product *= max(found.ssim if last else found.contrast, 0.0) ** exponent
+        similarities = similarity(reference, image, data_range, luminance=last)
+        product *= max(similarities.ssim if last else similarities.contrast, 0.0) ** exponent
         if not last:
             reference, image = halved(reference), halved(image)
     return product
@@ -97,28 +97,28 @@ def halved(image: Array) -> Array:
     """Averages 2 x 2 pixels, (row // 2, column // 2)."""
     rows, columns = image.shape[0] // 2 * 2, image.shape[1] // 2 * 2
     lines = image[0:rows:2, :columns] + image[1:rows:2, :columns]
-    found: Array = (lines[:, 0::2] + lines[:, 1::2]) / 4
-    return found
+    quarters: Array = (lines[:, 0::2] + lines[:, 1::2]) / 4
+    return quarters
 
 
-def _moments(reference: Array, image: Array, strip: Array) -> Array:
+def _strip_moments(reference: Array, image: Array, strip: Array) -> Array:
     """Both images, the sum of their squares, and their product: the window's means of these are all that is needed."""
-    shown: Array = strip[:, : len(reference)]
-    shown[0], shown[1] = reference, image
-    np.multiply(reference, reference, out=shown[2])
-    shown[2] += image * image
-    np.multiply(reference, image, out=shown[3])
-    return shown
+    moments: Array = strip[:, : len(reference)]
+    moments[0], moments[1] = reference, image
+    np.multiply(reference, reference, out=moments[2])
+    moments[2] += image * image
+    np.multiply(reference, image, out=moments[3])
+    return moments
 
 
-def _quotients(means: Array, first: float | None, second: float, sample: float) -> tuple[float, float]:
+def _strip_sums(means: Array, first: float | None, second: float, sample: float) -> tuple[float, float]:
     """Sums of SSIM and of contrast over a strip; overwrites the means."""
-    one, other, squares, product = means
-    mixed = one * other
-    one *= one
-    other *= other
-    one += other
-    squares -= one
+    reference_mean, image_mean, squares, product = means
+    mixed = reference_mean * image_mean
+    reference_mean *= reference_mean
+    image_mean *= image_mean
+    reference_mean += image_mean
+    squares -= reference_mean
     product -= mixed
     # 2 covariance + c2 over the sum of variances + c2
     product *= 2 * sample
@@ -131,14 +131,14 @@ def _quotients(means: Array, first: float | None, second: float, sample: float) 
         return 0.0, contrast
     mixed *= 2
     mixed += first
-    one += first
-    mixed /= one
+    reference_mean += first
+    mixed /= reference_mean
     mixed *= product
     return float(mixed.sum()), contrast
 
 
 @lru_cache(maxsize=2)
-def _matrices(window: str) -> tuple[Array, Array]:
+def _window_matrices(window: str) -> tuple[Array, Array]:
     """Matrices that a strip is multiplied by from the left, (STRIP, STRIP + reach), and from the right."""
     taps = taps_of(window)
     weights = np.full(taps, 1 / taps)

@@ -31,28 +31,28 @@ def information_fidelity(reference: Array, image: Array, noise: float) -> float:
         image: The same.
         noise: Variance of the visual noise, in units of the images.
     """
-    kept = told = 0.0
+    kept_information = reference_information = 0.0
     for scale in range(4):
         taps = 2 ** (4 - scale) + 1
         weights = np.exp(-((np.arange(taps) - taps // 2) ** 2) / (2 * (taps / 5) ** 2))
         weights /= weights.sum()
         if scale:
-            reference, image = (_windowed(one, weights)[::2, ::2] for one in (reference, image))
-        mean, other = _windowed(reference, weights), _windowed(image, weights)
-        variance = np.maximum(_windowed(reference * reference, weights) - mean * mean, 0)
-        spread = np.maximum(_windowed(image * image, weights) - other * other, 0)
-        covariance = _windowed(reference * image, weights) - mean * other
+            reference, image = (_window_means(picture, weights)[::2, ::2] for picture in (reference, image))
+        mean, image_mean = _window_means(reference, weights), _window_means(image, weights)
+        variance = np.maximum(_window_means(reference * reference, weights) - mean * mean, 0)
+        spread = np.maximum(_window_means(image * image, weights) - image_mean * image_mean, 0)
+        covariance = _window_means(reference * image, weights) - mean * image_mean
         flat, blurred = variance < TINY, spread < TINY
         gain = covariance / (variance + TINY)
-        lost = spread - gain * covariance
-        gain[flat], lost[flat], variance[flat] = 0, spread[flat], 0
-        gain[blurred], lost[blurred] = 0, 0
+        noise_variance = spread - gain * covariance
+        gain[flat], noise_variance[flat], variance[flat] = 0, spread[flat], 0
+        gain[blurred], noise_variance[blurred] = 0, 0
         turned = gain < 0
-        lost[turned], gain[turned] = spread[turned], 0
-        np.maximum(lost, TINY, out=lost)
-        kept += float(np.log10(1 + gain * gain * variance / (lost + noise)).sum())
-        told += float(np.log10(1 + variance / noise).sum())
-    return kept / told if told > 0 else math.nan
+        noise_variance[turned], gain[turned] = spread[turned], 0
+        np.maximum(noise_variance, TINY, out=noise_variance)
+        kept_information += float(np.log10(1 + gain * gain * variance / (noise_variance + noise)).sum())
+        reference_information += float(np.log10(1 + variance / noise).sum())
+    return kept_information / reference_information if reference_information > 0 else math.nan
 
 
 def haar_similarity(reference: Array, image: Array) -> float:
@@ -64,14 +64,17 @@ def haar_similarity(reference: Array, image: Array) -> float:
     """
     from scipy.special import expit, logit
 
-    one, other = _quartered(reference), _quartered(image)
+    first_, second_ = _average_quarters(reference), _average_quarters(image)
     total = weight = 0.0
     for axis in (0, 1):
-        similar = np.zeros(one.shape)
+        similar = np.zeros(first_.shape)
         for scale in (1, 2):
-            first, second = np.abs(_haar(one, scale, axis)), np.abs(_haar(other, scale, axis))
+            first, second = (
+                np.abs(_haar_coefficients(first_, scale, axis)),
+                np.abs(_haar_coefficients(second_, scale, axis)),
+            )
             similar += (2 * first * second + HAAR_C) / (first * first + second * second + HAAR_C)
-        weights = np.maximum(np.abs(_haar(one, 3, axis)), np.abs(_haar(other, 3, axis)))
+        weights = np.maximum(np.abs(_haar_coefficients(first_, 3, axis)), np.abs(_haar_coefficients(second_, 3, axis)))
         total += float((expit(HAAR_ALPHA * similar / 2) * weights).sum())
         weight += float(weights.sum())
     return float((logit(total / weight) / HAAR_ALPHA) ** 2) if weight > 0 else math.nan
@@ -84,30 +87,30 @@ def gradient_deviation(reference: Array, image: Array) -> float:
         reference: float64, from 0 to 1, (row, column).
         image: The same.
     """
-    one, other = _gradient(_quartered(reference)), _gradient(_quartered(image))
-    alike = (2 * one * other + GMSD_C) / (one * one + other * other + GMSD_C)
-    return float(alike.std())
+    first, second = _prewitt_gradient(_average_quarters(reference)), _prewitt_gradient(_average_quarters(image))
+    similarity_map = (2 * first * second + GMSD_C) / (first * first + second * second + GMSD_C)
+    return float(similarity_map.std())
 
 
-def _windowed(image: Array, weights: Array) -> Array:
+def _window_means(image: Array, weights: Array) -> Array:
     """Means over a window, where it lies inside the image."""
     from scipy.ndimage import correlate1d
 
     reach = len(weights) // 2
     lowered = correlate1d(image, weights, axis=0)[reach : len(image) - reach]
-    found: Array = correlate1d(lowered, weights, axis=1)[:, reach : image.shape[1] - reach]
-    return found
+    means: Array = correlate1d(lowered, weights, axis=1)[:, reach : image.shape[1] - reach]
+    return means
 
 
-def _quartered(image: Array) -> Array:
+def _average_quarters(image: Array) -> Array:
     """Averages 2 x 2 pixels; beyond a last row or column of an odd number lie zeros, as the authors have it."""
     rows, columns = image.shape
     even = np.pad(image, ((0, rows % 2), (0, columns % 2)))
-    found: Array = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
-    return found
+    quarters: Array = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
+    return quarters
 
 
-def _haar(image: Array, scale: int, axis: int) -> Array:
+def _haar_coefficients(image: Array, scale: int, axis: int) -> Array:
     """Haar coefficients of one scale and direction at every pixel, with zeros around the image."""
     from scipy.ndimage import correlate1d
 
@@ -115,11 +118,11 @@ def _haar(image: Array, scale: int, axis: int) -> Array:
     step = np.repeat([1 / size, -1 / size], size // 2)
     # The filter of even length starts size / 2 - 1 before its pixel.
     change = correlate1d(image, step, axis=axis, mode="constant", origin=-1)
-    found: Array = correlate1d(change, np.ones(size), axis=1 - axis, mode="constant", origin=-1)
-    return found
+    coefficients: Array = correlate1d(change, np.ones(size), axis=1 - axis, mode="constant", origin=-1)
+    return coefficients
 
 
-def _gradient(image: Array) -> Array:
+def _prewitt_gradient(image: Array) -> Array:
     """Length of the Prewitt gradient, with zeros around the image."""
     from scipy.ndimage import correlate1d
 

@@ -42,10 +42,10 @@ def set_f1(said: Iterable[object], due: Iterable[object]) -> float:
     >>> set_f1({"a", "b"}, {"b"})
     0.6666666666666666
     """
-    left, right = set(said), set(due)
-    if not left and not right:
+    predicted_set, right = set(said), set(due)
+    if not predicted_set and not right:
         return 1.0
-    return 2 * len(left & right) / (len(left) + len(right))
+    return 2 * len(predicted_set & right) / (len(predicted_set) + len(right))
 
 
 @lru_cache(maxsize=64)
@@ -55,7 +55,8 @@ def finding_facts(text: str) -> frozenset[tuple[str, int, str]]:
     Statuses are 1 present, 2 absent, 3 uncertain; sides "left", "right", "bilateral" or "", as in `mentions`.
     """
     return frozenset(
-        (one.finding, one.status, "" if one.status == 2 else one.side) for one in report_rules.mentions(text)
+        (mention.finding, mention.status, "" if mention.status == 2 else mention.side)
+        for mention in report_rules.mentions(text)
     )
 
 
@@ -79,22 +80,24 @@ def matched_measurements(
     """
     from scipy.optimize import linear_sum_assignment
 
-    left, right = ([one for one in some if one.role == "stated"] for some in (said, due))
-    if not left or not right:
-        return [], right, left
-    apart = np.array([[_apart(one, other) for other in right] for one in left])
-    most = 1 + sum(one.largest for one in (*left, *right))
-    rows, columns = linear_sum_assignment(np.where(np.isinf(apart), most * len(left), apart))
+    predicted_lengths, right = (
+        [measurement for measurement in some if measurement.role == "stated"] for some in (said, due)
+    )
+    if not predicted_lengths or not right:
+        return [], right, predicted_lengths
+    apart = np.array([[_length_difference(first, second) for second in right] for first in predicted_lengths])
+    most = 1 + sum(measurement.largest for measurement in (*predicted_lengths, *right))
+    rows, columns = linear_sum_assignment(np.where(np.isinf(apart), most * len(predicted_lengths), apart))
     pairs = [(row, column) for row, column in zip(rows, columns, strict=True) if np.isfinite(apart[row, column])]
     taken, met = {row for row, _ in pairs}, {column for _, column in pairs}
     return (
-        [(left[row], right[column]) for row, column in pairs],
-        [one for at, one in enumerate(right) if at not in met],
-        [one for at, one in enumerate(left) if at not in taken],
+        [(predicted_lengths[row], right[column]) for row, column in pairs],
+        [measurement for at, measurement in enumerate(right) if at not in met],
+        [measurement for at, measurement in enumerate(predicted_lengths) if at not in taken],
     )
 
 
-def _apart(one: Measurement, other: Measurement) -> float:
+def _length_difference(one: Measurement, other: Measurement) -> float:
     if one.thing != other.thing or (one.side and other.side and one.side != other.side):
         return math.inf
     return abs(one.largest - other.largest)
@@ -114,10 +117,10 @@ def finding_f1(pair: AnsweredQuestion) -> float:
     Findings are the 13 observations of CheXpert's without "No Finding"; the side of absent ones does not count. In
     [0, 1]: 1 where neither text states a finding, 0 where only one does, and where nothing was written.
     """
-    found = texts_of(pair)
-    if found is None or not in_english(pair.language, found[1]):
+    texts = texts_of(pair)
+    if texts is None or not in_english(pair.language, texts[1]):
         return math.nan
-    text, references = found
+    text, references = texts
     if not text.strip():
         return 0.0
     return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
@@ -135,10 +138,10 @@ def temporal_f1(pair: AnsweredQuestion) -> float:
     [0, 1]: 1 where neither text has such a word; 0 where only one has, which is 1e-10 in the original where the
     reference has none. Nothing written is 0 too; the original gives 1 to it where the reference has no such word.
     """
-    found = texts_of(pair)
-    if found is None or not in_english(pair.language, found[1]):
+    texts = texts_of(pair)
+    if texts is None or not in_english(pair.language, texts[1]):
         return math.nan
-    text, references = found
+    text, references = texts
     if not text.strip():
         return 0.0
     return set_f1(change_words(text), frozenset[str]().union(*map(change_words, references)))
@@ -160,43 +163,45 @@ def measurement_counts(pair: AnsweredQuestion) -> Any:
     One row for each of the four, of all lengths and of the distance of the endotracheal tube from the carina alone.
     """
     labels = [f"{scope}{count}" for scope in ("", "tube ") for count in _COUNTS]
-    found = texts_of(pair)
-    if found is None:
+    texts = texts_of(pair)
+    if texts is None:
         return dict.fromkeys(labels, math.nan)
-    text, references = found
-    said = report_rules.measurements(text)
-    best = max((_counted(said, report_rules.measurements(one)) for one in references), key=_rank)
+    text, references = texts
+    lengths = report_rules.measurements(text)
+    best = max(
+        (_count_lengths(lengths, report_rules.measurements(reference)) for reference in references), key=_rank_counts
+    )
     return dict(zip(labels, best, strict=True))
 
 
-def _counted(said: Sequence[Measurement], due: Sequence[Measurement]) -> tuple[float, ...]:
+def _count_lengths(said: Sequence[Measurement], due: Sequence[Measurement]) -> tuple[float, ...]:
     counts: list[float] = []
     for chosen in ((lambda _: True), (lambda one: one.thing == TUBE)):
         pairs, missing, invented = matched_measurements([*filter(chosen, said)], [*filter(chosen, due)])
-        error = sum(abs(one.largest - other.largest) for one, other in pairs)
+        error = sum(abs(first.largest - second.largest) for first, second in pairs)
         counts += [len(pairs), error, len(missing), len(invented)]
     return tuple(counts)
 
 
-def _rank(counts: tuple[float, ...]) -> tuple[float, ...]:
+def _rank_counts(counts: tuple[float, ...]) -> tuple[float, ...]:
     pairs, error, missing, invented = counts[:4]
     return pairs, -missing - invented, -error
 
 
-def _pieces(scope: str, rows: ScoreTable) -> npt.NDArray[np.float64]:
+def _count_pieces(scope: str, rows: ScoreTable) -> npt.NDArray[np.float64]:
     value = np.nan_to_num(rows.value)
     return np.stack([np.where(rows.label == f"{scope}{count}", value, 0.0) for count in _COUNTS], axis=-1)
 
 
-def _missing(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _missing_share(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return quotient(sums[..., 2], sums[..., 0] + sums[..., 2])
 
 
-def _invented(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _invented_share(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return quotient(sums[..., 3], sums[..., 0] + sums[..., 3])
 
 
-def _register(name: str, title: str, unit: str, scope: str, total: Callable[..., object], meaning: str) -> None:
+def _register_summary(name: str, title: str, unit: str, scope: str, total: Callable[..., object], meaning: str) -> None:
     def called(sums: npt.NDArray[np.float64]) -> Any:
         return total(sums)
 
@@ -210,7 +215,7 @@ def _register(name: str, title: str, unit: str, scope: str, total: Callable[...,
         unit=unit,
         source=FACTCHEXCKER,
         settings="lengths in mm read by rules of our own; over all reports together",
-        pieces=partial(_pieces, scope),
+        pieces=partial(_count_pieces, scope),
         name=name,
     )(called)
 
@@ -220,7 +225,7 @@ for _name, _of, _scope in (
     ("ett_carina", "distances of the endotracheal tube from the carina", "tube "),
 ):
     _title = "Measurement" if not _scope else "Tube"
-    _register(
+    _register_summary(
         f"{_name}_mae",
         f"{_title} MAE",
         "mm",
@@ -228,19 +233,19 @@ for _name, _of, _scope in (
         lambda sums: quotient(sums[..., 1], sums[..., 0]),
         f"The mean absolute difference of {_of} that report and reference both state.",
     )
-    _register(
+    _register_summary(
         f"{_name}_missing",
         f"{_title} missing",
         "",
         _scope,
-        _missing,
+        _missing_share,
         f"The share of {_of} stated in references that the reports do not state.",
     )
-    _register(
+    _register_summary(
         f"{_name}_invented",
         f"{_title} invented",
         "",
         _scope,
-        _invented,
+        _invented_share,
         f"The share of {_of} stated in reports that the references do not state.",
     )

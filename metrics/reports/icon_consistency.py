@@ -94,9 +94,9 @@ def equivalents_in_sets(sets: Sequence[Hashable]) -> Pairs:
     """
     members = grouped((name, number) for number, name in enumerate(sets) if name is not None and name != "")
     grids = [np.stack(np.meshgrid(some, some, indexing="ij"), -1).reshape(-1, 2) for some in members.values()]
-    found = np.concatenate(grids) if grids else np.zeros((0, 2), dtype=np.int64)
-    kept: Pairs = found[found[:, 0] != found[:, 1]].astype(np.int64)
-    return kept
+    pairs = np.concatenate(grids) if grids else np.zeros((0, 2), dtype=np.int64)
+    distinct: Pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
+    return distinct
 
 
 def equivalents_by_observations(
@@ -109,20 +109,22 @@ def equivalents_by_observations(
         studies: of each report its study; reports of the same are no pair. By default each is its own.
         least: overlap coefficient from which two are equivalent.
     """
-    table = _table([*observations])
+    table = _membership_table([*observations])
     sizes = np.asarray(table.sum(axis=1)).ravel()
-    study = np.unique(np.array([str(one) for one in studies]), return_inverse=True)[1] if studies is not None else None
-    found = []
+    study = (
+        np.unique(np.array([str(study) for study in studies]), return_inverse=True)[1] if studies is not None else None
+    )
+    blocks = []
     step = max(1, HELD // max(1, len(observations)))
     for start in range(0, len(observations), step):
         shared = (table[start : start + step] @ table.T).toarray()
         smaller = np.minimum(sizes[start : start + step, None], sizes[None, :])
-        alike = (smaller > 0) & (shared >= least * smaller)
-        rows, columns = np.nonzero(alike)
+        is_equivalent = (smaller > 0) & (shared >= least * smaller)
+        rows, columns = np.nonzero(is_equivalent)
         rows = rows + start
-        kept = rows != columns if study is None else study[rows] != study[columns]
-        found.append(np.column_stack([rows[kept], columns[kept]]))
-    return np.concatenate(found).astype(np.int64) if found else np.zeros((0, 2), dtype=np.int64)
+        is_allowed = rows != columns if study is None else study[rows] != study[columns]
+        blocks.append(np.column_stack([rows[is_allowed], columns[is_allowed]]))
+    return np.concatenate(blocks).astype(np.int64) if blocks else np.zeros((0, 2), dtype=np.int64)
 
 
 def consistency(
@@ -147,20 +149,20 @@ def consistency(
     pairs = np.asarray(equivalents, dtype=np.int64).reshape(-1, 2)
     if pairs.size and not 0 <= pairs.min() <= pairs.max() < count:
         raise UsageError(f"Expected pairs of reports numbered from 0 to {count - 1}, got {pairs.min()}, {pairs.max()}")
-    table = _table([*predictions, *references])
+    table = _membership_table([*predictions, *references])
     written, due = table[:count], table[count:]
     total, compared = np.zeros(count), np.zeros(count, dtype=np.int64)
     for start in range(0, len(pairs), HELD):
         some = pairs[start : start + HELD]
-        some = some[_overlaps(due, due, some) >= least]
-        np.add.at(total, some[:, 0], _overlaps(written, written, some))
+        some = some[_overlap_coefficients(due, due, some) >= least]
+        np.add.at(total, some[:, 0], _overlap_coefficients(written, written, some))
         np.add.at(compared, some[:, 0], 1)
-    own = _overlaps(written, due, np.repeat(np.arange(count)[:, None], 2, axis=1))
+    own = _overlap_coefficients(written, due, np.repeat(np.arange(count)[:, None], 2, axis=1))
     overlap = quotient(total, compared)
     return Consistency(overlap, own, overlap * own, compared)
 
 
-def _table(sets: Sequence[Set[str]]) -> Any:
+def _membership_table(sets: Sequence[Set[str]]) -> Any:
     """Which of all names each set has: a sparse matrix of 0 and 1, (set, name)."""
     from scipy.sparse import csr_array
 
@@ -171,11 +173,11 @@ def _table(sets: Sequence[Set[str]]) -> Any:
     return csr_array((np.ones(len(columns)), columns, ends), shape=(len(held), max(1, len(names))))
 
 
-def _overlaps(one: Any, other: Any, pairs: Pairs) -> Numbers:
+def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Numbers:
     """The overlap coefficient of each pair of rows: (pair,)."""
-    left, right = one[pairs[:, 0]], other[pairs[:, 1]]
-    shared = np.asarray((left * right).sum(axis=1)).ravel()
-    smaller = np.minimum(np.asarray(left.sum(axis=1)).ravel(), np.asarray(right.sum(axis=1)).ravel())
+    first_rows, right = one[pairs[:, 0]], other[pairs[:, 1]]
+    shared = np.asarray((first_rows * right).sum(axis=1)).ravel()
+    smaller = np.minimum(np.asarray(first_rows.sum(axis=1)).ravel(), np.asarray(right.sum(axis=1)).ravel())
     return quotient(shared, smaller, 0.0)
 
 
@@ -187,13 +189,13 @@ def rule_attributes(text: str) -> frozenset[str]:
     """
     from medimg_eval.metrics.reports.labeler.labeler import mentions
 
-    found = set()
+    attributes = set()
     for mention in mentions(text):
         if mention.status in _PRESENT:
-            found |= {mention.finding} | {
+            attributes |= {mention.finding} | {
                 f"{mention.finding}: {word}" for word in (mention.side, mention.trend) if word
             }
-    return frozenset(found)
+    return frozenset(attributes)
 
 
 def graph_attributes(annotation: Mapping[str, Any]) -> frozenset[str]:
@@ -216,7 +218,7 @@ def graph_attributes(annotation: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(entities[name]["tokens"].lower() for name in near if name in entities)
 
 
-def _compared(
+def _set_consistency(
     pair: AnsweredQuestion, read: Callable[[Any], tuple[Set[str], Set[str]] | None], *, weighted: bool
 ) -> float:
     """The consistency of one report with those of its set."""
@@ -227,8 +229,8 @@ def _compared(
         return math.nan
     reference, prediction = own
     overlaps = []
-    for other in pair.more.get("peers", ()):
-        attributes = read(other)
+    for peer in pair.more.get("peers", ()):
+        attributes = read(peer)
         if attributes is not None and overlap_coefficient(reference, attributes[0]) >= LEAST:
             overlaps.append(overlap_coefficient(prediction, attributes[1]))
     if not overlaps:
@@ -240,13 +242,13 @@ def _compared(
 def _by_rules(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | None:
     if not one.references:
         return None
-    said = (rule_attributes(reference) for reference in one.references)
-    return frozenset().union(*said), rule_attributes(one.text)
+    attributes = (rule_attributes(reference) for reference in one.references)
+    return frozenset().union(*attributes), rule_attributes(one.text)
 
 
 def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | None:
-    found = one.read("radgraph") if isinstance(one, AnsweredQuestion) else one.readings.get("radgraph")
-    return None if found is None else (graph_attributes(found.reference), graph_attributes(found.prediction))
+    graph = one.read("radgraph") if isinstance(one, AnsweredQuestion) else one.readings.get("radgraph")
+    return None if graph is None else (graph_attributes(graph.reference), graph_attributes(graph.prediction))
 
 
 _consistent = partial(metric, kind="answer", scope="set", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
@@ -262,7 +264,7 @@ def consistency_rules(pair: AnsweredQuestion) -> float:
     Equivalent are studies of the same `set` whose references agree by half or more. In [0, 1]; NaN for a study that has
     no equivalent one.
     """
-    return _compared(pair, _by_rules, weighted=False)
+    return _set_consistency(pair, _by_rules, weighted=False)
 
 
 @_consistent(title="R-consistency (rules)", settings=_RULES)
@@ -271,7 +273,7 @@ def consistency_rules_weighted(pair: AnsweredQuestion) -> float:
 
     To describe all studies alike is consistent, but not right. In [0, 1]; NaN for a study that has no equivalent one.
     """
-    return _compared(pair, _by_rules, weighted=True)
+    return _set_consistency(pair, _by_rules, weighted=True)
 
 
 @_consistent(title="Consistency (RadGraph)", settings=_GRAPH, requires=read_by("radgraph"))
@@ -280,7 +282,7 @@ def consistency_radgraph(pair: AnsweredQuestion) -> float:
 
     As `consistency_rules`, with the words that RadGraph finds.
     """
-    return _compared(pair, _by_graph, weighted=False)
+    return _set_consistency(pair, _by_graph, weighted=False)
 
 
 @_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, requires=read_by("radgraph"))
@@ -289,4 +291,4 @@ def consistency_radgraph_weighted(pair: AnsweredQuestion) -> float:
 
     As `consistency_rules_weighted`, with the words that RadGraph finds.
     """
-    return _compared(pair, _by_graph, weighted=True)
+    return _set_consistency(pair, _by_graph, weighted=True)

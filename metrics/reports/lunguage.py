@@ -101,13 +101,13 @@ def read_rows(path: Path | str) -> dict[str, list[dict[str, str]]]:
             lines = [*enumerate(csv.DictReader(io.StringIO(text, newline="")), 2)]
         else:
             lines = [(number, json.loads(line)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    found: dict[str, list[dict[str, str]]] = {}
+    rows_by_report: dict[str, list[dict[str, str]]] = {}
     for number, line in lines:
-        study = _text(line.get("study_id")) if isinstance(line, Mapping) else ""
+        study = _cell_text(line.get("study_id")) if isinstance(line, Mapping) else ""
         if not study:
             raise UserError(f"{file}, line {number}: names no study; each row needs a `study_id`")
-        found.setdefault(study, []).extend(line.get("rows", [line]))
-    return found
+        rows_by_report.setdefault(study, []).extend(line.get("rows", [line]))
+    return rows_by_report
 
 
 def row_similarity(
@@ -125,13 +125,13 @@ def row_similarity(
     patient's studies, of the times. Where neither row has any attribute, the phrases alone count. `temporal` says that
     the rows are those of all studies of a patient, with `entity_group`, `sequence`, `episode`.
     """
-    named = _group if temporal else _phrase
-    given, said = [named(row) for row in reference], [named(row) for row in prediction]
-    product = _looked_up(given, said, phrases or similarity)
-    product = product * _weighted(reference, prediction, ATTRIBUTES, similarity)
+    named = _row_group if temporal else _row_phrase
+    reference_names, predicted_names = [named(row) for row in reference], [named(row) for row in prediction]
+    product = _looked_up(reference_names, predicted_names, phrases or similarity)
+    product = product * _weighted_similarity(reference, prediction, ATTRIBUTES, similarity)
     if temporal:
-        placed = [_placed(row) for row in reference], [_placed(row) for row in prediction]
-        product = product * _weighted(*placed, dict.fromkeys(TIMES, 0.5), similarity)
+        placed = [_place_in_time(row) for row in reference], [_place_in_time(row) for row in prediction]
+        product = product * _weighted_similarity(*placed, dict.fromkeys(TIMES, 0.5), similarity)
     return product
 
 
@@ -163,13 +163,13 @@ def soft_match(similarity: npt.ArrayLike) -> Matched:
     lonely = (1 - table.max(axis=1, keepdims=True)) + (1 - table.max(axis=0, keepdims=True))
     rows, columns = linear_sum_assignment(table + _TIE * lonely, maximize=True)
     hits = float(table[rows, columns].sum())
-    lost = len(rows) - hits
-    missed = lost + float((1 - np.delete(table, rows, axis=0).max(axis=1)).sum())
-    invented = lost + float((1 - np.delete(table, columns, axis=1).max(axis=0)).sum())
+    unmatched = len(rows) - hits
+    missed = unmatched + float((1 - np.delete(table, rows, axis=0).max(axis=1)).sum())
+    invented = unmatched + float((1 - np.delete(table, columns, axis=1).max(axis=0)).sum())
     precision = hits / (hits + invented) if hits + invented > 0 else 0.0
     recall = hits / (hits + missed) if hits + missed > 0 else 0.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-    return Matched(*(min(1.0, max(0.0, one)) for one in (f1, precision, recall)))
+    return Matched(*(min(1.0, max(0.0, value)) for value in (f1, precision, recall)))
 
 
 def lunguage_of(
@@ -211,77 +211,94 @@ def lunguage_scores(
 
 def texts_in(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Returns the phrases of a study's rows, and the texts of their attributes: what models are to embed."""
-    values = [_text(row.get(name)) for row in rows for name in ATTRIBUTES if name not in EXACT]
-    return [_phrase(row) for row in rows], [value for value in values if value]
+    values = [_cell_text(row.get(name)) for row in rows for name in ATTRIBUTES if name not in EXACT]
+    return [_row_phrase(row) for row in rows], [value for value in values if value]
 
 
-def _weighted(
+def _weighted_similarity(
     reference: Sequence[Row], prediction: Sequence[Row], weights: Mapping[str, float], similarity: Similarity
 ) -> Numbers:
     """The weighted similarity of attributes, of those that either row has: (reference row, predicted row)."""
     worth = np.zeros((len(reference), len(prediction)))
     norm = np.zeros_like(worth)
     for name, weight in weights.items():
-        given, said = [_text(row.get(name)) for row in reference], [_text(row.get(name)) for row in prediction]
-        there, here = np.array([bool(one) for one in given]), np.array([bool(one) for one in said])
+        reference_texts, predicted_texts = (
+            [_cell_text(row.get(name)) for row in reference],
+            [_cell_text(row.get(name)) for row in prediction],
+        )
+        there, here = (
+            np.array([bool(text) for text in reference_texts]),
+            np.array([bool(text) for text in predicted_texts]),
+        )
         norm += weight * (there[:, None] | here[None, :])
         both = there[:, None] & here[None, :]
         if not both.any():
             continue
         if name in EXACT or name in TIMES:
-            alike = np.array([[_plain(one) == _plain(other) for other in said] for one in given], dtype=np.float64)
+            similarities = np.array(
+                [
+                    [_plain_text(text) == _plain_text(predicted_text) for predicted_text in predicted_texts]
+                    for text in reference_texts
+                ],
+                dtype=np.float64,
+            )
         else:
-            alike = _looked_up(given, said, similarity)
-        worth += weight * np.where(both, alike, 0.0)
+            similarities = _looked_up(reference_texts, predicted_texts, similarity)
+        worth += weight * np.where(both, similarities, 0.0)
     return quotient(worth, norm, 1.0)
 
 
 def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:
     """The similarity of each pair of texts; distinct ones are asked for once, and empty ones not at all."""
-    ones, others = sorted({text for text in given if text}), sorted({text for text in said if text})
-    found = np.zeros((len(ones) + 1, len(others) + 1))
-    if ones and others:
-        table = np.asarray(similarity(ones, others), dtype=np.float64)
-        if table.shape != (len(ones), len(others)):
-            raise UsageError(f"Expected similarities of shape ({len(ones)}, {len(others)}), got {table.shape}")
-        found[1:, 1:] = table
-    at = {text: place for place, text in enumerate(ones, 1)}, {text: place for place, text in enumerate(others, 1)}
+    reference_texts, predicted_texts = sorted({text for text in given if text}), sorted({text for text in said if text})
+    similarities = np.zeros((len(reference_texts) + 1, len(predicted_texts) + 1))
+    if reference_texts and predicted_texts:
+        table = np.asarray(similarity(reference_texts, predicted_texts), dtype=np.float64)
+        if table.shape != (len(reference_texts), len(predicted_texts)):
+            raise UsageError(
+                f"Expected similarities of shape ({len(reference_texts)}, {len(predicted_texts)}), got {table.shape}"
+            )
+        similarities[1:, 1:] = table
+    at = (
+        {text: index for index, text in enumerate(reference_texts, 1)},
+        {text: index for index, text in enumerate(predicted_texts, 1)},
+    )
     rows, columns = [at[0].get(text, 0) for text in given], [at[1].get(text, 0) for text in said]
-    return found[np.ix_(rows, columns)]
+    return similarities[np.ix_(rows, columns)]
 
 
-def _phrase(row: Row) -> str:
-    return " ".join(one for one in (_entity(row), *(_text(row.get(name)) for name in PHRASE)) if one)
+def _row_phrase(row: Row) -> str:
+    return " ".join(text for text in (_row_entity(row), *(_cell_text(row.get(name)) for name in PHRASE)) if text)
 
 
-def _group(row: Row) -> str:
-    return _text(row.get("entity_group")) or _entity(row)
+def _row_group(row: Row) -> str:
+    return _cell_text(row.get("entity_group")) or _row_entity(row)
 
 
-def _entity(row: Row) -> str:
-    found = _text(row.get("entity")) or _text(row.get("ent"))
-    if not found:
+def _row_entity(row: Row) -> str:
+    entity = _cell_text(row.get("entity")) or _cell_text(row.get("ent"))
+    if not entity:
         raise UsageError(f"Expected every row to name its finding as `entity` or `ent`, got {sorted(row)}")
-    return found
+    return entity
 
 
-def _placed(row: Row) -> dict[str, Any]:
+def _place_in_time(row: Row) -> dict[str, Any]:
     """The times of a row: one that has no course is of the first, one without a place is placed by its study."""
     return {
-        "sequence": _text(row.get("sequence")) or _text(row.get("study_id")),
-        "episode": _text(row.get("episode")) or "1",
+        "sequence": _cell_text(row.get("sequence")) or _cell_text(row.get("study_id")),
+        "episode": _cell_text(row.get("episode")) or "1",
     }
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """A cell as text; "" for nothing, for NaN and for what tables write in its place."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    found = " ".join(str(value).split())
-    return "" if found.lower() == "nan" else found
+    text = " ".join(str(value).split())
+    return "" if text.lower() == "nan" else text
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     """A text to be compared as it is: in lower case, whole numbers as such."""
     lowered = text.lower()
     return lowered.removesuffix(".0") if lowered.removesuffix(".0").isdigit() else lowered

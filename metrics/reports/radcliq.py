@@ -94,16 +94,16 @@ def bleu_2(reference: str, prediction: str) -> float:
     Returns:
         In [0, 1].
     """
-    due, said = _split(reference), _split(prediction)
-    shared = overlap(said, due, 1)
+    due, predicted = _split_words(reference), _split_words(prediction)
+    shared = overlap(predicted, due, 1)
     if not shared:
         return 0.0
-    pairs = overlap(said, due, 2) or 0.1
-    mean = math.sqrt(shared / len(said) * pairs / max(1, len(said) - 1))
-    return mean * math.exp(min(0.0, 1 - len(due) / len(said)))
+    pairs = overlap(predicted, due, 2) or 0.1
+    mean = math.sqrt(shared / len(predicted) * pairs / max(1, len(predicted) - 1))
+    return mean * math.exp(min(0.0, 1 - len(due) / len(predicted)))
 
 
-def _split(text: str) -> Words:
+def _split_words(text: str) -> Words:
     return tuple(word for word in text.lower().replace(".", " .").split(" ") if word)
 
 
@@ -113,9 +113,9 @@ _SETTINGS = "RadGraph combined, case kept; BERTScore of distilroberta-base with 
 _line = partial(metric, kind="answer", higher_is_better=False, source=YU, requires=_NEEDS)
 
 
-def _radcliq(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:
-    found = texts_of(pair)
-    if found is None:
+def _radcliq_value(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:
+    texts = texts_of(pair)
+    if texts is None:
         return math.nan
     read = pair.read("radgraph")
     if read is None or pair.read("chexbert_similarity") is None:
@@ -125,7 +125,7 @@ def _radcliq(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:
         radgraph_combined=radgraph_combined(read.reference, read.prediction),
         bertscore=read_part(pair, "bertscore_radcliq", "f1"),
         chexbert_similarity=read_part(pair, "chexbert_similarity", "cosine"),
-        bleu_2=max(bleu_2(reference, found[0]) for reference in found[1]),
+        bleu_2=max(bleu_2(reference, texts[0]) for reference in texts[1]),
     )
 
 
@@ -141,7 +141,7 @@ def radcliq_v0(pair: AnsweredQuestion) -> float:
     Lower is better and it may be negative: -0.2421 for an identical text with a relation in its graph. BLEU-2 has a
     positive slope. The worst value is that of an answer with nothing in common with the reference in any part.
     """
-    return _radcliq(pair, "v0")
+    return _radcliq_value(pair, "v0")
 
 
 @_line(
@@ -156,7 +156,7 @@ def radcliq_v1(pair: AnsweredQuestion) -> float:
     Lower is better and it may be negative: -1.4407 for an identical text with a relation in its graph, -0.8181 for one
     without. The worst value is that of an answer with nothing in common with the reference in any part.
     """
-    return _radcliq(pair, "v1")
+    return _radcliq_value(pair, "v1")
 
 
 def _inverse_pieces(rows: ScoreTable) -> npt.NDArray[np.float64]:

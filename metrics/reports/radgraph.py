@@ -60,7 +60,7 @@ def radgraph_f1(reference: Annotation, prediction: Annotation, level: Level = "p
         CaseError: a relation points at an entity that is not there.
     """
     UsageError.refuse_unknown("Expected level to be simple, partial or complete, got", LEVELS, level)
-    return _f1(_facts(reference, level), _facts(prediction, level))
+    return _set_f1(_annotation_facts(reference, level), _annotation_facts(prediction, level))
 
 
 def radgraph_combined(reference: Annotation, prediction: Annotation) -> float:
@@ -73,15 +73,15 @@ def radgraph_combined(reference: Annotation, prediction: Annotation) -> float:
     Raises:
         CaseError: a relation points at an entity that is not there.
     """
-    entities = _f1(_entities(reference), _entities(prediction))
-    return (entities + _f1(_relations(reference), _relations(prediction))) / 2
+    entities = _set_f1(_annotation_entities(reference), _annotation_entities(prediction))
+    return (entities + _set_f1(_annotation_relations(reference), _annotation_relations(prediction))) / 2
 
 
-def _f1(one: Set[Any], other: Set[Any]) -> float:
+def _set_f1(one: Set[Any], other: Set[Any]) -> float:
     return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
 
 
-def _facts(annotation: Annotation, level: Level) -> Set[tuple[Any, ...]]:
+def _annotation_facts(annotation: Annotation, level: Level) -> Set[tuple[Any, ...]]:
     facts: set[tuple[Any, ...]] = set()
     for entity in annotation["entities"].values():
         plain = (entity["tokens"].lower(), entity["label"])
@@ -91,41 +91,43 @@ def _facts(annotation: Annotation, level: Level) -> Set[tuple[Any, ...]]:
         elif level == "partial":
             facts.add((*plain, True))
         else:
-            facts |= {(*plain, kind, _target(annotation, name)["tokens"].lower()) for kind, name in related}
+            facts |= {(*plain, kind, _relation_target(annotation, name)["tokens"].lower()) for kind, name in related}
     return facts
 
 
-def _entities(annotation: Annotation) -> Set[tuple[str, str]]:
+def _annotation_entities(annotation: Annotation) -> Set[tuple[str, str]]:
     return {(entity["tokens"], entity["label"]) for entity in annotation["entities"].values()}
 
 
-def _relations(annotation: Annotation) -> Set[tuple[Any, ...]]:
+def _annotation_relations(annotation: Annotation) -> Set[tuple[Any, ...]]:
     return {
         (entity["tokens"], entity["label"], target["tokens"], target["label"], kind)
         for entity in annotation["entities"].values()
         for kind, name in entity["relations"]
-        for target in (_target(annotation, name),)
+        for target in (_relation_target(annotation, name),)
     }
 
 
-def _target(annotation: Annotation, name: str) -> Mapping[str, Any]:
+def _relation_target(annotation: Annotation, name: str) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = annotation["entities"][name]
+        target: Mapping[str, Any] = annotation["entities"][name]
     except KeyError:
         raise CaseError(
             f"a relation in the annotation of {annotation.get('text', '')[:60]!r} points at entity {name!r}, and there "
             f"are {len(annotation['entities'])}; expected RadGraph's published JSON"
         ) from None
-    return found
+    return target
 
 
-def _compared(pair: AnsweredQuestion, annotator: str, compare: Callable[[Annotation, Annotation], float]) -> float:
+def _compare_graphs(
+    pair: AnsweredQuestion, annotator: str, compare: Callable[[Annotation, Annotation], float]
+) -> float:
     return read_value(pair, annotator, lambda read: compare(read.reference, read.prediction))
 
 
-def _declare(family: str, title: str, level: Level) -> None:
+def _declare_metric(family: str, title: str, level: Level) -> None:
     def judged(pair: AnsweredQuestion) -> float:
-        return _compared(pair, family, lambda reference, prediction: radgraph_f1(reference, prediction, level))
+        return _compare_graphs(pair, family, lambda reference, prediction: radgraph_f1(reference, prediction, level))
 
     judged.__doc__ = LEVELS[level].format(title)
     metric(
@@ -143,7 +145,7 @@ def _declare(family: str, title: str, level: Level) -> None:
 
 for _family, _title in FAMILIES.items():
     for _level in LEVELS:
-        _declare(_family, _title, _level)
+        _declare_metric(_family, _title, _level)
 
 
 @metric(
@@ -157,6 +159,6 @@ for _family, _title in FAMILIES.items():
     settings="case kept, 0.5 at most where neither side has a relation",
     requires=read_by("radgraph"),
 )
-def _combined(pair: AnsweredQuestion) -> float:
+def _combined_f1(pair: AnsweredQuestion) -> float:
     """The mean of entity F1 and relation F1 that RadCliQ takes, of what RadGraph finds in report and reference."""
-    return _compared(pair, "radgraph", radgraph_combined)
+    return _compare_graphs(pair, "radgraph", radgraph_combined)

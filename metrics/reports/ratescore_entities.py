@@ -136,7 +136,7 @@ WITHOUT = 0.5
 
 SOURCE = "Zhao et al., EMNLP 2024; MAGIC-AI4Med/RaTEScore a970406"
 
-_PLACE = {name: place for place, name in enumerate(TYPES)}
+_PLACE = {name: index for index, name in enumerate(TYPES)}
 _DENIED = np.array([name.startswith("non-") for name in TYPES])
 _ANATOMY = np.array([name == "anatomy" for name in TYPES])
 _OPPOSED = (_DENIED[:, None] != _DENIED[None, :]) & ~_ANATOMY[:, None] & ~_ANATOMY[None, :]
@@ -183,11 +183,14 @@ def rate_of_matches(of_reference: Iterable[Match], of_prediction: Iterable[Match
     Raises:
         UsageError: An unknown table or type.
     """
-    given, asked = list(of_reference), list(of_prediction)
-    if not given or not asked:
+    reference_matches, predicted_matches = list(of_reference), list(of_prediction)
+    if not reference_matches or not predicted_matches:
         return WITHOUT
-    one, other = max(0.0, _direction(given, table)), max(0.0, _direction(asked, table))
-    return 2 * one * other / (one + other) if one + other else 0.0
+    recall, precision = (
+        max(0.0, _weighted_mean(reference_matches, table)),
+        max(0.0, _weighted_mean(predicted_matches, table)),
+    )
+    return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
 
 
 def rate_score(
@@ -218,31 +221,31 @@ def rate_score(
     )
 
 
-def _direction(matches: Sequence[Match], table: str) -> float:
+def _weighted_mean(matches: Sequence[Match], table: str) -> float:
     UsageError.refuse_unknown("RaTEScore has no weights", AFFINITY, table)
-    kinds, others = _places(match.kind for match in matches), _places(match.other for match in matches)
-    weights = AFFINITY[table].weights[kinds, others]
-    worth = np.where(_OPPOSED[kinds, others], AFFINITY[table].opposed, 1.0)
+    kinds, other_kinds = _kind_indices(match.kind for match in matches), _kind_indices(match.other for match in matches)
+    weights = AFFINITY[table].weights[kinds, other_kinds]
+    worth = np.where(_OPPOSED[kinds, other_kinds], AFFINITY[table].opposed, 1.0)
     similarity = np.array([match.similarity for match in matches])
     return math.fsum(similarity * weights * worth) / math.fsum(weights)
 
 
-def _places(kinds: Iterable[str]) -> npt.NDArray[np.int64]:
-    found = []
+def _kind_indices(kinds: Iterable[str]) -> npt.NDArray[np.int64]:
+    indices = []
     for kind in kinds:
         if kind.lower() not in _PLACE:
             raise UsageError(f"RaTEScore knows no type of entity {kind!r}{nearest(kind.lower(), TYPES)}")
-        found.append(_PLACE[kind.lower()])
-    return np.array(found, dtype=np.int64)
+        indices.append(_PLACE[kind.lower()])
+    return np.array(indices, dtype=np.int64)
 
 
-def _matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Mapping[str, Any]] | None:
+def _read_matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Mapping[str, Any]] | None:
     if texts_of(pair) is None:
         return None
     read = pair.read("ratescore")
     if read is None:
         return None
-    return [Match(*one) for one in read["reference"]], [Match(*one) for one in read["prediction"]], read
+    return [Match(*match) for match in read["reference"]], [Match(*match) for match in read["prediction"]], read
 
 
 _rate = partial(
@@ -270,8 +273,8 @@ def ratescore(pair: AnsweredQuestion, table: str = "long") -> float:
     takes those for sentences. By the authors' rule a pair of which one report has no entity is worth 0.5, an empty
     answer too; `ratescore_strict` judges those. In [0, 1]; NaN where the annotator failed.
     """
-    found = _matches(pair)
-    return math.nan if found is None else rate_of_matches(found[0], found[1], table)
+    matches = _read_matches(pair)
+    return math.nan if matches is None else rate_of_matches(matches[0], matches[1], table)
 
 
 @_rate(
@@ -285,10 +288,10 @@ def ratescore_strict(pair: AnsweredQuestion, table: str = "long") -> float:
     NaN where neither has any: there is nothing to compare. With the authors' rule, `ratescore`, an empty answer is
     worth more than a poor one.
     """
-    found = _matches(pair)
-    if found is None:
+    matches = _read_matches(pair)
+    if matches is None:
         return math.nan
-    of_reference, of_prediction, read = found
+    of_reference, of_prediction, read = matches
     if not of_reference or not of_prediction:
         return 0.0 if any(read["entities"]) else math.nan
     return rate_of_matches(of_reference, of_prediction, table)

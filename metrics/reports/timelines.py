@@ -38,7 +38,7 @@ LEVELS = ("entity", "episode", "entity_published", "episode_published")
 def timeline_row(given: Row) -> dict[str, Any]:
     """Returns a row under our names; cells that say nothing are left out, and `loc:` before places is taken off."""
     row: dict[str, Any] = {
-        name: next((given[one] for one in columns if _is_said(given.get(one))), None)
+        name: next((given[column] for column in columns if _is_said(given.get(column))), None)
         for name, columns in COLUMNS.items()
     }
     row |= {name: given[name] for name in ATTRIBUTES if _is_said(given.get(name))}
@@ -80,11 +80,12 @@ def groups_of(rows: Sequence[Row], given: Sequence[Row], level: str) -> list[Has
     kind, published = level.removesuffix("_published"), level.endswith("_published")
     named: dict[str, Hashable] = {}
     for row in rows:
-        group, episode = _folded(row.get("entity_group")), _folded(row.get("episode") or 1)
+        group, episode = _fold_cell(row.get("entity_group")), _fold_cell(row.get("episode") or 1)
         label: Hashable = group if kind == "entity" else episode if published else (group, episode)
-        named.setdefault(_folded(row.get("idx")), label)
+        named.setdefault(_fold_cell(row.get("idx")), label)
     return [
-        named.get(_folded(row.get("idx")), ("unmatched", 0 if published else place)) for place, row in enumerate(given)
+        named.get(_fold_cell(row.get("idx")), ("unmatched", 0 if published else index))
+        for index, row in enumerate(given)
     ]
 
 
@@ -94,8 +95,8 @@ def pair_f1(truth: Sequence[Hashable], prediction: Sequence[Hashable]) -> float:
     >>> pair_f1([0, 0, 1], [0, 0, 0])
     0.5
     """
-    both = _pairs(zip(truth, prediction, strict=True))
-    either = _pairs(truth) + _pairs(prediction)
+    both = _count_pairs(zip(truth, prediction, strict=True))
+    either = _count_pairs(truth) + _count_pairs(prediction)
     return 2 * both / either if either else 1.0
 
 
@@ -113,36 +114,38 @@ def purity(truth: Sequence[Hashable], prediction: Sequence[Hashable]) -> float:
 
 def _json_in(text: str) -> list[Any]:
     """Values that stand in a text as JSON, the outermost, in order."""
-    decoder, found, place = json.JSONDecoder(), [], 0
-    while starts := [start for mark in "[{" if (start := text.find(mark, place)) >= 0]:
-        place = min(starts)
+    decoder, rows, position = json.JSONDecoder(), [], 0
+    while starts := [start for mark in "[{" if (start := text.find(mark, position)) >= 0]:
+        position = min(starts)
         try:
-            value, place = decoder.raw_decode(text, place)
+            value, position = decoder.raw_decode(text, position)
         except ValueError:
-            place += 1
+            position += 1
         else:
-            found.append(value)
-    return found
+            rows.append(value)
+    return rows
 
 
 def _rows_of_groups(groups: Sequence[Any], given: Sequence[Row]) -> list[dict[str, Any]]:
-    known = {_folded(row.get("idx")): row for row in given}
+    rows_by_id = {_fold_cell(row.get("idx")): row for row in given}
     rows = []
     for group in groups:
         if not isinstance(group, Mapping):
             continue
-        courses = [one for one in group.get("episodes") or () if isinstance(one, Mapping)]
+        courses = [course for course in group.get("episodes") or () if isinstance(course, Mapping)]
         for finding in group.get("findings") or ():
-            if not isinstance(finding, Mapping) or _folded(finding.get("IDX")) not in known:
+            if not isinstance(finding, Mapping) or _fold_cell(finding.get("IDX")) not in rows_by_id:
                 continue
-            day = _folded(finding.get("DAY"))
-            course = next((one.get("episode") for one in courses if day in map(_folded, one.get("days") or ())), 1)
+            day = _fold_cell(finding.get("DAY"))
+            course = next(
+                (course.get("episode") for course in courses if day in map(_fold_cell, course.get("days") or ())), 1
+            )
             about = {"entity_group": group.get("group_name"), "episode": course}
-            rows.append({**known[_folded(finding["IDX"])], **about})
+            rows.append({**rows_by_id[_fold_cell(finding["IDX"])], **about})
     return rows
 
 
-def _pairs(labels: Any) -> int:
+def _count_pairs(labels: Any) -> int:
     return sum(count * (count - 1) // 2 for count in Counter(labels).values())
 
 
@@ -152,13 +155,13 @@ def _is_said(value: Any) -> bool:
     )
 
 
-def _folded(value: Any) -> str:
+def _fold_cell(value: Any) -> str:
     """A cell as text that is the same for 1, 1.0 and "1"."""
     text = " ".join(str("" if value is None else value).lower().split())
     return text.removesuffix(".0") if text.removesuffix(".0").isdigit() else text
 
 
-def _reference(pair: AnsweredQuestion) -> list[dict[str, Any]] | None:
+def _reference_rows(pair: AnsweredQuestion) -> list[dict[str, Any]] | None:
     """The rows of the right answer; None where it holds none."""
     texts = texts_among(pair.value) if pair.kind == "open" else ()
     return read_timeline(texts[0]) if texts else None
@@ -168,17 +171,21 @@ def _by_groups(
     pair: AnsweredQuestion, level: str, compared: Callable[[list[Hashable], list[Hashable]], float]
 ) -> float:
     """Compares groups of the findings that were given; NaN of fewer than two, 0 where an answer groups none."""
-    given = _reference(pair) or []
-    if len(given) < 2 or any("idx" not in row for row in given):
+    reference_rows = _reference_rows(pair) or []
+    if len(reference_rows) < 2 or any("idx" not in row for row in reference_rows):
         return math.nan
-    rows = [row for row in read_timeline(pair.output, given) or [] if "idx" in row]
-    return compared(groups_of(given, given, level), groups_of(rows, given, level)) if rows else 0.0
+    rows = [row for row in read_timeline(pair.output, reference_rows) or [] if "idx" in row]
+    return (
+        compared(groups_of(reference_rows, reference_rows, level), groups_of(rows, reference_rows, level))
+        if rows
+        else 0.0
+    )
 
 
 def _shared_words(texts: Sequence[str], others: Sequence[str]) -> list[list[float]]:
     """The share of words that two texts have in common, of those that either has."""
     sets = [[frozenset(text.lower().split()) for text in some] for some in (texts, others)]
-    return [[len(one & other) / len(one | other) for other in sets[1]] for one in sets[0]]
+    return [[len(first & second) / len(first | second) for second in sets[1]] for first in sets[0]]
 
 
 _groups = partial(
@@ -222,7 +229,7 @@ def lunguage_timeline_words(pair: AnsweredQuestion) -> float:
     In [0, 1]; needs no weights, and is no published number, as `lunguage_timeline` is. NaN where the patient has no
     finding.
     """
-    reference = _reference(pair)
+    reference = _reference_rows(pair)
     if reference is None:
         return math.nan
     rows = [row for row in read_timeline(pair.output, reference) or [] if row.get("entity")]

@@ -53,9 +53,9 @@ def rarity(texts: Iterable[Iterable[Hashable]]) -> Rarity:
     Args:
         texts: the tokens of each text, with the special ones: what all texts have weighs 0.
     """
-    found = [set(text) for text in texts]
-    having = Counter(token for text in found for token in text)
-    total = len(found) + 1
+    word_sets = [set(text) for text in texts]
+    having = Counter(token for text in word_sets for token in text)
+    total = len(word_sets) + 1
     return Rarity({token: math.log(total / (count + 1)) for token, count in having.items()}, math.log(total))
 
 
@@ -88,20 +88,22 @@ def bertscore_of(
     Raises:
         UsageError: shapes that do not fit, or a weight below 0.
     """
-    due, said = np.asarray(reference_weights, dtype=float), np.asarray(prediction_weights, dtype=float)
-    if (len(reference), len(prediction)) != (due.size, said.size) or reference.shape[1:] != prediction.shape[1:]:
+    due, predicted_weights = np.asarray(reference_weights, dtype=float), np.asarray(prediction_weights, dtype=float)
+    if (len(reference), len(prediction)) != (due.size, predicted_weights.size) or reference.shape[
+        1:
+    ] != prediction.shape[1:]:
         raise UsageError(
             f"Expected embeddings (token, feature) and a weight for each token, got {reference.shape} with {due.size} "
-            f"weights and {prediction.shape} with {said.size}"
+            f"weights and {prediction.shape} with {predicted_weights.size}"
         )
-    if (due < 0).any() or (said < 0).any():
-        raise UsageError(f"Expected weights of at least 0, got {min(due.min(), said.min()):g}")
+    if (due < 0).any() or (predicted_weights < 0).any():
+        raise UsageError(f"Expected weights of at least 0, got {min(due.min(), predicted_weights.min()):g}")
     if not due.sum() > 0:
         return BertScores(math.nan, math.nan, math.nan)
     raw = BertScores(0.0, 0.0, 0.0)
-    if said.sum() > 0:
-        cosines = _units(prediction) @ _units(reference).T
-        precision = float(cosines.max(axis=1) @ said / said.sum())
+    if predicted_weights.sum() > 0:
+        cosines = _unit_vectors(prediction) @ _unit_vectors(reference).T
+        precision = float(cosines.max(axis=1) @ predicted_weights / predicted_weights.sum())
         recall = float(cosines.max(axis=0) @ due / due.sum())
         f1 = 2 * precision * recall / (precision + recall) if min(precision, recall) > 0 else 0.0
         raw = BertScores(precision, recall, f1)
@@ -113,7 +115,7 @@ def rescaled(scores: BertScores, baseline: BertScores) -> BertScores:
     return BertScores(*((score - base) / (1 - base) for score, base in zip(scores, baseline, strict=True)))
 
 
-def _units(vectors: Floats) -> npt.NDArray[np.float64]:
+def _unit_vectors(vectors: Floats) -> npt.NDArray[np.float64]:
     wide = vectors.astype(float)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.asarray(np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0))

@@ -44,25 +44,30 @@ def boundary_iou(pair: LabelPair, distance: float) -> float:
     0.6666666666666666
     """
     limit = distance * (1 + TOLERANCE_SLACK)
-    one, other = (_border(mask, pair.spacing, limit) for mask in (pair.reference, pair.prediction))
-    return ratio(int(np.count_nonzero(one & other)), int(np.count_nonzero(one | other)))
+    reference_border, predicted_border = (
+        _border_voxels(mask, pair.spacing, limit) for mask in (pair.reference, pair.prediction)
+    )
+    return ratio(
+        int(np.count_nonzero(reference_border & predicted_border)),
+        int(np.count_nonzero(reference_border | predicted_border)),
+    )
 
 
-def _border(mask: Bools, spacing: Spacing, limit: float) -> Bools:
+def _border_voxels(mask: Bools, spacing: Spacing, limit: float) -> Bools:
     """Returns the voxels of a mask that have a face neighbour outside it, or any voxel outside within `limit` mm."""
     from scipy.ndimage import binary_erosion, distance_transform_edt
 
     # A step as long as the mask leads out of it, and so would a longer one.
     reach = [max(1, int(min(limit / size, steps))) for size, steps in zip(spacing, mask.shape, strict=True)]
     if math.prod(2 * far + 1 for far in reach[:-1]) <= MANY_SHIFTS:
-        outer = ~_eroded(mask, _neighbourhood(spacing, limit, reach))
+        outer = ~_erode_mask(mask, _ball_neighbourhood(spacing, limit, reach))
     else:
         depth = distance_transform_edt(np.pad(mask, 1), sampling=spacing)[(slice(1, -1),) * mask.ndim]
         outer = (depth <= limit) | ~binary_erosion(mask)
     return mask & outer
 
 
-def _neighbourhood(spacing: Spacing, limit: float, reach: Sequence[int]) -> dict[tuple[int, ...], int]:
+def _ball_neighbourhood(spacing: Spacing, limit: float, reach: Sequence[int]) -> dict[tuple[int, ...], int]:
     """Returns the voxels within `limit` mm of a voxel, and its face neighbours, as rows along the last axis.
 
     Voxels more than `reach` steps away along an axis are left out. A row is its place along the other axes,
@@ -70,21 +75,21 @@ def _neighbourhood(spacing: Spacing, limit: float, reach: Sequence[int]) -> dict
     """
     along = (np.arange(reach[-1] + 1) * spacing[-1]) ** 2
     rows = {}
-    for place in itertools.product(*(range(-far, far + 1) for far in reach[:-1])):
-        across = sum((step * size) ** 2 for step, size in zip(place, spacing[:-1], strict=True))
-        steps = sum(map(abs, place))
+    for offset in itertools.product(*(range(-far, far + 1) for far in reach[:-1])):
+        across = sum((step * size) ** 2 for step, size in zip(offset, spacing[:-1], strict=True))
+        steps = sum(map(abs, offset))
         length = int(np.count_nonzero(across + along <= limit**2)) - 1
         if steps <= 1:
             length = max(length, 1 - steps)
         if length >= 0:
-            rows[place] = length
+            rows[offset] = length
     return rows
 
 
-def _eroded(mask: Bools, rows: Mapping[tuple[int, ...], int]) -> Bools:
+def _erode_mask(mask: Bools, rows: Mapping[tuple[int, ...], int]) -> Bools:
     """Returns the voxels of a mask whose whole neighbourhood lies in the mask."""
     longest = max(rows.values())
-    far = [max(place[axis] for place in rows) for axis in range(mask.ndim - 1)]
+    far = [max(offset[axis] for offset in rows) for axis in range(mask.ndim - 1)]
     padded = np.pad(mask, [(step, step) for step in (*far, longest)])
     size = mask.shape[-1]
     row = padded[..., longest : longest + size].copy()
@@ -93,6 +98,6 @@ def _eroded(mask: Bools, rows: Mapping[tuple[int, ...], int]) -> Bools:
         # Each voxel's row of this length to either side is that of the length before, and one more voxel at its ends.
         row &= padded[..., longest - length : longest - length + size]
         row &= padded[..., longest + length : longest + length + size]
-        for place in (place for place, reached in rows.items() if reached == length):
-            eroded &= row[tuple(slice(f + s, f + s + n) for f, s, n in zip(far, place, mask.shape[:-1], strict=True))]
+        for offset in (offset for offset, reached in rows.items() if reached == length):
+            eroded &= row[tuple(slice(f + s, f + s + n) for f, s, n in zip(far, offset, mask.shape[:-1], strict=True))]
     return eroded

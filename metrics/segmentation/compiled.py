@@ -52,7 +52,7 @@ def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int,
     return down[0], down[-1] + 1, across[0], across[-1] + 1
 
 
-def _cut(
+def _crop_pair(
     one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[np.uint8, int, int, int]]:
     """Returns two pictures cropped to `_find_box`, with a line of 0 around, that box, and what they hold.
@@ -94,40 +94,40 @@ def _find_contour(
     top, bottom, left, right = box
     first = 1 if len(kinds) else 0
     width = right - left + 1 + first
-    found = np.empty((4 * width, 3), np.int32)
+    points = np.empty((4 * width, 3), np.int32)
     # Of the type of the pixels, so that many are compared at once.
     own_label = codes.dtype.type(label)
     mixed = np.zeros((width + 7) // 8 * 8, np.uint8)
     by_eight = mixed.view(np.uint64)
     size = 0
     for row in range(top - first, bottom + 1):
-        if size + width > len(found):
-            found = np.concatenate((found, np.empty_like(found)))
+        if size + width > len(points):
+            points = np.concatenate((points, np.empty_like(points)))
         # Lines from the first column that is looked at, so that no index is below 0.
         start = left - first
-        here, below, beside = codes[row, start:], codes[row + 1, start:], codes[row, start + 1 :]
+        here, below, right_neighbours = codes[row, start:], codes[row + 1, start:], codes[row, start + 1 :]
         if first:
             across = codes[row + 1, start + 1 :]
             for at in range(width):
                 own = here[at]
-                mixed[at] = (own != beside[at]) | (own != below[at]) | (own != across[at])
+                mixed[at] = (own != right_neighbours[at]) | (own != below[at]) | (own != across[at])
         else:
             above, before = codes[row - 1, start:], codes[row, start - 1 :]
             for at in range(width):
                 own, ends = here[at], (here[at] != above[at]) | (here[at] != below[at])
-                mixed[at] = (own == own_label) & (ends | (own != before[at]) | (own != beside[at]))
+                mixed[at] = (own == own_label) & (ends | (own != before[at]) | (own != right_neighbours[at]))
         for eight in range(len(by_eight)):
             # Most places are no border: eight at once are passed over.
             for at in range(8 * eight, min(8 * eight + 8, width) if by_eight[eight] else 0):
                 kind = 0
                 if first:
-                    code = (here[at] == label) + 2 * (beside[at] == label)
+                    code = (here[at] == label) + 2 * (right_neighbours[at] == label)
                     code += 4 * (below[at] == label) + 8 * (codes[row + 1, start + 1 + at] == label)
                     kind = kinds[code]
                 if mixed[at] and (not first or code):
-                    found[size, 0], found[size, 1], found[size, 2] = row - top + first, at, kind
+                    points[size, 0], points[size, 1], points[size, 2] = row - top + first, at, kind
                     size += 1
-    return found[:size]
+    return points[:size]
 
 
 def _rows_off(targets: Points, shape: tuple[int, int]) -> Steps:
@@ -194,21 +194,21 @@ def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[
     return different[: last + 1], times[: last + 1], width
 
 
-def _profile(
+def _distance_profile(
     points: Points, targets: Points, shape: tuple[int, int], spacing: tuple[float, float], weights: Floats
 ) -> tuple[Floats, Floats]:
     """Returns the distances in mm from points to targets, each once and ascending, and how much surface is at each."""
     different, times, width = _count_steps(
         points, _find_nearest(points, _rows_off(targets, shape), spacing), len(weights)
     )
-    lengths, places, size = np.empty(len(different)), np.empty(len(different), np.int64), 0
-    for place in range(len(different)):
+    lengths, nearest, size = np.empty(len(different)), np.empty(len(different), np.int64), 0
+    for index in range(len(different)):
         held = 0
         for kind in range(len(weights)):
-            held += times[place, kind]
+            held += times[index, kind]
         if held:
-            down, across = different[place] // width * spacing[0], different[place] % width * spacing[1]
-            lengths[size], places[size] = np.sqrt(down * down + across * across), place
+            down, across = different[index] // width * spacing[0], different[index] % width * spacing[1]
+            lengths[size], nearest[size] = np.sqrt(down * down + across * across), index
             size += 1
     # Points are counted before they are weighed, as by NumPy: so in pixels not a bit differs.
     values, surface, last = np.empty(size), np.zeros(size), -1
@@ -218,7 +218,7 @@ def _profile(
             last += 1
         values[last] = lengths[at]
         for kind in range(len(weights)):
-            counted[last, kind] += times[places[at], kind]
+            counted[last, kind] += times[nearest[at], kind]
     for at in range(last + 1):
         for kind in range(len(weights)):
             surface[at] += counted[at, kind] * weights[kind]
@@ -227,7 +227,7 @@ def _profile(
     return values[: last + 1], surface[: last + 1]
 
 
-def _measure(
+def _measure_label(
     codes: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     label: int,
     box: tuple[int, int, int, int],
@@ -235,7 +235,7 @@ def _measure(
     spacing: tuple[float, float],
     weights: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Returns a label's `_profile` from one picture to another, and back.
+    """Returns a label's `_distance_profile` from one picture to another, and back.
 
     Args:
         codes: the pictures; this and the next are of `_find_contour`.
@@ -245,20 +245,23 @@ def _measure(
         spacing: pixel size in mm along each axis.
         weights: the surface of each kind of point.
     """
-    one, other = _find_contour(codes[0], label, box, kinds), _find_contour(codes[1], label, box, kinds)
+    first_contour, second_contour = (
+        _find_contour(codes[0], label, box, kinds),
+        _find_contour(codes[1], label, box, kinds),
+    )
     shape = box[1] - box[0] + 2, box[3] - box[2] + 2
-    lengths, surface = _profile(one, other, shape, spacing, weights)
-    lengths_back, surface_back = _profile(other, one, shape, spacing, weights)
+    lengths, surface = _distance_profile(first_contour, second_contour, shape, spacing, weights)
+    lengths_back, surface_back = _distance_profile(second_contour, first_contour, shape, spacing, weights)
     return lengths, surface, lengths_back, surface_back
 
 
-_FUNCTIONS = (_cut, _measure)
+_FUNCTIONS = (_crop_pair, _measure_label)
 # What they call.
-_PARTS = (_find_box, _find_contour, _rows_off, _find_nearest, _count_steps, _profile)
+_PARTS = (_find_box, _find_contour, _rows_off, _find_nearest, _count_steps, _distance_profile)
 
 
 @cache
-def _compiled() -> Kernels | None:
+def _compile_kernels() -> Kernels | None:
     try:
         from numba import extending, njit
     except ImportError:
@@ -283,7 +286,7 @@ def spare_loading() -> None:
 
 def kernels(longest: int) -> Kernels | None:
     """Returns the compiled functions; None where Numba is not installed, for a picture of so many lines, or not yet."""
-    return _compiled() if longest < LONGEST and next(_spared, None) is None else None
+    return _compile_kernels() if longest < LONGEST and next(_spared, None) is None else None
 
 
 def contour_profiles(
@@ -303,9 +306,9 @@ def contour_profiles(
         surface: "surfel" or "voxel".
     """
     weights, kinds = kinds_of(spacing) if surface == "surfel" else (np.ones(1), np.zeros(0, np.uint8))
-    found: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
+    profiles: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
     for label, (rows, columns) in boxes:
         box = rows.start, rows.stop - 1, columns.start, columns.stop - 1
         lengths = compiled.measure(codes, label, box, kinds, spacing, weights)
-        found[0][label], found[1][label] = lengths[:2], lengths[2:]
-    return DistanceProfiles(found[0]), DistanceProfiles(found[1])
+        profiles[0][label], profiles[1][label] = lengths[:2], lengths[2:]
+    return DistanceProfiles(profiles[0]), DistanceProfiles(profiles[1])

@@ -32,13 +32,13 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 
     What `function` returns must not hold the pair itself.
     """
-    kept: WeakKeyDictionary[LabelPair, Found] = WeakKeyDictionary()
+    cache: WeakKeyDictionary[LabelPair, Found] = WeakKeyDictionary()
 
     @wraps(function)
     def once(pair: LabelPair) -> Found:
-        if pair not in kept:
-            kept[pair] = function(pair)
-        return kept[pair]
+        if pair not in cache:
+            cache[pair] = function(pair)
+        return cache[pair]
 
     return once
 
@@ -63,8 +63,8 @@ def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers
         parts, count = label(mask, generate_binary_structure(mask.ndim, 1 if connectivity == "face" else mask.ndim))
         return parts, int(count)
     runs = np.diff(first, append=voxels.size)
-    ones, others = _beside(voxels[first], runs, mask.shape, connectivity)
-    joined = coo_array((np.ones(len(ones), bool), (ones, others)), shape=(len(first),) * 2)
+    first_runs, second_runs = _connected_runs(voxels[first], runs, mask.shape, connectivity)
+    joined = coo_array((np.ones(len(first_runs), bool), (first_runs, second_runs)), shape=(len(first),) * 2)
     count, part = connected_components(joined, directed=False)
     number = np.empty(count, np.int32)
     number[np.argsort(np.unique(part, return_index=True)[1])] = np.arange(1, count + 1)
@@ -72,7 +72,7 @@ def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers
     return parts.reshape(mask.shape), int(count)
 
 
-def _beside(
+def _connected_runs(
     starts: Integers, lengths: Integers, shape: tuple[int, ...], connectivity: str
 ) -> tuple[Integers, Integers]:
     """Returns which runs of voxels along the last axis are connected, as pairs of their places in the list.
@@ -84,21 +84,21 @@ def _beside(
         connectivity: As in `connected_parts`.
     """
     # With a margin around the image and between lines, a neighbouring line lies the same number of voxels further on.
-    line, place = np.divmod(starts, shape[-1])
+    line, column = np.divmod(starts, shape[-1])
     strides = [math.prod(size + 2 for size in shape[axis + 1 :]) for axis in range(len(shape) - 1)]
     at = np.unravel_index(line, shape[:-1]) if strides else ()
-    begin = place + sum((along + 1) * stride for along, stride in zip(at, strides, strict=True))
+    begin = column + sum((along + 1) * stride for along, stride in zip(at, strides, strict=True))
     end = begin + lengths
     reach = int(connectivity != "face")
-    ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    first_runs, second_runs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for step in product((-1, 0, 1), repeat=len(shape) - 1):
         if step < (0,) * len(step) and (reach or np.abs(step).sum() == 1):
             shift = sum(by * stride for by, stride in zip(step, strides, strict=True))
             lowest = np.searchsorted(end, begin + shift + 1 - reach)
             count = np.maximum(np.searchsorted(begin, end + shift + reach) - lowest, 0)
-            ones.append(np.repeat(np.arange(len(begin)), count))
-            others.append(np.arange(count.sum()) + np.repeat(lowest - np.cumsum(count) + count, count))
-    return np.concatenate(ones), np.concatenate(others)
+            first_runs.append(np.repeat(np.arange(len(begin)), count))
+            second_runs.append(np.arange(count.sum()) + np.repeat(lowest - np.cumsum(count) + count, count))
+    return np.concatenate(first_runs), np.concatenate(second_runs)
 
 
 def dilated(mask: Bools, steps: int) -> Bools:
@@ -107,17 +107,17 @@ def dilated(mask: Bools, steps: int) -> Bools:
     Those are the 18 neighbours of `generate_binary_structure(3, 2)`; in 2-D all 8.
     """
     for _ in range(steps):
-        lines = [_spread(mask, axis) for axis in range(mask.ndim - 1)]
+        lines = [_spread_mask(mask, axis) for axis in range(mask.ndim - 1)]
         # A voxel's 18 neighbours are the three 3 x 3 squares around it, one in each plane.
-        grown = _spread(lines[0], 1)
+        grown = _spread_mask(lines[0], 1)
         if mask.ndim == 3:
-            grown |= _spread(lines[0], 2)
-            grown |= _spread(lines[1], 2)
+            grown |= _spread_mask(lines[0], 2)
+            grown |= _spread_mask(lines[1], 2)
         mask = grown
     return mask
 
 
-def _spread(mask: Bools, axis: int) -> Bools:
+def _spread_mask(mask: Bools, axis: int) -> Bools:
     """Returns the mask grown by one voxel to both sides along an axis."""
     grown = mask.copy()
     before: list[slice] = [slice(None)] * mask.ndim
@@ -139,11 +139,11 @@ def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, I
     codes = first * width + second
     if (int(first.max(initial=0)) + 1) * width <= _DENSE * max(one.size, 1024):
         table = np.bincount(codes)
-        found = np.flatnonzero(table)
-        counts = table[found]
+        indices = np.flatnonzero(table)
+        counts = table[indices]
     else:
-        found, counts = np.unique(codes, return_counts=True)
-    return found // width, found % width, counts
+        indices, counts = np.unique(codes, return_counts=True)
+    return indices // width, indices % width, counts
 
 
 def match_parts(
@@ -154,20 +154,25 @@ def match_parts(
     Parts are numbered from 1 without gaps, 0 elsewhere, (*spatial). Returns int64 (match,) each: the part of the
     reference, of the prediction (ordered by the former), and the voxels they share.
     """
-    ones, others, shared = shared_voxels(reference, prediction)
+    reference_parts, predicted_parts, shared = shared_voxels(reference, prediction)
     sizes, other_sizes = np.bincount(reference.ravel()), np.bincount(prediction.ravel())
     if rule.matching == "centroid":
-        ones, others, distances = _near_centroids(reference, prediction, spacing, rule.threshold)
+        reference_parts, predicted_parts, distances = _near_centroids(reference, prediction, spacing, rule.threshold)
         reward = (min(len(sizes), len(other_sizes)) * rule.threshold) + 1 - distances
         voxels = dict(zip(zip(*shared_voxels(reference, prediction)[:2], strict=True), shared, strict=True))
-        shared = np.array([voxels.get(key, 0) for key in zip(ones, others, strict=True)], np.int64)
+        shared = np.array([voxels.get(key, 0) for key in zip(reference_parts, predicted_parts, strict=True)], np.int64)
     else:
-        reward = shared / (sizes[ones] + other_sizes[others] - shared)
+        reward = shared / (sizes[reference_parts] + other_sizes[predicted_parts] - shared)
         if rule.matching == "iou":
             allowed = reward >= rule.threshold if rule.inclusive else reward > rule.threshold
-            ones, others, shared, reward = ones[allowed], others[allowed], shared[allowed], reward[allowed]
-    taken = (_greedy if rule.assignment == "greedy" else hungarian)(ones, others, reward)
-    return ones[taken], others[taken], shared[taken]
+            reference_parts, predicted_parts, shared, reward = (
+                reference_parts[allowed],
+                predicted_parts[allowed],
+                shared[allowed],
+                reward[allowed],
+            )
+    taken = (_match_greedily if rule.assignment == "greedy" else hungarian)(reference_parts, predicted_parts, reward)
+    return reference_parts[taken], predicted_parts[taken], shared[taken]
 
 
 def _near_centroids(
@@ -180,22 +185,22 @@ def _near_centroids(
     if not len(ours) or not len(theirs):
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     near = cKDTree(theirs).query_ball_point(ours, threshold)
-    ones = np.repeat(np.arange(len(ours)), [len(found) for found in near])
-    others = np.array([at for found in near for at in sorted(found)], np.int64)
-    distances: Floats = np.linalg.norm(ours[ones] - theirs[others], axis=1)
-    return ones + 1, others + 1, distances
+    reference_parts = np.repeat(np.arange(len(ours)), [len(neighbours) for neighbours in near])
+    predicted_parts = np.array([at for neighbours in near for at in sorted(neighbours)], np.int64)
+    distances: Floats = np.linalg.norm(ours[reference_parts] - theirs[predicted_parts], axis=1)
+    return reference_parts + 1, predicted_parts + 1, distances
 
 
 def centroids(parts: Integers, spacing: tuple[float, ...]) -> Floats:
     """Returns the centre of mass of each part, (part, axes) in mm from the first voxel's centre."""
-    places = np.nonzero(parts)
-    numbers = parts[places]
+    voxels = np.nonzero(parts)
+    numbers = parts[voxels]
     sizes = np.bincount(numbers)[1:]
-    sums = [np.bincount(numbers, along)[1:] / sizes for along in places]
+    sums = [np.bincount(numbers, along)[1:] / sizes for along in voxels]
     return np.stack(sums, axis=1) * np.asarray(spacing) if len(sizes) else np.zeros((0, parts.ndim))
 
 
-def _greedy(ones: Integers, others: Integers, reward: Floats) -> Integers:
+def _match_greedily(ones: Integers, others: Integers, reward: Floats) -> Integers:
     """Takes pairs in the order of their reward; of equal ones the first."""
     free, other_free = set(ones.tolist()), set(others.tolist())
     taken = []
@@ -215,7 +220,7 @@ def hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
     columns, column = np.unique(others, return_inverse=True)
     rewards = np.zeros((len(rows), len(columns)))
     rewards[row, column] = reward
-    places = np.full(rewards.shape, -1)
-    places[row, column] = np.arange(len(reward))
-    taken = places[linear_sum_assignment(rewards, maximize=True)]
+    pair_indices = np.full(rewards.shape, -1)
+    pair_indices[row, column] = np.arange(len(reward))
+    taken = pair_indices[linear_sum_assignment(rewards, maximize=True)]
     return np.sort(taken[taken >= 0])

@@ -169,7 +169,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _brats(name: str) -> EmptyPolicy:
+def _brats_policy(name: str) -> EmptyPolicy:
     perfect: dict[str, Rule] = {"dice": 1.0, "hd95": 0.0, "nsd": 1.0, _EVERY: "best"}
     return EmptyPolicy(name, absent=perfect, distance=374.0)
 
@@ -188,8 +188,8 @@ PRESETS: Mapping[str, EmptyPolicy] = {
     ),
     # https://github.com/rachitsaluja/BraTS-2023-Metrics: 374 mm is the diagonal of its 240 x 240 x 155 grid,
     # roundly; neither tumour nor prediction is a perfect score.
-    "brats2023": _brats("brats2023"),
-    "brats2024": _brats("brats2024"),
+    "brats2023": _brats_policy("brats2023"),
+    "brats2024": _brats_policy("brats2024"),
     # Touchstone: no score for an organ that the reference lacks, whatever was predicted.
     "touchstone": EmptyPolicy("touchstone", hallucinated={_EVERY: "skip"}),
     # FairSeg's code, the reverse of everyone else's: nothing on both sides is 0, a prediction of nothing there 1.

@@ -122,13 +122,23 @@ def matched_instances(pair: LabelPair) -> Matches:
     """Returns the instances of both masks of a pair and which of them match, by the pair's `InstanceRule`."""
     rule = pair.settings.instances
     least = rule.min_volume / pair.voxel_size * (1 - 1e-9)
-    reference, sizes = _large_enough(_parts(pair, 0), least)
-    prediction, predicted_sizes = _large_enough(_parts(pair, 1), least)
-    ones, others, shared = match_parts(reference, prediction, pair.spacing, rule)
-    return Matches(reference, prediction, sizes, predicted_sizes, ones, others, shared, pair.settings, pair.spacing)
+    reference, sizes = _large_enough(_pair_instances(pair, 0), least)
+    prediction, predicted_sizes = _large_enough(_pair_instances(pair, 1), least)
+    reference_parts, predicted_parts, shared = match_parts(reference, prediction, pair.spacing, rule)
+    return Matches(
+        reference,
+        prediction,
+        sizes,
+        predicted_sizes,
+        reference_parts,
+        predicted_parts,
+        shared,
+        pair.settings,
+        pair.spacing,
+    )
 
 
-def _parts(pair: LabelPair, side: int) -> Integers:
+def _pair_instances(pair: LabelPair, side: int) -> Integers:
     """Returns the instances of the reference (side 0) or the prediction (1), cropped as the pair; gaps may be left."""
     rule, mask = pair.settings.instances, (pair.reference, pair.prediction)[side]
     if rule.source == "components":
@@ -136,22 +146,22 @@ def _parts(pair: LabelPair, side: int) -> Integers:
     if pair.numbers is None:
         raise ValueError("Expected `numbers` of the instances, which instances='given' judges by, got none")
     box = tuple(slice(start, start + size) for start, size in zip(pair.offset, mask.shape, strict=True))
-    given: Integers = np.where(mask, pair.numbers[side][box], 0)
-    if int(given.max(initial=0)) > max(given.size, 1024):  # numbers far apart are too many to count one by one
-        _, places = np.unique(np.append(given.ravel(), 0), return_inverse=True)
-        given = places[:-1].reshape(given.shape)
-    return given.astype(np.int32)
+    numbers: Integers = np.where(mask, pair.numbers[side][box], 0)
+    if int(numbers.max(initial=0)) > max(numbers.size, 1024):  # numbers far apart are too many to count one by one
+        _, inverse = np.unique(np.append(numbers.ravel(), 0), return_inverse=True)
+        numbers = inverse[:-1].reshape(numbers.shape)
+    return numbers.astype(np.int32)
 
 
 def _large_enough(parts: Integers, least: float) -> tuple[Integers, Integers]:
     """Returns the parts of at least so many voxels, numbered from 1 without gaps, and their sizes in voxels."""
     sizes = np.bincount(parts.ravel(), minlength=1)
     sizes[0] = 0
-    kept = (sizes >= least) & (sizes > 0)
-    if kept[1:].all():
+    is_kept = (sizes >= least) & (sizes > 0)
+    if is_kept[1:].all():
         return parts, sizes[1:]
-    numbers = np.cumsum(kept, dtype=np.int32) * kept
-    return numbers[parts], sizes[kept]
+    numbers = np.cumsum(is_kept, dtype=np.int32) * is_kept
+    return numbers[parts], sizes[is_kept]
 
 
 @_share(title="PQ", source=PANOPTIC)
@@ -166,8 +176,8 @@ def pq(pair: LabelPair) -> float:
     >>> round(pq(pair), 4)  # one match of IoU 2 / 3, one instance missed: 2 / 3 / 1.5
     0.4444
     """
-    found = matched_instances(pair)
-    return ratio(float(found.ious.sum()), found.tp + (found.fp + found.fn) / 2)
+    matches = matched_instances(pair)
+    return ratio(float(matches.ious.sum()), matches.tp + (matches.fp + matches.fn) / 2)
 
 
 @_share(title="RQ", source=PANOPTIC)
@@ -176,8 +186,8 @@ def rq(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without any instance.
     """
-    found = matched_instances(pair)
-    return ratio(found.tp, found.tp + (found.fp + found.fn) / 2)
+    matches = matched_instances(pair)
+    return ratio(matches.tp, matches.tp + (matches.fp + matches.fn) / 2)
 
 
 @_share(title="SQ", source=PANOPTIC)
@@ -186,10 +196,10 @@ def sq(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without any instance. The 0 is that of the authors' code.
     """
-    found = matched_instances(pair)
-    if not found.tp:
-        return 0.0 if found.fn + found.fp else math.nan
-    return float(found.ious.mean())
+    matches = matched_instances(pair)
+    if not matches.tp:
+        return 0.0 if matches.fn + matches.fp else math.nan
+    return float(matches.ious.mean())
 
 
 @_share(title="Instance F1", source=METRICS_REVIEW)
@@ -198,8 +208,8 @@ def instance_f1(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without any instance.
     """
-    found = matched_instances(pair)
-    return ratio(2 * found.tp, 2 * found.tp + found.fp + found.fn)
+    matches = matched_instances(pair)
+    return ratio(2 * matches.tp, 2 * matches.tp + matches.fp + matches.fn)
 
 
 @_share(title="Instance precision", source=METRICS_REVIEW)
@@ -208,8 +218,8 @@ def instance_precision(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without a predicted instance.
     """
-    found = matched_instances(pair)
-    return ratio(found.tp, found.tp + found.fp)
+    matches = matched_instances(pair)
+    return ratio(matches.tp, matches.tp + matches.fp)
 
 
 @_share(title="Instance recall", source=METRICS_REVIEW)
@@ -218,8 +228,8 @@ def instance_recall(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without an instance in the reference.
     """
-    found = matched_instances(pair)
-    return ratio(found.tp, found.tp + found.fn)
+    matches = matched_instances(pair)
+    return ratio(matches.tp, matches.tp + matches.fn)
 
 
 @_share(title="Instance Dice", source=METRICS_REVIEW)
@@ -228,8 +238,8 @@ def instance_dice(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without an instance in the reference. Predicted instances without a match cost nothing here.
     """
-    found = matched_instances(pair)
-    return ratio(float((2 * found.shared / found.sums).sum()), len(found.sizes))
+    matches = matched_instances(pair)
+    return ratio(float((2 * matches.shared / matches.sums).sum()), len(matches.sizes))
 
 
 @_share(title="AJI", source=AJI)
@@ -246,12 +256,12 @@ def aji(pair: LabelPair) -> float:
     >>> round(aji(pair), 4)  # both take the same: 1 + 1 voxels shared, 3 + 3 in the unions
     0.3333
     """
-    found = matched_instances(pair)
-    ones, others, shared = found.overlaps
-    ious = _ious(found, ones, others, shared)
-    best_first = np.lexsort((others, -ious, ones))
-    chosen = best_first[np.unique(ones[best_first], return_index=True)[1]]
-    return _aggregated(found, ones[chosen], others[chosen], shared[chosen])
+    matches = matched_instances(pair)
+    reference_parts, predicted_parts, shared = matches.overlaps
+    ious = _pair_ious(matches, reference_parts, predicted_parts, shared)
+    best_first = np.lexsort((predicted_parts, -ious, reference_parts))
+    chosen = best_first[np.unique(reference_parts[best_first], return_index=True)[1]]
+    return _aggregated_jaccard(matches, reference_parts[chosen], predicted_parts[chosen], shared[chosen])
 
 
 @_share(title="AJI+", source=AJI_PLUS)
@@ -260,17 +270,17 @@ def aji_plus(pair: LabelPair) -> float:
 
     What has no partner adds its voxels to the denominator. In [0, 1]; NaN without any instance.
     """
-    found = matched_instances(pair)
-    ones, others, shared = found.overlaps
-    chosen = hungarian(ones, others, _ious(found, ones, others, shared))
-    return _aggregated(found, ones[chosen], others[chosen], shared[chosen])
+    matches = matched_instances(pair)
+    reference_parts, predicted_parts, shared = matches.overlaps
+    chosen = hungarian(reference_parts, predicted_parts, _pair_ious(matches, reference_parts, predicted_parts, shared))
+    return _aggregated_jaccard(matches, reference_parts[chosen], predicted_parts[chosen], shared[chosen])
 
 
-def _ious(found: Matches, ones: Integers, others: Integers, shared: Integers) -> Floats:
+def _pair_ious(found: Matches, ones: Integers, others: Integers, shared: Integers) -> Floats:
     return shared / (found.sizes[ones - 1] + found.predicted_sizes[others - 1] - shared)
 
 
-def _aggregated(found: Matches, ones: Integers, others: Integers, shared: Integers) -> float:
+def _aggregated_jaccard(found: Matches, ones: Integers, others: Integers, shared: Integers) -> float:
     """Returns the voxels that pairs share, over those of their unions and of the instances in no pair."""
     paired, used = found.sizes[ones - 1], np.unique(others)
     unions = (paired + found.predicted_sizes[others - 1] - shared).sum()
@@ -286,13 +296,17 @@ def instance_ap(pair: LabelPair, iou: float) -> float:
     whether an IoU of exactly the parameter counts. It needs no confidences, so it is no area under a curve. In [0, 1];
     NaN without any instance.
     """
-    found = matched_instances(pair)
-    ones, others, shared = found.overlaps
-    ious = _ious(found, ones, others, shared)
-    allowed = ious >= iou if found.settings.instances.inclusive else ious > iou
+    matches = matched_instances(pair)
+    reference_parts, predicted_parts, shared = matches.overlaps
+    ious = _pair_ious(matches, reference_parts, predicted_parts, shared)
+    allowed = ious >= iou if matches.settings.instances.inclusive else ious > iou
     # A match is worth more than all IoUs together: as many as can be, then those that overlap most.
-    tp = len(hungarian(ones[allowed], others[allowed], 1 + ious[allowed] / (2 * max(1, len(found.sizes)))))
-    return ratio(tp, len(found.sizes) + len(found.predicted_sizes) - tp)
+    tp = len(
+        hungarian(
+            reference_parts[allowed], predicted_parts[allowed], 1 + ious[allowed] / (2 * max(1, len(matches.sizes)))
+        )
+    )
+    return ratio(tp, len(matches.sizes) + len(matches.predicted_sizes) - tp)
 
 
 @_share(title="Mean instance AP", source=DSB2018)
@@ -319,8 +333,8 @@ def instance_hd95(pair: LabelPair) -> float:
 
     In mm, at least 0; NaN if nothing matches. It says nothing of what was missed: read it beside the recall.
     """
-    found = matched_instances(pair)
-    values = [hd95(LabelPair(*found.masks(match), pair.spacing, pair.settings)) for match in range(found.tp)]
+    matches = matched_instances(pair)
+    values = [hd95(LabelPair(*matches.masks(match), pair.spacing, pair.settings)) for match in range(matches.tp)]
     return float(np.mean(values)) if values else math.nan
 
 
@@ -395,7 +409,7 @@ def pooled_instance_f1(rows: ScoreTable) -> float:
     Where `instance_f1` is the mean over cases, here a case counts by how many instances it has. In [0, 1]; NaN
     without any instance, or if a case could not be counted.
     """
-    tp, fn, fp = (_total(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
+    tp, fn, fp = (_total_count(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
     return ratio(2 * tp, 2 * tp + fp + fn)
 
 
@@ -411,8 +425,8 @@ def pooled_pq(rows: ScoreTable) -> float:
     all instances are one heap; `by=label` gives each its own. In [0, 1]; NaN without any instance, or if a case could
     not be counted.
     """
-    tp, fn, fp = (_total(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
-    return ratio(_total(rows, "instances_iou"), tp + (fp + fn) / 2)
+    tp, fn, fp = (_total_count(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
+    return ratio(_total_count(rows, "instances_iou"), tp + (fp + fn) / 2)
 
 
 @_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)
@@ -421,8 +435,8 @@ def pooled_instance_precision(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN without a predicted instance, or if a case could not be counted.
     """
-    tp = _total(rows, "instances_matched")
-    return ratio(tp, tp + _total(rows, "instances_spurious"))
+    tp = _total_count(rows, "instances_matched")
+    return ratio(tp, tp + _total_count(rows, "instances_spurious"))
 
 
 @_pooled(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
@@ -431,8 +445,8 @@ def pooled_instance_recall(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN without an instance in the reference, or if a case could not be counted.
     """
-    tp = _total(rows, "instances_matched")
-    return ratio(tp, tp + _total(rows, "instances_missed"))
+    tp = _total_count(rows, "instances_matched")
+    return ratio(tp, tp + _total_count(rows, "instances_missed"))
 
 
 @_pooled(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
@@ -441,7 +455,7 @@ def sensitivity_small(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
     """
-    return ratio(_total(rows, "small_instances_found"), _total(rows, "small_instances"))
+    return ratio(_total_count(rows, "small_instances_found"), _total_count(rows, "small_instances"))
 
 
 @_pooled(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
@@ -450,7 +464,7 @@ def sensitivity_medium(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
     """
-    return ratio(_total(rows, "medium_instances_found"), _total(rows, "medium_instances"))
+    return ratio(_total_count(rows, "medium_instances_found"), _total_count(rows, "medium_instances"))
 
 
 @_pooled(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
@@ -459,9 +473,9 @@ def sensitivity_large(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
     """
-    return ratio(_total(rows, "large_instances_found"), _total(rows, "large_instances"))
+    return ratio(_total_count(rows, "large_instances_found"), _total_count(rows, "large_instances"))
 
 
-def _total(rows: ScoreTable, name: str) -> float:
+def _total_count(rows: ScoreTable, name: str) -> float:
     """Returns the sum of a count over all cases and labels; NaN if one of them has no value."""
     return float(rows.of(name).value.sum())

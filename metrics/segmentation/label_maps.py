@@ -33,9 +33,9 @@ class LabelIndex:
 
     def __init__(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]]) -> None:
         self._regions = regions
-        signed = [one for one in maps if one.dtype.kind == "i"]
-        self._low = min((int(one.min(initial=0)) for one in signed), default=0)
-        self._high = max(int(one.max(initial=0)) for one in maps)
+        signed = [label_map for label_map in maps if label_map.dtype.kind == "i"]
+        self._low = min((int(label_map.min(initial=0)) for label_map in signed), default=0)
+        self._high = max(int(label_map.max(initial=0)) for label_map in maps)
         small = self._low == 0 and self._high <= 4 * len(regions)
         self.kept = small and all(len(labels) == 1 for labels in regions)
         # A label above the highest that occurs is absent, and so is the number after that.
@@ -63,7 +63,7 @@ class LabelIndex:
             if self._low <= label <= self._high
         }
         if self._high - self._low >= LONGEST_TABLE:
-            return lambda part: _searched(part, number).astype(self.dtype)
+            return lambda part: _number_values(part, number).astype(self.dtype)
         table = np.zeros(self._high - self._low + 1, self.dtype)
         table[np.fromiter(number, np.int64) - self._low] = list(number.values())
         if self._low:
@@ -71,7 +71,7 @@ class LabelIndex:
         return lambda part: table.take(part.astype(np.intp))
 
 
-def _searched(values: LabelMap, number: dict[int, int]) -> npt.NDArray[np.int64]:
+def _number_values(values: LabelMap, number: dict[int, int]) -> npt.NDArray[np.int64]:
     labels = np.array(sorted(number), values.dtype)
     if not len(labels):
         return np.zeros(values.shape, np.int64)
@@ -117,25 +117,28 @@ class LabelMapPair:
         self._order = sorted(range(reference.ndim), key=lambda axis: -abs(steps[axis]))
         self._turn = tuple(slice(None, None, -1 if steps[axis] < 0 else 1) for axis in self._order)
         self._spacing = tuple(spacing[axis] for axis in self._order)
-        straight = [one.transpose(self._order)[self._turn] for one in (reference, prediction)]
+        straight = [label_map.transpose(self._order)[self._turn] for label_map in (reference, prediction)]
         self._crop = _joint_box(straight)
-        self._number([one[self._crop] for one in straight], regions, ignore)
+        self._number([label_map[self._crop] for label_map in straight], regions, ignore)
 
     def _cut(self, reference: LabelMap, prediction: LabelMap, regions: Sequence[Sequence[int]]) -> bool:
         """Crops and counts the masks of a picture, where they are all there is and compiled functions can."""
         if len(regions) != 1 or tuple(regions[0]) != (1,) or len(self.shape) != 2:
             return False
-        maps = [one.view(np.uint8) if one.dtype == np.bool_ else one for one in (reference, prediction)]
+        maps = [
+            label_map.view(np.uint8) if label_map.dtype == np.bool_ else label_map
+            for label_map in (reference, prediction)
+        ]
         compiled = kernels(max(self.shape))
-        if not compiled or not all(one.dtype == np.uint8 and one.flags.c_contiguous for one in maps):
+        if not compiled or not all(label_map.dtype == np.uint8 and label_map.flags.c_contiguous for label_map in maps):
             return False
-        one, other, (top, bottom, left, right), (bits, *sizes) = compiled.cut(*maps)
+        first_codes, second_codes, (top, bottom, left, right), (bits, *sizes) = compiled.cut(*maps)
         if bits > 1:
             return False
         self._order, self._turn, self._spacing = [0, 1], (slice(None, None, 1),) * 2, self.spacing
         self._crop = slice(top, bottom), slice(left, right)
         self._inside: Box = (slice(1, bottom - top + 1), slice(1, right - left + 1))
-        self._codes, self._numbers, self._highest, self._alone = (one, other), [1], 1, True
+        self._codes, self._numbers, self._highest, self._alone = (first_codes, second_codes), [1], 1, True
         self._counts = [[0, size] for size in sizes]
         return True
 
@@ -145,15 +148,15 @@ class LabelMapPair:
         self._numbers = numbering.numbers
         shape, self._inside = _with_margins(maps[0].shape, ball(self._spacing).reach)
         self._codes = (np.zeros(shape, numbering.dtype), np.zeros(shape, numbering.dtype))
-        for one, codes in zip(maps, self._codes, strict=True):
-            numbering.write(one, codes[self._inside])
+        for label_map, codes in zip(maps, self._codes, strict=True):
+            numbering.write(label_map, codes[self._inside])
             if ignore is not None:
                 codes[self._inside] *= maps[0] != ignore
         self._highest = numbering.highest
-        self._counts = _counts(self._codes, self._highest)
+        self._counts = _voxel_counts(self._codes, self._highest)
         unlisted = {number for number in range(1, self._highest + 1) if self._occurs(number)}.difference(self._numbers)
         for codes in self._codes if unlisted else ():
-            _remove(codes, unlisted, self._highest)
+            _remove_numbers(codes, unlisted, self._highest)
         # A region that is all there is needs no search for its box.
         self._alone = len(regions) == 1 and numbering.kept and ignore is None and not unlisted
 
@@ -168,23 +171,23 @@ class LabelMapPair:
 
     def box(self, region: int) -> Box:
         """Returns the smallest box of the image that holds a region in both maps, an empty one if it is in neither."""
-        found: dict[int, slice] = {}
-        whole = [self.shape[axis] for axis in self._order]
-        parts = zip(self._order, self._turn, self._crop, self._boxes[self._numbers[region]], whole, strict=True)
+        slices: dict[int, slice] = {}
+        sizes = [self.shape[axis] for axis in self._order]
+        parts = zip(self._order, self._turn, self._crop, self._boxes[self._numbers[region]], sizes, strict=True)
         for axis, turn, crop, part, size in parts:
             start, stop = crop.start + part.start, crop.start + part.stop
-            found[axis] = slice(start, stop) if turn.step == 1 else slice(size - stop, size - start)
-        return tuple(found[axis] for axis in range(len(found)))
+            slices[axis] = slice(start, stop) if turn.step == 1 else slice(size - stop, size - start)
+        return tuple(slices[axis] for axis in range(len(slices)))
 
     def masks(self, region: int) -> tuple[Bools, Bools]:
         """Returns the masks of a region, cropped to its box, whose last axis is that along which they lie in memory."""
         number = self._numbers[region]
         back = np.argsort(self._order)
-        one, other = (
+        reference_mask, predicted_mask = (
             np.ascontiguousarray((codes[self._inside][self._boxes[number]] == number)[self._turn].transpose(back))
             for codes in self._codes
         )
-        return one, other
+        return reference_mask, predicted_mask
 
     def reference_distances(self, region: int) -> Distances:
         """Returns the distances from the reference's surface to the prediction's."""
@@ -206,8 +209,14 @@ class LabelMapPair:
             return [nowhere, *[tuple(slice(0, part.stop - part.start) for part in self._crop)] * self._highest]
         from scipy.ndimage import find_objects
 
-        found = [find_objects(codes[self._inside], max_label=self._highest) for codes in self._codes]
-        return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
+        boxes = [find_objects(codes[self._inside], max_label=self._highest) for codes in self._codes]
+        return [
+            nowhere,
+            *(
+                _join_boxes(reference_box or predicted_box, predicted_box or reference_box) or nowhere
+                for reference_box, predicted_box in zip(*boxes, strict=True)
+            ),
+        ]
 
     @property
     def _padded_boxes(self) -> Iterator[tuple[int, Box]]:
@@ -223,29 +232,34 @@ class LabelMapPair:
         if len(self.shape) == 2 and (compiled := kernels(max(self._codes[0].shape))):
             return contour_profiles(compiled, self._codes, self._padded_boxes, self._spacing, self.surface)
         if self.surface == "voxel":
-            one, other = (voxel_border(codes, self._highest) for codes in self._codes)
+            reference_border, predicted_border = (voxel_border(codes, self._highest) for codes in self._codes)
         else:
-            one, other = (surfel_border(codes, self._highest, self._spacing) for codes in self._codes)
-        return nearest(one, other, self._codes[0].shape, self._spacing)
+            reference_border, predicted_border = (
+                surfel_border(codes, self._highest, self._spacing) for codes in self._codes
+            )
+        return nearest(reference_border, predicted_border, self._codes[0].shape, self._spacing)
 
 
 def _joint_box(maps: Sequence[LabelMap]) -> Box:
     """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
     if maps[0].ndim == 2:
-        rows = _ends(_held(maps, axis=1))
-        return rows, _ends(_held([one[rows] for one in maps], axis=0))
-    across = [np.bitwise_or.reduce(one, axis=0) for one in maps]
-    return tuple(_ends(held) for held in (_held(maps, axis=(1, 2)), _held(across, axis=1), _held(across, axis=0)))
+        rows = _held_slice(_held_along(maps, axis=1))
+        return rows, _held_slice(_held_along([label_map[rows] for label_map in maps], axis=0))
+    across = [np.bitwise_or.reduce(label_map, axis=0) for label_map in maps]
+    return tuple(
+        _held_slice(held)
+        for held in (_held_along(maps, axis=(1, 2)), _held_along(across, axis=1), _held_along(across, axis=0))
+    )
 
 
-def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
+def _held_along(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
     """Returns whether one of the maps holds something but 0 along some axes."""
-    first, second = (np.bitwise_or.reduce(one, axis=axis) for one in maps)
+    first, second = (np.bitwise_or.reduce(label_map, axis=axis) for label_map in maps)
     held: npt.NDArray[Any] = np.logical_or(first, second)
     return held
 
 
-def _ends(held: npt.NDArray[Any]) -> slice:
+def _held_slice(held: npt.NDArray[Any]) -> slice:
     at = np.flatnonzero(held)
     return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
 
@@ -264,19 +278,21 @@ def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple
     return padded, tuple(slice(start, start + size) for start, size in zip(starts, shape, strict=True))
 
 
-def _counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
+def _voxel_counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
     """Returns the voxels of each number above 0 in one map, in the other and in both, (3, highest + 1)."""
-    one, other = (codes.reshape(-1) for codes in maps)
+    first_codes, second_codes = (codes.reshape(-1) for codes in maps)
     if highest == 1:  # then they hold nothing but 0 and 1
         sizes = [0, 0, 0]
-        for start in range(0, len(one), VOXELS_AT_ONCE):
-            mine, theirs = (codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other))
-            for place, mask in enumerate((mine, theirs, mine & theirs)):
-                sizes[place] += int(np.count_nonzero(mask))
+        for start in range(0, len(first_codes), VOXELS_AT_ONCE):
+            mine, theirs = (
+                codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (first_codes, second_codes)
+            )
+            for index, mask in enumerate((mine, theirs, mine & theirs)):
+                sizes[index] += int(np.count_nonzero(mask))
         return [[0, size] for size in sizes]
     counts = np.zeros((3, highest + 1))
-    for start in range(0, len(one), VOXELS_AT_ONCE):
-        first, second = one[start : start + VOXELS_AT_ONCE], other[start : start + VOXELS_AT_ONCE]
+    for start in range(0, len(first_codes), VOXELS_AT_ONCE):
+        first, second = first_codes[start : start + VOXELS_AT_ONCE], second_codes[start : start + VOXELS_AT_ONCE]
         lengths = None
         # Voxels of the same labels follow one another; runs are far fewer than voxels, unless the maps are noise.
         changes = first[1:] != first[:-1]
@@ -286,25 +302,25 @@ def _counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
             ends = np.append(ends, len(first) - 1)
             lengths = np.diff(ends, prepend=-1)
             first, second = first[ends], second[ends]
-        same = first == second
+        is_same = first == second
         counts[0] += np.bincount(first, lengths, highest + 1)
         counts[1] += np.bincount(second, lengths, highest + 1)
-        counts[2] += np.bincount(first[same], None if lengths is None else lengths[same], highest + 1)
+        counts[2] += np.bincount(first[is_same], None if lengths is None else lengths[is_same], highest + 1)
     counted: list[list[int]] = counts.astype(np.int64).tolist()
     return counted
 
 
-def _remove(codes: Codes, numbers: Collection[int], highest: int) -> None:
+def _remove_numbers(codes: Codes, numbers: Collection[int], highest: int) -> None:
     """Makes background of the voxels that have one of the numbers."""
     flat = codes.reshape(-1)
-    kept = np.arange(highest + 1).astype(codes.dtype)
-    kept[list(numbers)] = 0
+    table = np.arange(highest + 1).astype(codes.dtype)
+    table[list(numbers)] = 0
     for start in range(0, len(flat), VOXELS_AT_ONCE):
         part = flat[start : start + VOXELS_AT_ONCE]
-        part[:] = kept.take(part.astype(np.intp))
+        part[:] = table.take(part.astype(np.intp))
 
 
-def _union(one: Box | None, other: Box | None) -> Box | None:
+def _join_boxes(one: Box | None, other: Box | None) -> Box | None:
     if one is None or other is None:
         return None
     return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, other, strict=True))

@@ -77,7 +77,7 @@ class Lesions:
     @property
     def tp(self) -> int:
         """How many of the lesions were found."""
-        return sum(bool(found) for _, found in self.parts)
+        return sum(bool(matched) for _, matched in self.parts)
 
     @property
     def fn(self) -> int:
@@ -107,17 +107,17 @@ class Lesions:
             return
         boxes, predicted_boxes = find_objects(self.reference), find_objects(self.prediction)
         chosen = np.zeros(len(predicted_boxes) + 1, bool)
-        for lesion, found in self.parts:
-            if not found:
+        for lesion, matched in self.parts:
+            if not matched:
                 continue
-            held = [boxes[lesion - 1], *(predicted_boxes[part - 1] for part in found)]
+            held = [boxes[lesion - 1], *(predicted_boxes[part - 1] for part in matched)]
             box = tuple(
-                slice(min(one.start for one in spans), max(one.stop for one in spans))
+                slice(min(span.start for span in spans), max(span.stop for span in spans))
                 for spans in zip(*held, strict=True)
             )
-            chosen[list(found)] = True
+            chosen[list(matched)] = True
             yield self.reference[box] == lesion, chosen[self.prediction[box]]
-            chosen[list(found)] = False
+            chosen[list(matched)] = False
 
 
 @once_per_pair
@@ -131,10 +131,10 @@ def lesions_of(pair: LabelPair) -> Lesions:
         UsageError: If lesions are to be joined through a label that the case does not name.
     """
     rule = pair.settings.lesions.for_label(pair.name)
-    around, prediction = _apart(pair)
+    around, prediction = _number_lesions(pair)
     if rule.join_through:
-        around = _joined(pair, rule, _reference_lesions)[around]
-        prediction = _joined(pair, rule, _predicted_lesions)[prediction]
+        around = _join_lesions(pair, rule, _reference_lesions)[around]
+        prediction = _join_lesions(pair, rule, _predicted_lesions)[prediction]
     count = int(around.max(initial=0))
     reference = around * pair.reference
     sizes = np.bincount(around[pair.reference], minlength=count + 1)
@@ -145,13 +145,13 @@ def lesions_of(pair: LabelPair) -> Lesions:
     covered = np.bincount(lesions, predicted_sizes[parts], minlength=count + 1)
     dices = np.where(covered > 0, 2 * overlaps / np.maximum(sizes + covered, 1), 0.0)
     starts = np.searchsorted(lesions, np.arange(count + 2))
-    kept = [lesion for lesion in range(1, count + 1) if sizes[lesion] * pair.voxel_size > rule.min_volume]
+    kept_lesions = [lesion for lesion in range(1, count + 1) if sizes[lesion] * pair.voxel_size > rule.min_volume]
     return Lesions(
         rule=rule,
         reference=reference,
         prediction=prediction,
-        parts=tuple((one, tuple(parts[starts[one] : starts[one + 1]].tolist())) for one in kept),
-        dices=dices[kept],
+        parts=tuple((lesion, tuple(parts[starts[lesion] : starts[lesion + 1]].tolist())) for lesion in kept_lesions),
+        dices=dices[kept_lesions],
         false_positives=int(np.count_nonzero(predicted_sizes[1:])) - len(np.unique(parts)),
         penalty=math.hypot(*pair.shape) if rule.penalty == "diagonal" else float(rule.penalty),
         spacing=pair.spacing,
@@ -159,21 +159,21 @@ def lesions_of(pair: LabelPair) -> Lesions:
 
 
 @once_per_pair
-def _apart(pair: LabelPair) -> tuple[Integers, Integers]:
+def _number_lesions(pair: LabelPair) -> tuple[Integers, Integers]:
     """Numbers the reference's dilated lesions and the predicted lesions, before any are joined."""
     rule = pair.settings.lesions.for_label(pair.name)
-    return _around(pair.reference, pair, rule), _predicted(pair, rule)
+    return _number_dilated(pair.reference, pair, rule), _number_predicted(pair, rule)
 
 
 def _reference_lesions(pair: LabelPair) -> Integers:
-    return _apart(pair)[0] * pair.reference
+    return _number_lesions(pair)[0] * pair.reference
 
 
 def _predicted_lesions(pair: LabelPair) -> Integers:
-    return _apart(pair)[1]
+    return _number_lesions(pair)[1]
 
 
-def _around(mask: Bools, pair: LabelPair, rule: LesionRule) -> Integers:
+def _number_dilated(mask: Bools, pair: LabelPair, rule: LesionRule) -> Integers:
     """Numbers the parts of the dilated mask from 1.
 
     Where lesions are joined the order matters, which is that of the first voxel of a part dilated in the whole
@@ -182,36 +182,36 @@ def _around(mask: Bools, pair: LabelPair, rule: LesionRule) -> Integers:
     if not pair.settings.lesions.joins:
         return connected_parts(dilated(mask, rule.dilation))[0]
     room = [
-        (min(rule.dilation, start), min(rule.dilation, whole - start - size))
-        for start, size, whole in zip(pair.offset, mask.shape, pair.shape, strict=True)
+        (min(rule.dilation, start), min(rule.dilation, full_size - start - size))
+        for start, size, full_size in zip(pair.offset, mask.shape, pair.shape, strict=True)
     ]
     parts = connected_parts(dilated(np.pad(mask, room), rule.dilation))[0]
     return parts[tuple(slice(before, before + size) for (before, _), size in zip(room, mask.shape, strict=True))]
 
 
-def _joined(pair: LabelPair, rule: LesionRule, lesions: Callable[[LabelPair], Integers]) -> Integers:
+def _join_lesions(pair: LabelPair, rule: LesionRule, lesions: Callable[[LabelPair], Integers]) -> Integers:
     """Returns, by the number of each lesion, that of the lesion that it is part of after joining."""
     ours = lesions(pair)
     groups = np.arange(int(ours.max(initial=0)) + 1)
     for name in rule.join_through:
-        other = pair.sibling(name)
-        if other is None:
+        sibling = pair.sibling(name)
+        if sibling is None:
             raise UsageError(
                 f"The rule {rule.name!r} joins lesions of {pair.name!r} through {name!r}, which is not judged: name "
                 f"{name} in the task's regions too, or set lesions.labels.{pair.name}.join_through to what is"
             )
-        ones, others = _touching(ours, pair.offset, lesions(other), other.offset)
+        own_lesions, sibling_lesions = _touching_lesions(ours, pair.offset, lesions(sibling), sibling.offset)
         firsts = np.full(len(groups), np.iinfo(np.int64).max)
-        np.minimum.at(firsts, groups[ones], others)
-        touched = np.unique(groups[ones])
-        _, starts, same = np.unique(firsts[touched], return_index=True, return_inverse=True)
+        np.minimum.at(firsts, groups[own_lesions], sibling_lesions)
+        touched = np.unique(groups[own_lesions])
+        _, starts, groups_ = np.unique(firsts[touched], return_index=True, return_inverse=True)
         merged = np.arange(len(groups))
-        merged[touched] = touched[starts][same]
+        merged[touched] = touched[starts][groups_]
         groups = merged[groups]
     return groups
 
 
-def _touching(
+def _touching_lesions(
     one: Integers, offset: tuple[int, ...], other: Integers, other_offset: tuple[int, ...]
 ) -> tuple[Integers, Integers]:
     """Returns which lesions are at most one step apart, by their numbers in two boxes of the image."""
@@ -220,32 +220,32 @@ def _touching(
     near = tuple(
         slice(max(-1 - by, 0), max(size + 1 - by, 0)) for by, size in zip(shift.tolist(), one.shape, strict=True)
     )
-    places = np.nonzero(other[near])
-    numbers = other[near][places].astype(np.int64)
+    voxels = np.nonzero(other[near])
+    numbers = other[near][voxels].astype(np.int64)
     starts = [part.start + by + 2 for part, by in zip(near, shift.tolist(), strict=True)]
     width = int(other.max(initial=0)) + 1
-    found = []
+    pairs = []
     for step in product((-1, 0, 1), repeat=one.ndim):
         if np.abs(step).sum() <= 2:  # the steps of `dilated`
-            beside = margins[tuple(at + start + by for at, start, by in zip(places, starts, step, strict=True))]
-            touch = beside > 0
-            found.append(np.unique(beside[touch].astype(np.int64) * width + numbers[touch]))
-    codes = np.unique(np.concatenate(found))
+            labels_beside = margins[tuple(at + start + by for at, start, by in zip(voxels, starts, step, strict=True))]
+            touch = labels_beside > 0
+            pairs.append(np.unique(labels_beside[touch].astype(np.int64) * width + numbers[touch]))
+    codes = np.unique(np.concatenate(pairs))
     return codes // width, codes % width
 
 
-def _predicted(pair: LabelPair, rule: LesionRule) -> Integers:
+def _number_predicted(pair: LabelPair, rule: LesionRule) -> Integers:
     """Numbers the prediction's lesions from 1, with gaps where one was dropped."""
     if rule.merge_predictions:
-        numbers = _around(pair.prediction, pair, rule) * pair.prediction
+        numbers = _number_dilated(pair.prediction, pair, rule) * pair.prediction
     else:
         numbers = connected_parts(pair.prediction)[0]
     if rule.small_predictions == "keep":
         return numbers
     unit = 1.0 if rule.small_predictions == "drop-voxels" else pair.voxel_size
-    left = np.bincount(numbers[pair.prediction], minlength=1) * unit > rule.min_volume
-    kept: Integers = numbers * left[numbers]
-    return kept
+    is_large = np.bincount(numbers[pair.prediction], minlength=1) * unit > rule.min_volume
+    numbers_kept: Integers = numbers * is_large[numbers]
+    return numbers_kept
 
 
 @_score(title="Lesion Dice", higher_is_better=True, best=1.0, worst=0.0)
@@ -261,8 +261,8 @@ def lesion_dice(pair: LabelPair) -> float:
     >>> lesion_dice(pair)  # one lesion of 60 mm2, 40 of them found: 2 * 40 / 100
     0.8
     """
-    found = lesions_of(pair)
-    return found.mean(float(found.dices.sum()), penalty=0.0, perfect=1.0)
+    lesions = lesions_of(pair)
+    return lesions.mean(float(lesions.dices.sum()), penalty=0.0, perfect=1.0)
 
 
 @_score(title="Lesion HD95", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
@@ -272,9 +272,9 @@ def lesion_hd95(pair: LabelPair) -> float:
     Between surfels, whatever the table's surface is. In mm, at least 0; 0 if there is no lesion and no false
     positive.
     """
-    found = lesions_of(pair)
-    measured = sum(hd95(lesion) for lesion in found.surfels)
-    return found.mean(measured + found.fn * found.penalty, penalty=found.penalty, perfect=0.0)
+    lesions = lesions_of(pair)
+    measured = sum(hd95(lesion) for lesion in lesions.surfels)
+    return lesions.mean(measured + lesions.fn * lesions.penalty, penalty=lesions.penalty, perfect=0.0)
 
 
 @_score(title="Lesion NSD", higher_is_better=True, best=1.0, worst=0.0, parameter="tolerance in mm")
@@ -284,17 +284,17 @@ def lesion_nsd(pair: LabelPair, tolerance: float) -> float:
     As the code of 2024 has it: between border voxels, whatever the table's surface is, and the mean of the two
     directions' shares, where `nsd` pools them. In [0, 1]; 1 if there is no lesion and no false positive.
     """
-    found = lesions_of(pair)
-    return found.mean(sum(_surface_dice(lesion, tolerance) for lesion in found.borders), penalty=0.0, perfect=1.0)
+    lesions = lesions_of(pair)
+    return lesions.mean(sum(_surface_dice(lesion, tolerance) for lesion in lesions.borders), penalty=0.0, perfect=1.0)
 
 
 def _surface_dice(pair: LabelPair, tolerance: float) -> float:
     both = pair.reference_distances, pair.prediction_distances
-    return sum(one.within(tolerance) / one.size for one in both) / 2
+    return sum(distances.within(tolerance) / distances.size for distances in both) / 2
 
 
 @once_per_pair
-def _kept(pair: LabelPair) -> dict[Surface, LabelPair]:
+def _kept_surfaces(pair: LabelPair) -> dict[Surface, LabelPair]:
     """The whole label without predicted lesions that the rule drops, to measure between either kind of surface."""
     prediction = lesions_of(pair).prediction > 0
     return {kind: LabelPair(pair.reference, prediction, pair.spacing, kind) for kind in ("surfel", "voxel")}
@@ -306,9 +306,9 @@ def legacy_dice(pair: LabelPair) -> float:
 
     The column of this name of BraTS. In [0, 1]; 1 if both masks are then empty.
     """
-    kept = _kept(pair)["voxel"]
-    both = kept.reference_size + kept.prediction_size
-    return 2 * kept.overlap_size / both if both else 1.0
+    label_pair = _kept_surfaces(pair)["voxel"]
+    both = label_pair.reference_size + label_pair.prediction_size
+    return 2 * label_pair.overlap_size / both if both else 1.0
 
 
 @_score(title="Legacy HD95", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
@@ -319,10 +319,10 @@ def legacy_hd95(pair: LabelPair) -> float:
     this is what it was meant to be. Between surfels, whatever the table's surface is. In mm; 0 if both masks are then
     empty, the rule's penalty if one is.
     """
-    kept = _kept(pair)["surfel"]
-    if kept.reference_size and kept.prediction_size:
-        return hd95(kept)
-    return lesions_of(pair).penalty if kept.reference_size or kept.prediction_size else 0.0
+    label_pair = _kept_surfaces(pair)["surfel"]
+    if label_pair.reference_size and label_pair.prediction_size:
+        return hd95(label_pair)
+    return lesions_of(pair).penalty if label_pair.reference_size or label_pair.prediction_size else 0.0
 
 
 @_score(title="Legacy NSD", higher_is_better=True, best=1.0, worst=0.0, parameter="tolerance in mm")
@@ -331,10 +331,10 @@ def legacy_nsd(pair: LabelPair, tolerance: float) -> float:
 
     The column of this name of BraTS 2024. In [0, 1]; 1 if both masks are then empty, 0 if one is.
     """
-    kept = _kept(pair)["voxel"]
-    if kept.reference_size and kept.prediction_size:
-        return _surface_dice(kept, tolerance)
-    return float(not kept.reference_size and not kept.prediction_size)
+    label_pair = _kept_surfaces(pair)["voxel"]
+    if label_pair.reference_size and label_pair.prediction_size:
+        return _surface_dice(label_pair, tolerance)
+    return float(not label_pair.reference_size and not label_pair.prediction_size)
 
 
 @_score(title="Legacy sensitivity", higher_is_better=True, best=1.0, worst=0.0)
@@ -344,8 +344,12 @@ def legacy_sensitivity(pair: LabelPair) -> float:
     The column Sensitivity of BraTS, whose code numbers lesions in 2024 and then sums those numbers from the second on:
     this is what it was meant to be. In [0, 1]; without a reference 1 if the prediction is then empty too, else 0.
     """
-    kept = _kept(pair)["voxel"]
-    return kept.overlap_size / kept.reference_size if kept.reference_size else float(not kept.prediction_size)
+    label_pair = _kept_surfaces(pair)["voxel"]
+    return (
+        label_pair.overlap_size / label_pair.reference_size
+        if label_pair.reference_size
+        else float(not label_pair.prediction_size)
+    )
 
 
 @_score(title="Legacy specificity", higher_is_better=True, best=1.0, worst=0.0)
@@ -355,9 +359,9 @@ def legacy_specificity(pair: LabelPair) -> float:
     The column Specificity of BraTS, over all voxels of the image; see `legacy_sensitivity`. In [0, 1]; 0 if the
     reference fills the image.
     """
-    kept = _kept(pair)["voxel"]
-    outside = math.prod(pair.shape) - kept.reference_size
-    return (outside - kept.prediction_size + kept.overlap_size) / outside if outside else 0.0
+    label_pair = _kept_surfaces(pair)["voxel"]
+    outside = math.prod(pair.shape) - label_pair.reference_size
+    return (outside - label_pair.prediction_size + label_pair.overlap_size) / outside if outside else 0.0
 
 
 @_score(
@@ -386,8 +390,8 @@ def lesion_sensitivity(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without such a lesion.
     """
-    found = lesions_of(pair)
-    return ratio(found.tp, found.tp + found.fn)
+    lesions = lesions_of(pair)
+    return ratio(lesions.tp, lesions.tp + lesions.fn)
 
 
 @_score(title="Lesion precision", higher_is_better=True, best=1.0, worst=0.0)
@@ -396,8 +400,8 @@ def lesion_precision(pair: LabelPair) -> float:
 
     In [0, 1]; NaN if there are neither.
     """
-    found = lesions_of(pair)
-    return ratio(found.tp, found.tp + found.false_positives)
+    lesions = lesions_of(pair)
+    return ratio(lesions.tp, lesions.tp + lesions.false_positives)
 
 
 @_score(title="Lesion F1", higher_is_better=True, best=1.0, worst=0.0)
@@ -406,5 +410,5 @@ def lesion_f1(pair: LabelPair) -> float:
 
     In [0, 1]; NaN without a lesion and without a false positive.
     """
-    found = lesions_of(pair)
-    return ratio(2 * found.tp, 2 * found.tp + found.fn + found.false_positives)
+    lesions = lesions_of(pair)
+    return ratio(2 * lesions.tp, 2 * lesions.tp + lesions.fn + lesions.false_positives)

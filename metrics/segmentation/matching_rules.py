@@ -58,7 +58,7 @@ class InstanceRule:
         wanted = {"source": wanted} if isinstance(wanted, str) else wanted
         if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected instances to be 'given', 'components' or a mapping, got {wanted!r}")
-        stated = _checked("instances", wanted, [one.name for one in fields(cls)])
+        stated = _check_settings("instances", wanted, [field.name for field in fields(cls)])
         if stated.get("matching", "iou") == "iou" and stated.get("threshold", 0.5) > 1:
             raise UsageError(f"Expected instances.threshold to be an IoU of at most 1, got {stated['threshold']}")
         if "sizes" in stated:
@@ -128,10 +128,10 @@ class LesionRule:
             return LESION_RULES[wanted]
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "brats2023-gli"))
-        known = [one.name for one in fields(cls)]
-        stated = _checked("lesions", stated, known, also=("preset",))
+        names = [field.name for field in fields(cls)]
+        stated = _check_settings("lesions", stated, names, also=("preset",))
         for name, changes in stated.get("labels", {}).items():
-            _checked(f"lesions.labels.{name}", changes, [key for key in known if key not in ("name", "labels")])
+            _check_settings(f"lesions.labels.{name}", changes, [key for key in names if key not in ("name", "labels")])
         return replace(start, **{"name": f"{start.name}, changed", **stated})
 
     @property
@@ -145,11 +145,11 @@ class LesionRule:
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
-        parts = [_words(self), *(f"{name}: {_words(self.for_label(name))}" for name in self.labels)]
+        parts = [_rule_words(self), *(f"{name}: {_rule_words(self.for_label(name))}" for name in self.labels)]
         return f"lesions by {self.name} ({'; '.join(parts)}; HD95 of surfels, NSD of border voxels)"
 
 
-def _words(rule: LesionRule) -> str:
+def _rule_words(rule: LesionRule) -> str:
     penalty = "the diagonal in voxels" if rule.penalty == "diagonal" else f"{rule.penalty:g} mm"
     words = [f"dilation {rule.dilation}", f"> {rule.min_volume:g} mm3", f"HD95 penalty {penalty}"]
     if rule.merge_predictions:
@@ -164,7 +164,9 @@ def _words(rule: LesionRule) -> str:
     return ", ".join(words)
 
 
-def _checked(where: str, stated: Mapping[str, Any], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Any]:
+def _check_settings(
+    where: str, stated: Mapping[str, Any], known: Sequence[str], also: Sequence[str] = ()
+) -> dict[str, Any]:
     """Returns what a config states; raises UsageError for invalid keys and values."""
     for key, value in stated.items():
         if key not in known:
@@ -190,7 +192,7 @@ def _is_number(value: object) -> bool:
 
 
 def _are_names(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, str) for item in value)
 
 
 def _rules_2024() -> dict[str, LesionRule]:

@@ -111,7 +111,7 @@ class DistanceProfiles:
         if not len(values):
             return self.apart[label]
         values, merged = np.unique(np.concatenate([values, self.apart[label][0]]), return_inverse=True)
-        return values, _summed(merged, np.concatenate([weights, self.apart[label][1]]))
+        return values, _sum_weights(merged, np.concatenate([weights, self.apart[label][1]]))
 
 
 def nearest(
@@ -137,8 +137,8 @@ def nearest(
         table[target.places] = target.numbers
         sizes = np.bincount(target.label, minlength=target.sets.shape[1])
         search = _Search(table, target.sets, sizes, steps, around.ranks)
-        surface, left = search.near_surface(start)
-        far = _far(left, start.weights, target, shape, spacing)
+        surface, remaining = search.near_surface(start)
+        far = _far_distances(remaining, start.weights, target, shape, spacing)
         profiles.append(DistanceProfiles(far, (around.lengths, surface)))
         table[target.places] = 0
     return profiles[0], profiles[1]
@@ -148,20 +148,20 @@ def _of_contours(
     one: LabelSurfaces, other: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
     """Returns what `nearest` does, of the borders in a picture: label by label, each within its own box."""
-    found: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
+    profiles_: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
     labels = one.sets.shape[1]
     sides = (one, other) if labels == 2 else (_by_label(one), _by_label(other))
     ends = [np.searchsorted(side.label, np.arange(labels + 1)) for side in sides]
     for label in range(1, labels):
         parts = [slice(*end[label : label + 2]) for end in ends]
-        places, within = [side.index[part] for side, part in zip(sides, parts, strict=True)], shape
+        indices, within = [side.index[part] for side, part in zip(sides, parts, strict=True)], shape
         if labels > 2:
-            places, within = _cropped(places, shape, spacing)
-        for way, profiles in enumerate(found):
+            indices, within = _crop_points(indices, shape, spacing)
+        for way, profiles in enumerate(profiles_):
             start, cells = sides[way], sides[way].cell[parts[way]]
             if len(cells):
-                profiles[label] = _in_picture(places[way], cells, places[1 - way], within, start.weights, spacing)
-    return DistanceProfiles(found[0]), DistanceProfiles(found[1])
+                profiles[label] = _in_picture(indices[way], cells, indices[1 - way], within, start.weights, spacing)
+    return DistanceProfiles(profiles_[0]), DistanceProfiles(profiles_[1])
 
 
 def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
@@ -177,7 +177,9 @@ def _by_label(border: LabelSurfaces) -> LabelSurfaces:
     return replace(border, index=border.index[order], label=border.label[order], cell=border.cell[order])
 
 
-def _cropped(places: list[Indices], shape: tuple[int, ...], spacing: Spacing) -> tuple[list[Indices], tuple[int, ...]]:
+def _crop_points(
+    places: list[Indices], shape: tuple[int, ...], spacing: Spacing
+) -> tuple[list[Indices], tuple[int, ...]]:
     """Returns places in the smallest box that holds all, with the margins that `_in_picture` needs, and its shape."""
     rows, columns = np.divmod(np.concatenate(places), shape[1])
     if not len(rows):
@@ -224,25 +226,25 @@ def _in_picture(
         np.minimum(off[step:], farther[:-step], out=off[step:])
         np.minimum(off[:-step], farther[step:], out=off[:-step])
     # The margin keeps lines apart: a column before the first is one after the last of the line before.
-    beside = np.arange(columns + 1)[:, None]
-    line, flat = (beside * (NOWHERE + 1)).astype(np.uint16), off.reshape(-1)
+    column_numbers = np.arange(columns + 1)[:, None]
+    line, flat = (column_numbers * (NOWHERE + 1)).astype(np.uint16), off.reshape(-1)
     ranks = np.empty(len(points), np.uint16)
-    for start in range(0, len(points), LOOKUPS_AT_ONCE // len(beside)):
-        part = slice(start, start + LOOKUPS_AT_ONCE // len(beside))
-        near = np.minimum(flat.take(points[part] + beside), flat.take(points[part] - beside))
+    for start in range(0, len(points), LOOKUPS_AT_ONCE // len(column_numbers)):
+        part = slice(start, start + LOOKUPS_AT_ONCE // len(column_numbers))
+        near = np.minimum(flat.take(points[part] + column_numbers), flat.take(points[part] - column_numbers))
         table.take(near + line).min(axis=0, out=ranks[part])
     limit = min((1 << rows.bit_length()) * spacing[0], (columns + 1) * spacing[1])
-    left = np.flatnonzero(ranks >= lengths.searchsorted(limit))
-    ranks[left] = len(lengths) - 1
+    unsettled = np.flatnonzero(ranks >= lengths.searchsorted(limit))
+    ranks[unsettled] = len(lengths) - 1
     kinds = len(weights)
     times = np.bincount(ranks * np.intp(kinds) + cells, minlength=len(lengths) * kinds).reshape(-1, kinds)
     surface = (times[:-1] * weights).sum(axis=1)
     held = np.flatnonzero(surface)
-    if not len(left):
+    if not len(unsettled):
         return lengths[held], surface[held]
-    ends = [np.array(np.unravel_index(places, shape)) for places in (points[left], targets)]
-    few = len(targets) and len(left) * len(targets) <= LOOKUPS_AT_ONCE
-    far = tally((_by_pairs if few else _by_tree)(ends[0], ends[1], spacing), cells[left], weights)
+    ends = [np.array(np.unravel_index(index, shape)) for index in (points[unsettled], targets)]
+    few = len(targets) and len(unsettled) * len(targets) <= LOOKUPS_AT_ONCE
+    far = tally((_by_pairs if few else _by_tree)(ends[0], ends[1], spacing), cells[unsettled], weights)
     return np.concatenate([lengths[held], far[0]]), np.concatenate([surface[held], far[1]])
 
 
@@ -278,20 +280,20 @@ class _Search:
         """Returns how much surface of each label is at each distance, (ranks, labels + 1), and the points left."""
         labels, kinds = len(self.sizes), len(start.weights)
         keys = [np.zeros(0, np.int64)]
-        left = [(start.index[:0], start.label[:0], keys[0])]
+        remaining = [(start.index[:0], start.label[:0], keys[0])]
         for at in range(0, len(start.index), POINTS_AT_ONCE):
             part = slice(at, at + POINTS_AT_ONCE)
             index, label = start.index[part], start.label[part].astype(self.table.dtype)
             key = label * np.int64(kinds) + start.cell[part]
             missing = self.sizes[label] == 0
             if missing.any():
-                left.append((index[missing], label[missing], key[missing]))
+                remaining.append((index[missing], label[missing], key[missing]))
                 index, label, key = index[~missing], label[~missing], key[~missing]
-            left.append(self._near((index, label, key), labels * kinds, keys))
+            remaining.append(self._near((index, label, key), labels * kinds, keys))
         ranks = int(self.ranks[-1]) + 1
-        found, times = _counted(np.concatenate(keys), ranks * labels * kinds)
-        surface = np.bincount(found // kinds, times * start.weights[found % kinds], ranks * labels)
-        return surface.reshape(ranks, labels).astype(np.float64), left
+        distinct, times = _count_keys(np.concatenate(keys), ranks * labels * kinds)
+        surface = np.bincount(distinct // kinds, times * start.weights[distinct % kinds], ranks * labels)
+        return surface.reshape(ranks, labels).astype(np.float64), remaining
 
     def _near(self, points: Points, stride: int, keys: list[Indices]) -> Points:
         """Finds the nearest targets of points; adds rank times `stride` and the point's key to `keys`.
@@ -300,7 +302,7 @@ class _Search:
             The points that are left, when it no longer pays to look further places up.
         """
         index, label, key = points
-        done = looked = hits = 0
+        done = examined = hits = 0
         while len(index) and done < len(self.steps):
             # Points are far fewer later on; then many places of each are looked up at once.
             width = max(1, min(max(done, LOOKUPS_AT_LEAST // len(index)), LOOKUPS_AT_ONCE // len(index)))
@@ -308,25 +310,25 @@ class _Search:
             hit = self._hits(index + self.steps[done : done + width, None], label)
             near: Bools = hit[0] if width == 1 else np.logical_or.reduce(hit)
             got = np.flatnonzero(near)
-            done, looked, hits = done + width, looked + hit.size, hits + len(got)
+            done, examined, hits = done + width, examined + hit.size, hits + len(got)
             if len(got):
                 rank = self.ranks[done - width + hit[:, got].argmax(axis=0)] if width > 1 else self.ranks[done - 1]
                 keys.append(rank * stride + key[got])
-                kept = np.flatnonzero(~near)
-                index, label, key = index[kept], label[kept], key[kept]
-            if looked > WINDOW * len(near):
-                if hits * QUERY < looked and not self._cheaper(label, len(self.steps) - done):
+                indices = np.flatnonzero(~near)
+                index, label, key = index[indices], label[indices], key[indices]
+            if examined > WINDOW * len(near):
+                if hits * QUERY < examined and not self._cheaper(label, len(self.steps) - done):
                     break
-                looked = hits = 0
+                examined = hits = 0
         return index, label, key
 
     def _hits(self, places: Indices, label: Codes) -> Bools:
         """Returns whether each place, (tried, n), has the surface of the n labels."""
-        found = self.table[places]
-        hit: Bools = found == label
+        values = self.table[places]
+        hit: Bools = values == label
         if len(self.sets):
-            shared = np.flatnonzero(found >= len(self.sizes))
-            number = found.reshape(-1)[shared].astype(np.int64) - len(self.sizes)
+            shared = np.flatnonzero(values >= len(self.sizes))
+            number = values.reshape(-1)[shared].astype(np.int64) - len(self.sizes)
             hit.reshape(-1)[shared] = self.sets[number, label[shared % len(label)]]
         return hit
 
@@ -336,21 +338,21 @@ class _Search:
         return bool(len(label) * places < BUILDING * points)
 
 
-def _far(
+def _far_distances(
     left: list[Points], weights: Floats, target: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> dict[int, tuple[Floats, Floats]]:
     """Returns the distances of the points that are left, by label, with how much surface is at each."""
     index, labels, keys = (np.concatenate(parts) for parts in zip(*left, strict=True))
-    found = {}
+    profiles = {}
     for label in np.unique(labels).tolist():
         mine = np.flatnonzero(labels == label)
         mine = mine[np.argsort(index[mine])]  # neighbours one after the other: queries find the tree in the cache
         points, targets = (
-            np.array(np.unravel_index(places, shape)) for places in (index[mine], target.index[target.label == label])
+            np.array(np.unravel_index(flat, shape)) for flat in (index[mine], target.index[target.label == label])
         )
         values, which = np.unique(_by_tree(points, targets, spacing), return_inverse=True)
-        found[label] = values, _summed(which, weights[keys[mine] % len(weights)])
-    return found
+        profiles[label] = values, _sum_weights(which, weights[keys[mine] % len(weights)])
+    return profiles
 
 
 def _by_tree(points: Indices, targets: Indices, spacing: Spacing) -> Floats:
@@ -374,23 +376,23 @@ def _within_reach(points: Indices, targets: Indices, spacing: Spacing) -> Indice
     farther from all of the box is the nearest of none.
     """
     closest, farthest = np.zeros((2, targets.shape[1]))
-    for place, ends, size in zip(targets, points, spacing, strict=True):
-        below, above = place - int(ends.min()), place - int(ends.max())
+    for target, ends, size in zip(targets, points, spacing, strict=True):
+        below, above = target - int(ends.min()), target - int(ends.max())
         closest += np.square(size * np.maximum(np.maximum(-below, above), 0))
         farthest += np.square(size * np.maximum(below, -above))
     return np.flatnonzero(closest <= farthest.min() * (1 + SLACK))
 
 
-def _counted(keys: Indices, limit: int) -> tuple[Indices, Indices]:
+def _count_keys(keys: Indices, limit: int) -> tuple[Indices, Indices]:
     """Returns the different ones of many numbers below a limit, and how often each is there."""
     if limit > LONGEST_TABLE:
         different, times = np.unique(keys, return_counts=True)
         return different, times
     table = np.bincount(keys, minlength=limit)
-    found = np.flatnonzero(table)
-    return found, table[found]
+    codes = np.flatnonzero(table)
+    return codes, table[codes]
 
 
-def _summed(which: Indices, weights: Floats) -> Floats:
+def _sum_weights(which: Indices, weights: Floats) -> Floats:
     """Returns the sum of the weights of each kind."""
     return np.bincount(which, weights).astype(np.float64)

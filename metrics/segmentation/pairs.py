@@ -211,7 +211,7 @@ def label_pairs(
     are of labels of 1 or above. Voxels of the reference with the label `ignore` are background in both maps.
     """
     makers: dict[str, Callable[[CaseLabels], LabelPair]] = {}
-    for layer in _layers(regions):
+    for layer in _region_layers(regions):
         surface = settings[layer[0]].surface
         maps = LabelMapPair(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
         for index, name in enumerate(layer):
@@ -241,7 +241,7 @@ def mask_pairs(
             yield name, pair
 
 
-def _layers(regions: Mapping[str, Sequence[int]]) -> list[list[str]]:
+def _region_layers(regions: Mapping[str, Sequence[int]]) -> list[list[str]]:
     """Deals regions out into as few layers as it takes for no two of a layer to share a label."""
     layers: list[tuple[list[str], set[int]]] = []
     for name, labels in regions.items():

@@ -55,12 +55,12 @@ def voxels_image(pair: LabelPair) -> float:
     return float(math.prod(pair.shape))
 
 
-def _check(parameter: str) -> None:
+def _check_parameter(parameter: str) -> None:
     if parameter != BACKGROUND:
         raise UsageError(f"pooled overlap takes no {parameter!r}; @{BACKGROUND} counts the background as a class")
 
 
-def _sums(rows: ScoreTable, parameter: str | None = None) -> Real:
+def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Real:
     """Contribution of each row to the sizes of its label, (row, label x 4)."""
     label = np.unique(rows.label, return_inverse=True)[1]
     size = np.argmax(rows.metric[:, None] == np.array(SIZES), axis=1)
@@ -88,11 +88,11 @@ _pooled = partial(
     best=1.0,
     source=MMSEG,
     needs=SIZES,
-    pieces=_sums,
+    pieces=_size_sums,
     parameter=f"{BACKGROUND}, which then is one more class",
     parameter_is_text=True,
     parameter_optional=True,
-    check=_check,
+    check=_check_parameter,
 )
 
 
@@ -106,7 +106,7 @@ def pooled_dice(sums: Real, parameter: str | None = None) -> Real:
     a label that no pixel has is left out.
     """
     shared, both = _of_labels(sums, parameter)
-    return _mean(2 * shared, both)
+    return _mean_quotient(2 * shared, both)
 
 
 @_pooled(title="Pooled IoU")
@@ -116,10 +116,10 @@ def pooled_iou(sums: Real, parameter: str | None = None) -> Real:
     As `pooled_dice`; with `@background` it is mmsegmentation's mIoU of one label.
     """
     shared, both = _of_labels(sums, parameter)
-    return _mean(shared, both - shared)
+    return _mean_quotient(shared, both - shared)
 
 
-def _mean(over: Real, under: Real) -> Real:
+def _mean_quotient(over: Real, under: Real) -> Real:
     """The mean of quotients over the last axis, without those of 0 by 0."""
     held = under != 0  # NaN stays
     with np.errstate(invalid="ignore"):

@@ -20,7 +20,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
-from medimg_eval.metrics.segmentation.scores import Labels, _regions
+from medimg_eval.metrics.segmentation.scores import Labels, _check_regions
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -259,7 +259,7 @@ def probability_scores(
     liver soft_dice 0.85 present
     liver ece@2 0.15 present
     """
-    asked = probability_metrics(metrics)
+    wanted = probability_metrics(metrics)
     if reference.dtype.kind not in "iu":
         raise ValueError(f"Expected `reference` to be an integer label map, got dtype {reference.dtype}")
     if probabilities.shape[1:] != reference.shape:
@@ -267,17 +267,17 @@ def probability_scores(
             f"Expected `probabilities` to be channels of the reference's shape {reference.shape}, "
             f"got {probabilities.shape}"
         )
-    regions = _regions(labels)
-    places = _channels(channels, regions, len(probabilities))
+    regions = _check_regions(labels)
+    channel_of = _label_channels(channels, regions, len(probabilities))
     judged = None if ignore is None else reference != ignore
     scores = []
     for name, members in regions.items():
-        mask, parts = np.isin(reference, members), [probabilities[places[label]] for label in members]
+        mask, parts = np.isin(reference, members), [probabilities[channel_of[label]] for label in members]
         if judged is not None:
             mask, parts = mask[judged], [part[judged] for part in parts]
-        pair = ProbabilityPair(mask, _sum(parts, name), name)
-        for asked_for, (found, parameter) in asked.items():
-            value = found.function(pair) if parameter is None else found.function(pair, parameter)
+        pair = ProbabilityPair(mask, _sum_channels(parts, name), name)
+        for asked_for, (definition, parameter) in wanted.items():
+            value = definition.function(pair) if parameter is None else definition.function(pair, parameter)
             scores.append(LabelScore(name, asked_for, float(value), pair.status))
     return scores
 
@@ -294,15 +294,15 @@ def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: b
     >>> worst_probability_scores({1: "liver"}, ["ece@15"])
     [LabelScore(label='liver', metric='ece@15', value=1.0, status='failed')]
     """
-    asked = probability_metrics(metrics)
+    wanted = probability_metrics(metrics)
     return [
-        LabelScore(name, asked_for, float(found.worst) if known else math.nan, "failed")
-        for name in _regions(labels)
-        for asked_for, (found, _) in asked.items()
+        LabelScore(name, asked_for, float(definition.worst) if known else math.nan, "failed")
+        for name in _check_regions(labels)
+        for asked_for, (definition, _) in wanted.items()
     ]
 
 
-def _sum(channels: Sequence[Array], name: str) -> Array:
+def _sum_channels(channels: Sequence[Array], name: str) -> Array:
     """Returns the probability that a voxel belongs to any of some classes; of one, as it is."""
     if len(channels) == 1:
         return channels[0]
@@ -315,26 +315,26 @@ def _sum(channels: Sequence[Array], name: str) -> Array:
     return np.minimum(total, 1)
 
 
-def _channels(
+def _label_channels(
     channels: Mapping[int, int] | Sequence[int], regions: Mapping[str, Sequence[int]], count: int
 ) -> dict[int, int]:
     """Returns the channel of each label, checked."""
     if isinstance(channels, Mapping):
-        places = dict(channels)
+        channel_of = dict(channels)
     else:
-        places = {label: channel for channel, label in enumerate(channels)}
-        if len(places) < len(channels) or len(channels) != count:
+        channel_of = {label: channel for channel, label in enumerate(channels)}
+        if len(channel_of) < len(channels) or len(channels) != count:
             raise ValueError(f"Expected `channels` to name a label of each of {count} channels, got {list(channels)}")
     for label, name in ((label, name) for name, members in regions.items() for label in members):
-        if label not in places:
+        if label not in channel_of:
             raise UsageError(
-                f"channels: there is none for label {label} ({name}); the channels are for {sorted(places)}"
+                f"channels: there is none for label {label} ({name}); the channels are for {sorted(channel_of)}"
             )
-        if not 0 <= places[label] < count:
+        if not 0 <= channel_of[label] < count:
             raise ValueError(
-                f"Expected the channel of label {label} ({name}) to be 0 to {count - 1}, got {places[label]}"
+                f"Expected the channel of label {label} ({name}) to be 0 to {count - 1}, got {channel_of[label]}"
             )
-    return places
+    return channel_of
 
 
 def _bin_errors(pair: ProbabilityPair, bins: float) -> tuple[Floats, Floats]:
@@ -347,9 +347,9 @@ def _bin_errors(pair: ProbabilityPair, bins: float) -> tuple[Floats, Floats]:
     counts, excess = np.zeros(int(bins)), np.zeros(int(bins))
     for y, p in pair.chunks():
         # Looked up rather than multiplied: 0.29 * 100 is 28.999999999999996.
-        places = np.searchsorted(edges, p, side="right")
-        counts += np.bincount(places, minlength=int(bins))
-        excess += np.bincount(places, y - p, minlength=int(bins))
+        bin_numbers = np.searchsorted(edges, p, side="right")
+        counts += np.bincount(bin_numbers, minlength=int(bins))
+        excess += np.bincount(bin_numbers, y - p, minlength=int(bins))
     filled = counts > 0
     errors: Floats = np.abs(excess[filled]) / counts[filled]
     return errors, counts[filled]

@@ -94,7 +94,7 @@ def segmentation_scores(
     cyst hd 10.0 missed
     """
     return scores_of_pairs(
-        partial(_pairs, reference, prediction, numbers),
+        partial(_region_pairs, reference, prediction, numbers),
         spacing,
         labels=labels,
         metrics=metrics,
@@ -125,14 +125,14 @@ def scores_of_pairs(
     `pairs_of` is given the spacing (checked), the labels of each region, how each region is judged, and the label to
     ignore; it yields the name of each region with its pair.
     """
-    asked = mask_metrics(metrics)
+    wanted = mask_metrics(metrics)
     policy = EmptyPolicy.of(empty)
-    regions = _regions(labels)
-    _check_tolerances(tolerances or {}, regions, asked)
+    regions = _check_regions(labels)
+    _check_tolerances(tolerances or {}, regions, wanted)
     if ignore is not None and (isinstance(ignore, bool) or not isinstance(ignore, (int, np.integer))):
         raise ValueError(f"Expected `ignore` to be a whole number, got {ignore!r}")
     rule = InstanceRule.of(instances)
-    sizes = _spacing(spacing, asked, policy, rule)
+    sizes = _check_spacing(spacing, wanted, policy, rule)
     lesion_rule = LesionRule.of(lesions)
     for name in lesions.get("labels", {}) if isinstance(lesions, Mapping) else ():
         if name not in regions:
@@ -140,9 +140,11 @@ def scores_of_pairs(
     settings = {name: Settings(surface, (tolerances or {}).get(name), rule, lesion_rule) for name in regions}
     pairs = pairs_of(sizes or (1.0,) * len(spacing), regions, settings, ignore)
     return [
-        LabelScore(name, asked_for, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
+        LabelScore(
+            name, asked_for, _pair_value(pair, definition, parameter, policy, known=sizes is not None), pair.status
+        )
         for name, pair in pairs
-        for asked_for, (found, parameter) in asked.items()
+        for asked_for, (definition, parameter) in wanted.items()
     ]
 
 
@@ -166,15 +168,17 @@ def worst_scores(
     >>> worst_scores({1: "liver"}, ["hd95"], shape=(2, 4), spacing=(3, 2))
     [LabelScore(label='liver', metric='hd95', value=10.0, status='failed')]
     """
-    asked = mask_metrics(metrics)
+    wanted = mask_metrics(metrics)
     policy = EmptyPolicy.of(empty)
     if shape is None or spacing is None:
-        values = dict.fromkeys(asked, math.nan)
+        values = dict.fromkeys(wanted, math.nan)
     else:
-        sizes = _spacing(spacing, asked, policy, InstanceRule())
+        sizes = _check_spacing(spacing, wanted, policy, InstanceRule())
         diagonal = math.nan if sizes is None else math.hypot(*np.multiply(shape, sizes))
-        values = {name: policy.value("worst", found, diagonal) for name, (found, _) in asked.items()}
-    return [LabelScore(label, name, value, "failed") for label in _regions(labels) for name, value in values.items()]
+        values = {name: policy.value("worst", definition, diagonal) for name, (definition, _) in wanted.items()}
+    return [
+        LabelScore(label, name, value, "failed") for label in _check_regions(labels) for name, value in values.items()
+    ]
 
 
 def needs_spacing(found: Metric, rule: InstanceRule) -> bool:
@@ -185,7 +189,7 @@ def needs_spacing(found: Metric, rule: InstanceRule) -> bool:
     return "instances" in found.rules and sized
 
 
-def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
+def _pair_value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
     if not known and needs_spacing(found, pair.settings.instances):
         return math.nan
     rule = None if pair.status == "present" else policy.rule(pair.status, found)
@@ -194,13 +198,13 @@ def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: Empt
     return float(found.function(pair) if parameter is None else found.function(pair, parameter))
 
 
-def _spacing(
+def _check_spacing(
     spacing: Sequence[float], asked: RequestedMetrics, policy: EmptyPolicy, rule: InstanceRule
 ) -> tuple[float, ...] | None:
     """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
     if not any(math.isnan(size) for size in spacing):
         return checked_spacing(spacing, len(spacing))
-    measured = [name for name, (found, _) in asked.items() if needs_spacing(found, rule)]
+    measured = [name for name, (definition, _) in asked.items() if needs_spacing(definition, rule)]
     if measured and policy.spacing == "refuse":
         raise UsageError(
             f"The spacing is not known, which {', '.join(measured)} needs; give it, or set empty.spacing to 'skip'"
@@ -208,7 +212,7 @@ def _spacing(
     return None
 
 
-def _regions(labels: Labels) -> dict[str, tuple[int, ...]]:
+def _check_regions(labels: Labels) -> dict[str, tuple[int, ...]]:
     """Returns the labels that each name stands for, checked."""
     regions: list[tuple[str, tuple[Any, ...]]]
     if isinstance(labels, Mapping):
@@ -240,15 +244,15 @@ def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any
             raise UsageError(f"tolerances: there is no label {name!r}{nearest(name, regions)}")
         if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
             raise ValueError(f"Expected the tolerance of {name!r} to be a number of at least 0 mm, got {tolerance!r}")
-    for metric, (found, parameter) in asked.items():
+    for metric, (definition, parameter) in asked.items():
         without = [name for name in regions if name not in tolerances]
-        if found.parameter_optional and parameter is None and without:
+        if definition.parameter_optional and parameter is None and without:
             raise UsageError(
                 f"Metric {metric!r} has no tolerance for {without[0]!r}: ask for {metric}@2, or give `tolerances`"
             )
 
 
-def _pairs(
+def _region_pairs(
     reference: Array,
     prediction: Array,
     numbers: tuple[Array, Array] | None,
@@ -265,16 +269,22 @@ def _pairs(
         return
     check_arrays(reference, prediction, "iu", "an integer label map")
     checked_spacing(spacing, reference.ndim)
-    given = None if numbers is None else _checked_numbers(*numbers, reference.shape)
+    checked_numbers = None if numbers is None else _checked_numbers(*numbers, reference.shape)
     for name, pair in label_pairs(reference, prediction, spacing, regions, settings, ignore).items():
-        pair.numbers = given
+        pair.numbers = checked_numbers
         yield name, pair
 
 
 def _checked_numbers(reference: Array, prediction: Array, shape: tuple[int, ...]) -> tuple[Numbers, Numbers]:
-    for one in (reference, prediction):
-        if one.dtype.kind not in "iu" or one.shape != shape or (one.dtype.kind == "i" and one.min(initial=0) < 0):
-            raise ValueError(f"Expected `numbers` to be integers of 0 and above, {shape}, got {one.dtype} {one.shape}")
+    for numbers in (reference, prediction):
+        if (
+            numbers.dtype.kind not in "iu"
+            or numbers.shape != shape
+            or (numbers.dtype.kind == "i" and numbers.min(initial=0) < 0)
+        ):
+            raise ValueError(
+                f"Expected `numbers` to be integers of 0 and above, {shape}, got {numbers.dtype} {numbers.shape}"
+            )
     return reference, prediction
 
 

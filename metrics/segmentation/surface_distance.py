@@ -137,8 +137,8 @@ def assd(pair: LabelPair) -> float:
     """
     if pair.status != "present":
         return _NO_DISTANCE[pair.status]
-    one, other = pair.reference_distances, pair.prediction_distances
-    return (one.total + other.total) / (one.size + other.size)
+    from_reference, from_prediction = pair.reference_distances, pair.prediction_distances
+    return (from_reference.total + from_prediction.total) / (from_reference.size + from_prediction.size)
 
 
 @_distance(title="MASD", source=METRICS_REVIEW)
@@ -172,8 +172,11 @@ def rms(pair: LabelPair) -> float:
     """
     if pair.status != "present":
         return _NO_DISTANCE[pair.status]
-    one, other = pair.reference_distances, pair.prediction_distances
-    return math.sqrt((one.total_of_squares + other.total_of_squares) / (one.size + other.size))
+    from_reference, from_prediction = pair.reference_distances, pair.prediction_distances
+    return math.sqrt(
+        (from_reference.total_of_squares + from_prediction.total_of_squares)
+        / (from_reference.size + from_prediction.size)
+    )
 
 
 @_distance(title="ASD pred to ref", source="MONAI's SurfaceDistanceMetric, by default, with voxel surfaces")
@@ -223,7 +226,7 @@ def centroid_distance(pair: LabelPair) -> float:
     """
     if pair.status != "present":
         return _NO_DISTANCE[pair.status]
-    centres = [_centre(mask) for mask in (pair.reference, pair.prediction)]
+    centres = [_mass_centre(mask) for mask in (pair.reference, pair.prediction)]
     return math.hypot(*((a - b) * size for a, b, size in zip(*centres, pair.spacing, strict=True)))
 
 
@@ -256,12 +259,16 @@ def nsd(pair: LabelPair, tolerance: float | None = None) -> float:
     limit = pair.settings.tolerance if tolerance is None else tolerance
     if limit is None:
         raise UsageError(f"Metric 'nsd' has no tolerance for {pair.name!r}: ask for nsd@2, or give `tolerances`")
-    one, other = pair.reference_distances, pair.prediction_distances
-    return ratio(one.within(limit) + other.within(limit), one.size + other.size)
+    from_reference, from_prediction = pair.reference_distances, pair.prediction_distances
+    return ratio(
+        from_reference.within(limit) + from_prediction.within(limit), from_reference.size + from_prediction.size
+    )
 
 
-def _centre(mask: npt.NDArray[np.bool_]) -> list[float]:
+def _mass_centre(mask: npt.NDArray[np.bool_]) -> list[float]:
     """Returns the centre of mass of a mask in voxels."""
     axes = range(mask.ndim)
-    sums = [np.count_nonzero(mask, axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    sums = [
+        np.count_nonzero(mask, axis=tuple(other_axis for other_axis in axes if other_axis != axis)) for axis in axes
+    ]
     return [float(np.arange(len(counts)) @ counts) / float(counts.sum()) for counts in sums]

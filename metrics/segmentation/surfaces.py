@@ -62,27 +62,27 @@ def surfel_measures(spacing: Spacing) -> Floats:
 @cache
 def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
     """Returns the code of every contour segment of the 16 squares, and the segment in pixel edges."""
-    found = [
+    vectors = [
         (code, np.subtract(end, start) / 2)
-        for code, corners in _cells(axes=2)
+        for code, corners in _iterate_cells(axes=2)
         for start, end in _face_segments(_SQUARE, corners)
     ]
-    return np.array([code for code, _ in found]), np.array([vector for _, vector in found])
+    return np.array([code for code, _ in vectors]), np.array([vector for _, vector in vectors])
 
 
 @cache
 def _area_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
     """Returns the code of every triangle of the 256 cubes, and its area vector on a cube of unit edges."""
-    found = [
+    vectors = [
         (code, _area_vector(triangle))
-        for code, corners in _cells(axes=3)
-        for loop in _loops(corners)
-        for triangle in max(_triangulations(loop), key=_total_area)
+        for code, corners in _iterate_cells(axes=3)
+        for loop in _cube_loops(corners)
+        for triangle in max(_fill_polygon(loop), key=_total_area)
     ]
-    return np.array([code for code, _ in found]), np.array([vector for _, vector in found])
+    return np.array([code for code, _ in vectors]), np.array([vector for _, vector in vectors])
 
 
-def _cells(axes: int) -> Iterator[tuple[int, frozenset[Point]]]:
+def _iterate_cells(axes: int) -> Iterator[tuple[int, frozenset[Point]]]:
     """Yields each code with the corners that are the fewer: the inside ones, or else the outside ones."""
     corners = list(itertools.product((0, 2), repeat=axes))
     for code in range(2 ** len(corners)):
@@ -93,7 +93,7 @@ def _cells(axes: int) -> Iterator[tuple[int, frozenset[Point]]]:
 def _face_segments(ring: tuple[Point, ...], corners: frozenset[Point]) -> list[Segment]:
     """Returns how the surface crosses one face, given as a ring of four corners."""
     edges = list(zip(ring, (*ring[1:], ring[0]), strict=True))
-    middles = [_middle(a, b) if (a in corners) != (b in corners) else None for a, b in edges]
+    middles = [_middle_point(a, b) if (a in corners) != (b in corners) else None for a, b in edges]
     crossed = [middle for middle in middles if middle is not None]
     if len(crossed) == 2:
         return [(crossed[0], crossed[1])]
@@ -105,7 +105,7 @@ def _face_segments(ring: tuple[Point, ...], corners: frozenset[Point]) -> list[S
     ]
 
 
-def _loops(corners: frozenset[Point]) -> list[list[Point]]:
+def _cube_loops(corners: frozenset[Point]) -> list[list[Point]]:
     """Returns the closed polygons in which the surface crosses the six faces of one cube."""
     links: dict[Point, list[Point]] = {}
     for axis, side in itertools.product(range(3), (0, 2)):
@@ -122,14 +122,14 @@ def _loops(corners: frozenset[Point]) -> list[list[Point]]:
     return loops
 
 
-def _triangulations(loop: list[Point]) -> Iterator[tuple[Triangle, ...]]:
+def _fill_polygon(loop: list[Point]) -> Iterator[tuple[Triangle, ...]]:
     """Yields every way of filling a polygon with triangles between its own points."""
     if len(loop) < 3:
         yield ()
         return
     for k in range(1, len(loop) - 1):
-        for left, right in itertools.product(_triangulations(loop[: k + 1]), _triangulations(loop[k:])):
-            yield (*left, (loop[0], loop[k], loop[-1]), *right)
+        for first, right in itertools.product(_fill_polygon(loop[: k + 1]), _fill_polygon(loop[k:])):
+            yield (*first, (loop[0], loop[k], loop[-1]), *right)
 
 
 def _total_area(triangles: tuple[Triangle, ...]) -> float:
@@ -143,7 +143,7 @@ def _area_vector(triangle: Triangle) -> Floats:
     return vector
 
 
-def _middle(a: Point, b: Point) -> Point:
+def _middle_point(a: Point, b: Point) -> Point:
     return tuple((x + y) // 2 for x, y in zip(a, b, strict=True))
 
 
@@ -191,7 +191,7 @@ def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
         codes: C-contiguous label map, padded by a 0 on each side at least.
         labels: The highest label.
     """
-    flat, steps = codes.ravel(), _steps(codes)
+    flat, steps = codes.ravel(), _neighbour_steps(codes)
     index = _where_mixed(flat, [*steps, *(-step for step in steps)], inside=True)
     label = flat[index]
     sets = np.zeros((0, labels + 1), np.bool_)
@@ -206,24 +206,24 @@ def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
         labels: The highest label.
         spacing: Voxel size in mm along each axis.
     """
-    flat, steps = codes.ravel(), _steps(codes)
+    flat, steps = codes.ravel(), _neighbour_steps(codes)
     corners = [sum(itertools.compress(steps, bits)) for bits in itertools.product((0, 1), repeat=codes.ndim)]
-    places = _where_mixed(flat, corners[1:], inside=False)
-    layers = _labels_at_corners(flat, places, corners) if labels > 1 else [_label_at_corners(flat, places, corners)]
-    numbers, sets = _numbered(layers, labels)
+    indices = _where_mixed(flat, corners[1:], inside=False)
+    layers = _labels_at_corners(flat, indices, corners) if labels > 1 else [_label_at_corners(flat, indices, corners)]
+    numbers, sets = _number_corners(layers, labels)
     weights, cells = kinds_of(spacing)
     return LabelSurfaces(
-        np.concatenate([places[at] for at, _, _ in layers]),
+        np.concatenate([indices[at] for at, _, _ in layers]),
         np.concatenate([label for _, label, _ in layers]),
         cells[np.concatenate([code for _, _, code in layers])],
         weights,
-        places,
+        indices,
         numbers,
         sets,
     )
 
 
-def _steps(codes: Codes) -> tuple[int, ...]:
+def _neighbour_steps(codes: Codes) -> tuple[int, ...]:
     """Returns how far apart neighbours along each axis are in the row of voxels."""
     return tuple(stride // codes.itemsize for stride in codes.strides)
 
@@ -231,7 +231,7 @@ def _steps(codes: Codes) -> tuple[int, ...]:
 def _where_mixed(flat: Codes, steps: Sequence[int], *, inside: bool) -> Indices:
     """Returns the places whose voxel differs from one that lies some step on; `inside`: where it is not 0 itself."""
     first, last = max(0, -min(steps)), flat.size - max(steps)
-    found = [np.zeros(0, np.int64)]
+    parts = [np.zeros(0, np.int64)]
     for start in range(first, last, VOXELS_AT_ONCE):
         stop = min(start + VOXELS_AT_ONCE, last)
         here = flat[start:stop]
@@ -242,8 +242,8 @@ def _where_mixed(flat: Codes, steps: Sequence[int], *, inside: bool) -> Indices:
             mixed |= np.not_equal(here, flat[start + step : stop + step], out=differs)
         if inside:
             mixed &= here.astype(np.bool_)
-        found.append(np.flatnonzero(mixed) + start)
-    return np.concatenate(found)
+        parts.append(np.flatnonzero(mixed) + start)
+    return np.concatenate(parts)
 
 
 def _label_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> Layer:
@@ -262,18 +262,18 @@ def _labels_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> 
         part = slice(start, start + POINTS_AT_ONCE)
         values = np.stack([flat[places[part] + corner] for corner in corners])
         high[part], low[part] = values.max(axis=0), values.min(axis=0)
-        high_code[part], low_code[part] = _code(values, high[part]), _code(values, low[part])
+        high_code[part], low_code[part] = _corner_codes(values, high[part]), _corner_codes(values, low[part])
     at = np.flatnonzero(low)
     layers: list[Layer] = [(slice(None), high, high_code), (at, low[at], low_code[at])]
-    seen = high_code | low_code
-    at = np.flatnonzero(seen != (1 << len(corners)) - 1)  # few corners have voxels of more than two kinds
+    codes = high_code | low_code
+    at = np.flatnonzero(codes != (1 << len(corners)) - 1)  # few corners have voxels of more than two kinds
     if len(at):
-        seen, values = seen[at], np.stack([flat[places[at] + corner] for corner in corners])
+        codes, values = codes[at], np.stack([flat[places[at] + corner] for corner in corners])
         for bit in range(len(corners)):
-            fresh = np.flatnonzero((seen >> bit & 1 == 0) & (values[bit] != 0))
+            fresh = np.flatnonzero((codes >> bit & 1 == 0) & (values[bit] != 0))
             label = values[bit, fresh]
-            code = _code(values[:, fresh], label)
-            seen[fresh] |= code
+            code = _corner_codes(values[:, fresh], label)
+            codes[fresh] |= code
             layers.append((at[fresh], label, code))
     return [layers[0], *(layer for layer in layers[1:] if len(layer[1]))]
 
@@ -285,7 +285,7 @@ def kinds_of(spacing: Spacing) -> tuple[Floats, Bytes]:
     return weights, kinds.astype(np.uint8)
 
 
-def _code(values: Codes, label: Codes) -> Bytes:
+def _corner_codes(values: Codes, label: Codes) -> Bytes:
     """Returns a bit for each of the voxels around a corner: whether it has the label."""
     code = np.zeros(len(label), np.uint8)
     for bit, voxel in enumerate(values):
@@ -293,7 +293,7 @@ def _code(values: Codes, label: Codes) -> Bytes:
     return code
 
 
-def _numbered(layers: Sequence[Layer], labels: int) -> tuple[Codes, Bools]:
+def _number_corners(layers: Sequence[Layer], labels: int) -> tuple[Codes, Bools]:
     """Returns the number of each corner, its label or (above the highest label) of its set, and who is in a set.
 
     A set is built up layer by layer: the number so far and the next label make a new number. So a set has as
@@ -303,19 +303,19 @@ def _numbered(layers: Sequence[Layer], labels: int) -> tuple[Codes, Bools]:
     sets = np.zeros((0, labels + 1), np.bool_)
     for at, label, _ in layers[1:]:
         keys = numbers[at] * (labels + 1) + label
-        pairs, which = _different(keys, (labels + 1) * (labels + 1 + len(sets)))
+        pairs, which = _unique_keys(keys, (labels + 1) * (labels + 1 + len(sets)))
         numbers[at] = which + labels + 1 + len(sets)
         before, added = np.divmod(pairs, labels + 1)
         rows = np.zeros((len(pairs), labels + 1), np.bool_)
-        known = before > labels
-        rows[known] = sets[before[known] - labels - 1]
-        rows[~known, before[~known]] = True
+        is_set = before > labels
+        rows[is_set] = sets[before[is_set] - labels - 1]
+        rows[~is_set, before[~is_set]] = True
         rows[np.arange(len(pairs)), added] = True
         sets = np.concatenate([sets, rows])
     return numbers.astype(np.min_scalar_type(labels + len(sets))), sets
 
 
-def _different(keys: Indices, limit: int) -> tuple[Indices, Indices]:
+def _unique_keys(keys: Indices, limit: int) -> tuple[Indices, Indices]:
     """Returns the different ones of many numbers below a limit, and which of them each is."""
     if limit > LONGEST_TABLE:
         return np.unique(keys, return_inverse=True)

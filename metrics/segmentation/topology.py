@@ -32,15 +32,15 @@ def centreline(mask: Bools, spacing: Spacing) -> Bools:
 
     thinned: Bools = skeletonize(mask).astype(bool)
     parts, count = connected_parts(mask)
-    lost = set(range(1, count + 1)) - set(np.unique(parts[thinned]).tolist())
+    lost_parts = set(range(1, count + 1)) - set(np.unique(parts[thinned]).tolist())
     boxes = find_objects(parts)
-    for part in lost:
+    for part in lost_parts:
         box = boxes[part - 1]
-        thinned[box] |= _deepest(parts[box] == part, spacing)
+        thinned[box] |= _deepest_voxels(parts[box] == part, spacing)
     return thinned
 
 
-def _deepest(mask: Bools, spacing: Spacing) -> Bools:
+def _deepest_voxels(mask: Bools, spacing: Spacing) -> Bools:
     """Returns the voxels that are farthest from what lies outside the mask."""
     from scipy.ndimage import distance_transform_edt
 
@@ -72,7 +72,7 @@ def cldice(pair: LabelPair) -> float:
     """
     if pair.status != "present":
         return math.nan if pair.status == "absent" else 0.0
-    precise, sensitive = _precise(pair), _sensitive(pair)
+    precise, sensitive = _centreline_precision(pair), _centreline_sensitivity(pair)
     return 2 * precise * sensitive / (precise + sensitive) if precise + sensitive else 0.0
 
 
@@ -87,7 +87,7 @@ def centreline_precision(pair: LabelPair) -> float:
     >>> centreline_precision(LabelPair(line & [True, True, True, False], line, (1, 1)))
     0.75
     """
-    return _precise(pair)
+    return _centreline_precision(pair)
 
 
 @_centreline(title="Centreline sensitivity")
@@ -101,7 +101,7 @@ def centreline_sensitivity(pair: LabelPair) -> float:
     >>> centreline_sensitivity(LabelPair(line, line & [True, True, True, False], (1, 1)))
     0.75
     """
-    return _sensitive(pair)
+    return _centreline_sensitivity(pair)
 
 
 @_count_error(title="Betti error", value_kind="count")
@@ -116,7 +116,7 @@ def betti_error(pair: LabelPair) -> float:
     >>> betti_error(LabelPair(ring, ring & [True, False, True], (1, 1)))  # one part too many, one hole too few
     2.0
     """
-    return sum(_errors(pair))
+    return sum(_betti_errors(pair))
 
 
 @_count_error(title="Betti-0 error", value_kind="count")
@@ -130,7 +130,7 @@ def betti0_error(pair: LabelPair) -> float:
     >>> betti0_error(LabelPair(line, line & [True, False, True], (1, 1)))
     1.0
     """
-    return _errors(pair)[0]
+    return _betti_errors(pair)[0]
 
 
 @_count_error(title="Betti-1 error", value_kind="count")
@@ -144,7 +144,7 @@ def betti1_error(pair: LabelPair) -> float:
     >>> betti1_error(LabelPair(ring, np.ones((3, 3), dtype=bool), (1, 1)))
     1.0
     """
-    return _errors(pair)[1]
+    return _betti_errors(pair)[1]
 
 
 @_count_error(title="Betti-2 error", value_kind="count")
@@ -158,7 +158,7 @@ def betti2_error(pair: LabelPair) -> float:
     >>> betti2_error(LabelPair(shell, np.ones((3, 3, 3), dtype=bool), (1, 1, 1)))
     1.0
     """
-    return _errors(pair)[2]
+    return _betti_errors(pair)[2]
 
 
 @_count_error(
@@ -177,20 +177,24 @@ def euler_error(pair: LabelPair) -> float:
     >>> euler_error(LabelPair(ring, np.ones((3, 3), dtype=bool), (1, 1)))  # 0 and 1
     1.0
     """
-    return math.nan if pair.status == "absent" else float(abs(_euler(pair.reference) - _euler(pair.prediction)))
+    return (
+        math.nan
+        if pair.status == "absent"
+        else float(abs(_euler_characteristic(pair.reference) - _euler_characteristic(pair.prediction)))
+    )
 
 
 @once_per_pair
-def _precise(pair: LabelPair) -> float:
-    return _share(pair.prediction, pair.reference, pair.spacing)
+def _centreline_precision(pair: LabelPair) -> float:
+    return _centreline_share(pair.prediction, pair.reference, pair.spacing)
 
 
 @once_per_pair
-def _sensitive(pair: LabelPair) -> float:
-    return _share(pair.reference, pair.prediction, pair.spacing)
+def _centreline_sensitivity(pair: LabelPair) -> float:
+    return _centreline_share(pair.reference, pair.prediction, pair.spacing)
 
 
-def _share(mask: Bools, target: Bools, spacing: Spacing) -> float:
+def _centreline_share(mask: Bools, target: Bools, spacing: Spacing) -> float:
     """Returns the share of a mask's centreline that lies in another mask; NaN if the mask is empty."""
     if not mask.any():
         return math.nan
@@ -199,24 +203,24 @@ def _share(mask: Bools, target: Bools, spacing: Spacing) -> float:
 
 
 @once_per_pair
-def _errors(pair: LabelPair) -> tuple[float, ...]:
+def _betti_errors(pair: LabelPair) -> tuple[float, ...]:
     """Returns the absolute difference of each Betti number; NaN if both masks are empty."""
     if pair.status == "absent":
         return (math.nan,) * 3
-    both = zip(_betti(pair.reference), _betti(pair.prediction), strict=True)
-    return tuple(float(abs(one - other)) for one, other in both)
+    both = zip(_betti_numbers(pair.reference), _betti_numbers(pair.prediction), strict=True)
+    return tuple(float(abs(reference_number - predicted_number)) for reference_number, predicted_number in both)
 
 
-def _betti(mask: Bools) -> tuple[int, int, int]:
+def _betti_numbers(mask: Bools) -> tuple[int, int, int]:
     """Returns the numbers of parts, tunnels and cavities."""
     parts = connected_parts(mask)[1]
     # The outside without its one part that goes on for ever.
     enclosed = connected_parts(~np.pad(mask, 1), "face")[1] - 1
     cavities = enclosed if mask.ndim == 3 else 0
-    return parts, parts + cavities - _euler(mask), cavities
+    return parts, parts + cavities - _euler_characteristic(mask), cavities
 
 
-def _euler(mask: Bools) -> int:
+def _euler_characteristic(mask: Bools) -> int:
     """Returns the Euler characteristic: corners less edges plus faces less cubes of the closed voxels."""
     padded = np.pad(mask, 1)
     total = 0

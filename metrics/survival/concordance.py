@@ -93,12 +93,12 @@ class Pairs:
         ordered = risk[order]
         # Failed cases lie at the end, as NaN does; what risk they have does not matter.
         _, value = np.unique(np.where(np.isnan(ordered), np.inf, ordered), return_inverse=True)
-        rank, levels, place = self._rank[order], [], np.arange(len(order))
+        rank, levels, position = self._rank[order], [], np.arange(len(order))
         for bit in range(int(self._rank.max()).bit_length() - 1, -1, -1):
             block, lower = rank >> (bit + 1), (rank >> bit & 1) == 0
             new_block = np.r_[True, block[1:] != block[:-1]]
-            begins, block_of = _groups(new_block)
-            runs, run_of = _groups(new_block | np.r_[True, value[1:] != value[:-1]])
+            begins, block_of = _group_starts(new_block)
+            runs, run_of = _group_starts(new_block | np.r_[True, value[1:] != value[:-1]])
             earlier = np.flatnonzero(lower & self.events[order])
             mine, run = block_of[earlier], run_of[earlier]
             bounds = (begins[mine], runs[run], runs[run + 1], begins[mine + 1])
@@ -107,7 +107,7 @@ class Pairs:
             before = np.cumsum(lower) - lower
             within, start = before - before[begins[block_of]], begins[block_of]
             size = np.add.reduceat(lower.astype(np.int64), begins[:-1])[block_of]
-            target = np.where(lower, start + within, place + size - within)
+            target = np.where(lower, start + within, position + size - within)
             moved = np.empty((3, len(order)), np.int64)
             moved[:, target] = order, rank, value
             order, rank, value = moved
@@ -154,18 +154,18 @@ class Pairs:
         order = np.argsort(self._risk)  # within equal risks in any order
         ordered, rank = self._risk[order], self._rank[order].astype(np.int32)
         new = np.r_[True, ordered[1:] != ordered[:-1]] if len(order) else np.zeros(0, bool)
-        starts, run_of = _groups(new)
-        asked = np.flatnonzero((leading[order] != 0) & ~self._failed[order])
-        run, own = run_of[asked], self._rank[order[asked]]
+        starts, run_of = _group_starts(new)
+        indices = np.flatnonzero((leading[order] != 0) & ~self._failed[order])
+        run, own = run_of[indices], self._rank[order[indices]]
         # Where risks are all different, only the case itself is of equal risk.
         tied_risks = len(starts) - 1 < len(order)
         ends = [starts[run], starts[run + 1]] if tied_risks else [starts[run]]
         counts = _count_higher(rank, own, ends)
-        below, alike = counts[0], counts[-1] - counts[0]
-        weight = leading[order[asked]]
+        below, ties = counts[0], counts[-1] - counts[0]
+        weight = leading[order[indices]]
         later = np.cumsum(np.bincount(self._rank)[::-1])[::-1] if len(order) else np.zeros(0, np.int64)
         after = np.r_[later[1:], 0][self._rank] if len(order) else later
-        concordant, tied, every = float(weight @ below), float(weight @ alike), float(leading @ after)
+        concordant, tied, every = float(weight @ below), float(weight @ ties), float(leading @ after)
         value = (concordant + tied / 2) / every if every > 0 else math.nan
         numbers = (value, concordant, every - concordant - tied, tied)
         return Concordance(*(np.full(shape, number) for number in numbers))
@@ -181,23 +181,25 @@ def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) 
     begin, passed = np.zeros(1, np.int64), np.zeros(1, np.int64)
     before = np.zeros(len(rank) + 1, np.int64)
     for bit in range(int(rank.max(initial=0)).bit_length() - 1, -1, -1):
-        one = (rank & (1 << bit)) != 0
-        np.cumsum(one, out=before[1:])
+        has_bit = (rank & (1 << bit)) != 0
+        np.cumsum(has_bit, out=before[1:])
         shift = len(rank) - before[-1]
         high = own >> bit & 1
         zero = 1 - high
-        for place, end in enumerate(ends):
-            ones = before.take(end)
-            counts[place] += ones * zero
-            ends[place] = zero * (end - ones) + high * (shift + ones)  # a third of the time of np.where
-        ones = before[begin]
-        begin = np.stack([begin - ones, shift + ones], 1).ravel()
-        passed = np.stack([passed + ones, passed], 1).ravel()
-        rank = np.concatenate([rank.compress(~one), rank.compress(one)])  # indexing by bools takes seven times as long
+        for index, end in enumerate(ends):
+            ones_before = before.take(end)
+            counts[index] += ones_before * zero
+            ends[index] = zero * (end - ones_before) + high * (shift + ones_before)  # a third of the time of np.where
+        ones_before = before[begin]
+        begin = np.stack([begin - ones_before, shift + ones_before], 1).ravel()
+        passed = np.stack([passed + ones_before, passed], 1).ravel()
+        rank = np.concatenate(
+            [rank.compress(~has_bit), rank.compress(has_bit)]
+        )  # indexing by bools takes seven times as long
     return [count - passed[own] for count in counts]
 
 
-def _groups(new: Bools) -> tuple[Places, Places]:
+def _group_starts(new: Bools) -> tuple[Places, Places]:
     """Where each group begins, with the end of the last; and the group of each place. `new` marks the first of each."""
     return np.r_[np.flatnonzero(new), len(new)], np.cumsum(new) - 1
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from medimg_eval.metrics.survival.product_limit import Array, Floats, censoring_curve, kaplan_meier
 
 
-def _once(times: Array, weights: npt.ArrayLike | None) -> Floats:
+def _default_weights(times: Array, weights: npt.ArrayLike | None) -> Floats:
     return np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
 
 
-def _area(risks: Array, positive: Floats, negative: Floats) -> Floats:
+def _pair_share(risks: Array, positive: Floats, negative: Floats) -> Floats:
     """The share of pairs of a positive above a negative, ties half, by weights (..., case): (...)."""
     order = np.argsort(-np.where(np.isnan(risks), np.inf, risks), kind="stable")
     ordered = risks[order]
@@ -57,12 +57,12 @@ def dynamic_auc(
     Source: Uno et al., JASA 102, 2007; Hung and Chiang, Canadian Journal of Statistics 38, 2010; scikit-survival's
     `cumulative_dynamic_auc`.
     """
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
-    counted = _once(given, weights)
-    reached = censoring_curve(given, happened, counted).at(given)
-    positive = happened & (given <= horizon)
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    counted = _default_weights(times_, weights)
+    reached = censoring_curve(times_, happened, counted).at(times_)
+    positive = happened & (times_ <= horizon)
     share = np.divide(counted, reached, out=np.zeros_like(counted * reached), where=positive & (reached > 0))
-    return _area(_with_failed(risks, positive), share, counted * (given > horizon))
+    return _pair_share(_with_failed(risks, positive), share, counted * (times_ > horizon))
 
 
 def yearly_auroc(
@@ -77,10 +77,10 @@ def yearly_auroc(
     Positives had it at the horizon or before, negatives were followed up to it. As NLST's risks are judged; it is
     biased where many are censored, for which `dynamic_auc` is made. Arguments and values are those of it.
     """
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
-    counted = _once(given, weights)
-    positive = happened & (given <= horizon)
-    return _area(_with_failed(risks, positive), counted * positive, counted * (~positive & (given >= horizon)))
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    counted = _default_weights(times_, weights)
+    positive = happened & (times_ <= horizon)
+    return _pair_share(_with_failed(risks, positive), counted * positive, counted * (~positive & (times_ >= horizon)))
 
 
 def _with_failed(risks: npt.ArrayLike, positive: Array) -> Floats:
@@ -112,17 +112,17 @@ def brier_score(
 
     Source: Graf et al., Statistics in Medicine 18, 1999; scikit-survival's `brier_score`.
     """
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
     predicted = np.asarray(survival, np.float64)
-    counted = _once(given, weights)
-    curve = censoring_curve(given, happened, counted)
-    died, alive = happened & (given <= horizon), given > horizon
-    reached = np.where(died, curve.at(given), curve.at([horizon]))
-    known = (died | alive) & (reached > 0)
-    share = np.divide(counted, reached, out=np.zeros(np.broadcast_shapes(counted.shape, reached.shape)), where=known)
+    counted = _default_weights(times_, weights)
+    curve = censoring_curve(times_, happened, counted)
+    died, alive = happened & (times_ <= horizon), times_ > horizon
+    reached = np.where(died, curve.at(times_), curve.at([horizon]))
+    is_known = (died | alive) & (reached > 0)
+    share = np.divide(counted, reached, out=np.zeros(np.broadcast_shapes(counted.shape, reached.shape)), where=is_known)
     error: Floats = (share * np.where(died, predicted, 1 - predicted) ** 2).sum(-1)
     every = counted.sum(-1)
-    some = (counted * known).sum(-1) > 0
+    some = (counted * is_known).sum(-1) > 0
     mean: Floats = np.divide(error, every, out=np.full(error.shape, math.nan), where=some & (every > 0))
     return mean
 
@@ -152,6 +152,8 @@ def mean_over_time(
     survival = kaplan_meier(times, events, weights).at(horizons)
     first = np.ones((*survival.shape[:-1], 1))
     fall = -np.diff(np.concatenate([first, survival], axis=-1), axis=-1)
-    lost = 1 - survival[..., -1]
-    mean: Floats = np.divide((held * fall).sum(-1), lost, out=np.full(lost.shape, math.nan), where=lost > 0)
+    died_share = 1 - survival[..., -1]
+    mean: Floats = np.divide(
+        (held * fall).sum(-1), died_share, out=np.full(died_share.shape, math.nan), where=died_share > 0
+    )
     return held[..., 0] if held.shape[-1] == 1 else mean

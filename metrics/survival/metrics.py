@@ -100,15 +100,15 @@ class _Observed:
     def beside(self, rows: ScoreTable, which: str, label: str) -> Floats:
         """Prediction of each case, NaN where there is none."""
         mine = rows.case[self.columns]
-        found = np.flatnonzero((rows.metric == which) & (rows.label == label))
-        order = found[np.argsort(rows.case[found], kind="stable")]
-        place = np.minimum(np.searchsorted(rows.case[order], mine), max(len(order) - 1, 0))
+        indices = np.flatnonzero((rows.metric == which) & (rows.label == label))
+        order = indices[np.argsort(rows.case[indices], kind="stable")]
+        position = np.minimum(np.searchsorted(rows.case[order], mine), max(len(order) - 1, 0))
         if not len(order):
             return np.full(len(mine), math.nan)
-        return np.where(rows.case[order][place] == mine, rows.value[order][place], math.nan)
+        return np.where(rows.case[order][position] == mine, rows.value[order][position], math.nan)
 
 
-def _observed(rows: ScoreTable) -> _Observed:
+def _observed_outcomes(rows: ScoreTable) -> _Observed:
     columns = np.flatnonzero((rows.metric == "follow_up") & np.isin(rows.status, (EVENT, CENSORED)))
     return _Observed(rows.value[columns], rows.status[columns] == EVENT, columns)
 
@@ -119,22 +119,27 @@ _HORIZON = "the time in the unit of the data"
 _SHARE = "1 / G from the cases judged"
 
 
-def _remark(rows: ScoreTable, *_: object) -> str:
-    seen = _observed(rows)
+def _censoring_remark(rows: ScoreTable, *_: object) -> str:
+    outcomes = _observed_outcomes(rows)
     failed = int((rows.status[rows.metric == "predicted_risk"] == FAILED).sum())
-    told = f"Events: {int(seen.events.sum()):,} in {len(seen.times):,} cases"
-    return told + (f"; {failed:,} without a prediction, each of whose pairs counts as wrong" if failed else "")
+    remark = f"Events: {int(outcomes.events.sum()):,} in {len(outcomes.times):,} cases"
+    return remark + (f"; {failed:,} without a prediction, each of whose pairs counts as wrong" if failed else "")
 
 
-@_of_risk(title="C-index", source="Harrell et al. 1982", aliases=("concordance index", "Harrell's C"), remark=_remark)
+@_of_risk(
+    title="C-index",
+    source="Harrell et al. 1982",
+    aliases=("concordance index", "Harrell's C"),
+    remark=_censoring_remark,
+)
 def c_index(rows: ScoreTable) -> Weighed:
     """Harrell's C: of pairs of which it is known who had the event first, how often that case has the higher risk.
 
     Ties of risk count half; two events at one time are no pair. Between 0 and 1; chance is 0.5.
     """
-    seen = _observed(rows)
-    pairs = Pairs(seen.times, seen.events, seen.beside(rows, "predicted_risk", RISK))
-    return lambda times: pairs.count(times[:, seen.columns]).value
+    outcomes = _observed_outcomes(rows)
+    pairs = Pairs(outcomes.times, outcomes.events, outcomes.beside(rows, "predicted_risk", RISK))
+    return lambda times: pairs.count(times[:, outcomes.columns]).value
 
 
 @_of_risk(
@@ -149,11 +154,11 @@ def uno_c_index(rows: ScoreTable, tau: float = math.inf) -> Weighed:
 
     Between 0 and 1; chance is 0.5.
     """
-    seen = _observed(rows)
-    pairs = Pairs(seen.times, seen.events, seen.beside(rows, "predicted_risk", RISK))
+    outcomes = _observed_outcomes(rows)
+    pairs = Pairs(outcomes.times, outcomes.events, outcomes.beside(rows, "predicted_risk", RISK))
 
     def judge(times: Floats) -> Floats:
-        counted = times[:, seen.columns].astype(np.float64)
+        counted = times[:, outcomes.columns].astype(np.float64)
         return pairs.count(counted, uno_weights(pairs, counted, tau)).value
 
     return judge
@@ -170,14 +175,16 @@ def sybil_c_index(rows: ScoreTable) -> Weighed:
     As published; Uno's weights are those of the earlier event (`uno_c_index`), and heavy censoring tells both apart.
     Of a model that gives survival at the task's horizons, risks are its complement; of others the one risk.
     """
-    seen = _observed(rows)
+    outcomes = _observed_outcomes(rows)
     horizons = [float(time) for time in rows.facts.get(HORIZONS, ())]
-    survival = [seen.beside(rows, "predicted_survival", at_horizon(horizon)) for horizon in horizons]
-    risks = [1 - one for one in survival]
-    if not risks or all(np.isnan(one).all() for one in risks):
-        horizons, risks = [math.inf], [seen.beside(rows, "predicted_risk", RISK)]
+    survival = [outcomes.beside(rows, "predicted_survival", at_horizon(horizon)) for horizon in horizons]
+    risks = [1 - survival for survival in survival]
+    if not risks or all(np.isnan(risk).all() for risk in risks):
+        horizons, risks = [math.inf], [outcomes.beside(rows, "predicted_risk", RISK)]
     by_year = np.stack(risks, axis=1)
-    return lambda times: sybil_concordance(seen.times, seen.events, by_year, horizons, times[:, seen.columns])
+    return lambda times: sybil_concordance(
+        outcomes.times, outcomes.events, by_year, horizons, times[:, outcomes.columns]
+    )
 
 
 @_of_risk(title="AUC(t)", source="Uno et al. 2007", settings=_SHARE, parameter=_HORIZON, name="dynamic_auc")
@@ -186,9 +193,9 @@ def _dynamic_auc(rows: ScoreTable, horizon: float) -> Weighed:
 
     Between 0 and 1; chance is 0.5.
     """
-    seen = _observed(rows)
-    risks = seen.beside(rows, "predicted_risk", RISK)
-    return lambda times: dynamic_auc(seen.times, seen.events, risks, horizon, times[:, seen.columns])
+    outcomes = _observed_outcomes(rows)
+    risks = outcomes.beside(rows, "predicted_risk", RISK)
+    return lambda times: dynamic_auc(outcomes.times, outcomes.events, risks, horizon, times[:, outcomes.columns])
 
 
 @_of_risk(title="Mean AUC(t)", source="Lambert and Chevret 2016", settings=_SHARE)
@@ -197,16 +204,16 @@ def mean_dynamic_auc(rows: ScoreTable) -> Weighed:
 
     Between 0 and 1; NaN of a task without horizons.
     """
-    seen = _observed(rows)
-    risks = seen.beside(rows, "predicted_risk", RISK)
+    outcomes = _observed_outcomes(rows)
+    risks = outcomes.beside(rows, "predicted_risk", RISK)
     horizons = [float(time) for time in rows.facts.get(HORIZONS, ())]
 
     def judge(times: Floats) -> Floats:
-        counted = times[:, seen.columns].astype(np.float64)
+        counted = times[:, outcomes.columns].astype(np.float64)
         if not horizons:
             return np.full(len(counted), math.nan)
-        values = [dynamic_auc(seen.times, seen.events, risks, horizon, counted) for horizon in horizons]
-        return mean_over_time(horizons, values, seen.times, seen.events, counted)
+        values = [dynamic_auc(outcomes.times, outcomes.events, risks, horizon, counted) for horizon in horizons]
+        return mean_over_time(horizons, values, outcomes.times, outcomes.events, counted)
 
     return judge
 
@@ -217,10 +224,10 @@ def _yearly_auroc(rows: ScoreTable, horizon: float) -> Weighed:
 
     Between 0 and 1. Of a model that gives survival at that time, its complement is the risk; of others the one risk.
     """
-    seen = _observed(rows)
-    survival = seen.beside(rows, "predicted_survival", at_horizon(horizon))
-    risks = seen.beside(rows, "predicted_risk", RISK) if np.isnan(survival).all() else 1 - survival
-    return lambda times: yearly_auroc(seen.times, seen.events, risks, horizon, times[:, seen.columns])
+    outcomes = _observed_outcomes(rows)
+    survival = outcomes.beside(rows, "predicted_survival", at_horizon(horizon))
+    risks = outcomes.beside(rows, "predicted_risk", RISK) if np.isnan(survival).all() else 1 - survival
+    return lambda times: yearly_auroc(outcomes.times, outcomes.events, risks, horizon, times[:, outcomes.columns])
 
 
 @_of_risk(title="HR per SD", source="Cox 1972; ties after Breslow", value_kind="ratio", best=math.inf)
@@ -229,16 +236,16 @@ def hazard_ratio(rows: ScoreTable) -> Weighed:
 
     Above 0; 1 where risk says nothing. Cases without a prediction are left out.
     """
-    seen = _observed(rows)
-    risks = seen.beside(rows, "predicted_risk", RISK)
-    known = np.flatnonzero(np.isfinite(risks))
-    order = known[np.argsort(-seen.times[known], kind="stable")]
-    given, happened, risk = seen.times[order], seen.events[order], risks[order]
-    ends = np.r_[np.flatnonzero(given[1:] != given[:-1]), len(given) - 1] if len(given) else np.zeros(0, np.int64)
-    last = ends[np.searchsorted(ends, np.arange(len(given)))]
+    outcomes = _observed_outcomes(rows)
+    risks = outcomes.beside(rows, "predicted_risk", RISK)
+    indices = np.flatnonzero(np.isfinite(risks))
+    order = indices[np.argsort(-outcomes.times[indices], kind="stable")]
+    times, happened, risk = outcomes.times[order], outcomes.events[order], risks[order]
+    ends = np.r_[np.flatnonzero(times[1:] != times[:-1]), len(times) - 1] if len(times) else np.zeros(0, np.int64)
+    last = ends[np.searchsorted(ends, np.arange(len(times)))]
 
     def judge(times: Floats) -> Floats:
-        counted = times[:, seen.columns[order]].astype(np.float64)
+        counted = times[:, outcomes.columns[order]].astype(np.float64)
         every = counted.sum(-1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             centre = (counted * risk).sum(-1, keepdims=True) / every
@@ -270,8 +277,8 @@ def _cox_slope(risk: Floats, weights: Floats, events: Bools, last: Array) -> Flo
             break
     else:
         slope[np.abs(step) > _SETTLED] = math.nan  # no maximum: risk separates who had the event from who had not
-    found: Floats = slope[:, 0]
-    return found
+    slopes: Floats = slope[:, 0]
+    return slopes
 
 
 @_of_survival(
@@ -305,14 +312,14 @@ def integrated_brier(rows: ScoreTable) -> Weighed:
 
 
 def _of_squares(rows: ScoreTable, horizon: float) -> Weighed:
-    seen = _observed(rows)
-    survival = seen.beside(rows, "predicted_survival", at_horizon(horizon))
+    outcomes = _observed_outcomes(rows)
+    survival = outcomes.beside(rows, "predicted_survival", at_horizon(horizon))
     lacking = np.isnan(survival)
     if lacking.all():
         return lambda times: np.full(len(times), math.nan)
-    wrong = np.where(seen.events & (seen.times <= horizon), 1.0, 0.0)
+    wrong = np.where(outcomes.events & (outcomes.times <= horizon), 1.0, 0.0)
     survival = np.where(lacking, wrong, survival)
-    return lambda times: brier_score(seen.times, seen.events, survival, horizon, times[:, seen.columns])
+    return lambda times: brier_score(outcomes.times, outcomes.events, survival, horizon, times[:, outcomes.columns])
 
 
 @_of_survival(
@@ -328,15 +335,15 @@ def expected_to_observed(rows: ScoreTable, horizon: float) -> Weighed:
 
     1 where the model is calibrated in the large; above 1 it says too much risk. Cases without a prediction are out.
     """
-    seen = _observed(rows)
-    survival = seen.beside(rows, "predicted_survival", at_horizon(horizon))
-    known = np.flatnonzero(~np.isnan(survival))
+    outcomes = _observed_outcomes(rows)
+    survival = outcomes.beside(rows, "predicted_survival", at_horizon(horizon))
+    indices = np.flatnonzero(~np.isnan(survival))
 
     def judge(times: Floats) -> Floats:
-        counted = times[:, seen.columns[known]].astype(np.float64)
-        observed = 1 - kaplan_meier(seen.times[known], seen.events[known], counted).at([horizon])[:, 0]
+        counted = times[:, outcomes.columns[indices]].astype(np.float64)
+        observed = 1 - kaplan_meier(outcomes.times[indices], outcomes.events[indices], counted).at([horizon])[:, 0]
         every = counted.sum(-1)
-        expected = (counted * (1 - survival[known])).sum(-1)
+        expected = (counted * (1 - survival[indices])).sum(-1)
         due = observed * every
         ratio: Floats = np.divide(expected, due, out=np.full(len(counted), math.nan), where=due > 0)
         return ratio

@@ -31,8 +31,8 @@ class Curve:
 
     def at(self, when: npt.ArrayLike) -> Floats:
         """The values at some times, (..., time); 1 before the first step."""
-        place = np.searchsorted(self.times, np.asarray(when, np.float64), side="right")
-        held: Floats = np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., place]
+        position = np.searchsorted(self.times, np.asarray(when, np.float64), side="right")
+        held: Floats = np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., position]
         return held
 
     def median(self) -> Floats:
@@ -67,20 +67,20 @@ def censoring_curve(times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.Ar
 def _product_limit(
     times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.ArrayLike | None, *, of_censoring: bool
 ) -> Curve:
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
-    counted = np.ones(given.shape) if weights is None else np.asarray(weights, np.float64)
-    order = np.argsort(given, kind="stable")
-    steps, starts = np.unique(given[order], return_index=True)
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    counted = np.ones(times_.shape) if weights is None else np.asarray(weights, np.float64)
+    order = np.argsort(times_, kind="stable")
+    steps, starts = np.unique(times_[order], return_index=True)
     if not steps.size:
         nothing = np.zeros((*counted.shape[:-1], 0))
         return Curve(steps, nothing, nothing, nothing)
     ordered, event = counted[..., order], happened[order]
-    left = np.add.reduceat(ordered * event, starts, axis=-1)
+    event_sums = np.add.reduceat(ordered * event, starts, axis=-1)
     everybody = np.add.reduceat(ordered, starts, axis=-1)
     at_risk = np.flip(np.cumsum(np.flip(everybody, -1), axis=-1), -1)
-    ending = left
+    ending = event_sums
     if of_censoring:
-        at_risk, ending = at_risk - left, everybody - left
+        at_risk, ending = at_risk - event_sums, everybody - event_sums
     share = np.divide(ending, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
     return Curve(steps, np.cumprod(1 - share, axis=-1), at_risk, ending)
 
@@ -108,16 +108,16 @@ def log_rank(times: npt.ArrayLike, events: npt.ArrayLike, groups: npt.ArrayLike)
     """
     from scipy import stats
 
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
     names, group = np.unique(np.asarray(groups), return_inverse=True)
-    curve = kaplan_meier(given, happened, np.eye(len(names))[group].T)
+    curve = kaplan_meier(times_, happened, np.eye(len(names))[group].T)
     at_risk, event = curve.at_risk, curve.events  # (group, step)
     all_risk, all_events = at_risk.sum(0), event.sum(0)
-    known = (all_events > 0) & (all_risk > 0)
-    share = at_risk[:, known] / all_risk[known]
-    difference = (event[:, known] - all_events[known] * share).sum(1)
-    ties = np.where(all_risk > 1, (all_risk - all_events) / np.maximum(all_risk - 1, 1), 0)[known]
-    spread = all_events[known] * ties
+    is_informative = (all_events > 0) & (all_risk > 0)
+    share = at_risk[:, is_informative] / all_risk[is_informative]
+    difference = (event[:, is_informative] - all_events[is_informative] * share).sum(1)
+    ties = np.where(all_risk > 1, (all_risk - all_events) / np.maximum(all_risk - 1, 1), 0)[is_informative]
+    spread = all_events[is_informative] * ties
     covariance = np.diag((share * spread).sum(1)) - (share * spread) @ share.T
     degrees = len(names) - 1
     if degrees < 1 or not covariance.any():

@@ -33,32 +33,34 @@ def sybil_concordance(
 
     Source: YalaLab/pillar-finetune 9a21234, pillar/metrics/survival.py.
     """
-    given, happened = np.asarray(times, np.float64), np.asarray(events, bool)
+    times_, happened = np.asarray(times, np.float64), np.asarray(events, bool)
     by_year = np.asarray(risks, np.float64)
-    counted = np.ones((1, len(given))) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
+    counted = np.ones((1, len(times_))) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
     shape = () if weights is None else np.shape(weights)[:-1]
-    steps = np.unique(given)
-    left = censoring_curve(given, happened, counted).at(steps) if reached is None else np.asarray(reached, np.float64)
-    place = np.minimum(np.searchsorted(np.asarray(years, np.float64), steps), by_year.shape[1] - 1)
+    steps = np.unique(times_)
+    uncensored = (
+        censoring_curve(times_, happened, counted).at(steps) if reached is None else np.asarray(reached, np.float64)
+    )
+    column = np.minimum(np.searchsorted(np.asarray(years, np.float64), steps), by_year.shape[1] - 1)
     right, every = np.zeros(len(counted)), np.zeros(len(counted))
     for number, step in enumerate(steps):
-        share = left[..., number]
+        share = uncensored[..., number]
         weight = np.divide(1, share**2, out=np.zeros_like(share), where=share > 0)
-        risk = by_year[:, place[number]]
-        for later, earlier in _pairs(given, happened, step):
-            won, pairs = _compared(risk, earlier, later, counted)
+        risk = by_year[:, column[number]]
+        for later, earlier in _comparable_pairs(times_, happened, step):
+            won, pairs = _compare_pairs(risk, earlier, later, counted)
             right, every = right + weight * won, every + weight * pairs
-    found: Floats = np.divide(right, every, out=np.full(len(counted), np.nan), where=every > 0)
-    return found.reshape(shape)
+    concordance: Floats = np.divide(right, every, out=np.full(len(counted), np.nan), where=every > 0)
+    return concordance.reshape(shape)
 
 
-def _pairs(times: Floats, events: Bools, step: float) -> list[tuple[Bools, Bools]]:
+def _comparable_pairs(times: Floats, events: Bools, step: float) -> list[tuple[Bools, Bools]]:
     """Cases that end at a time, and those whose earlier event they are compared with."""
     at = times == step
     return [(at & events, events & (times < step)), (at & ~events, events & (times <= step))]
 
 
-def _compared(risk: Floats, earlier: Bools, later: Bools, weights: Floats) -> tuple[Floats, Floats]:
+def _compare_pairs(risk: Floats, earlier: Bools, later: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Pairs in which the earlier has the higher risk, ties as half, and all pairs: (resample,) each.
 
     A case that failed is on the wrong side of its pairs.

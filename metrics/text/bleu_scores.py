@@ -56,17 +56,17 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Re
 
     def pieces(rows: ScoreTable, n: float) -> Real:
         order = order_of(name, n)
-        made = np.zeros((rows.value.size, 2 * order + 1))
+        pieces = np.zeros((rows.value.size, 2 * order + 1))
         values = np.nan_to_num(rows.value)
         for length, need in enumerate(evidence_of(evidence or name)[:order]):
             own = rows.metric == need
-            made[own, length] = values[own]
+            pieces[own, length] = values[own]
         *_, words, due = evidence_of(evidence or name)
         own = rows.metric == words
-        made[own, order:-1] = np.maximum(0, values[own, None] - np.arange(order))
+        pieces[own, order:-1] = np.maximum(0, values[own, None] - np.arange(order))
         own = rows.metric == due
-        made[own, -1] = values[own]
-        return made
+        pieces[own, -1] = values[own]
+        return pieces
 
     return pieces
 
@@ -80,8 +80,8 @@ def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
     """
 
     def remark(rows: ScoreTable, n: float) -> str:
-        said, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])
-        ratios = said[due > 0] / due[due > 0]
+        predicted_length, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])
+        ratios = predicted_length[due > 0] / due[due > 0]
         if not ratios.size:
             return ""
         lower, median, upper = np.percentile(ratios, [25, 50, 75]).tolist()
@@ -90,34 +90,34 @@ def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
     return remark
 
 
-def _apart(sums: Real, order: int) -> tuple[Real, Real, Real]:
+def _split_sums(sums: Real, order: int) -> tuple[Real, Real, Real]:
     """Returns matches and n-grams said, (..., n), and the words of the right text, (...)."""
     return sums[..., :order], sums[..., order:-1], sums[..., -1]
 
 
-def _brevity(said: Real, due: Real) -> Real:
+def _brevity_penalty(said: Real, due: Real) -> Real:
     """Returns exp(1 - r / c) where c words were said for r that were due, 1 where more were; 0 for none."""
     words = said[..., 0]
     shorter = 1 - due / np.where(words > 0, words, np.inf)
     return np.where(words > 0, np.exp(np.minimum(0, np.where(words > 0, shorter, 0))), 0.0)
 
 
-def _mean(shares: Real) -> Real:
+def _geometric_mean(shares: Real) -> Real:
     """Returns the geometric mean over the last axis; 0 where a share is 0."""
     with np.errstate(divide="ignore"):
         logs: Real = np.log(shares).mean(axis=-1)
     return np.exp(logs)
 
 
-def _judged(values: Real, due: Real) -> Real:
+def _mask_values(values: Real, due: Real) -> Real:
     return np.where(due > 0, values, math.nan)
 
 
 def bleu_coco(sums: Real, order: int) -> Real:
     """Returns BLEU of sums of counts, as pycocoevalcap: where no n-gram matches, a share is tiny instead of 0."""
-    matches, said, due = _apart(sums, order)
-    shares = np.where(matches > 0, matches / np.maximum(said, 1), _TINY / (said + _SMALL))
-    return _judged(_mean(shares) * _brevity(said, due), due)
+    matches, predicted_words, due = _split_sums(sums, order)
+    shares = np.where(matches > 0, matches / np.maximum(predicted_words, 1), _TINY / (predicted_words + _SMALL))
+    return _mask_values(_geometric_mean(shares) * _brevity_penalty(predicted_words, due), due)
 
 
 def bleu_smoothed(sums: Real, order: int, smoothing: str = "none", *, effective: bool = False) -> Real:
@@ -130,22 +130,22 @@ def bleu_smoothed(sums: Real, order: int, smoothing: str = "none", *, effective:
             the k-th of its kind; or `add_k`, which adds 1 to matches and n-grams of all lengths but words.
         effective: leaves out lengths that the texts are too short for, which otherwise make 0 of it.
     """
-    matches, said, due = _apart(sums, order)
-    some, brevity = (matches > 0).any(axis=-1), _brevity(said, due)
+    matches, predicted_counts, due = _split_sums(sums, order)
+    some, brevity = (matches > 0).any(axis=-1), _brevity_penalty(predicted_counts, due)
     if smoothing == "add_k":
         added = np.arange(order) > 0
-        matches, said = matches + added, said + added
+        matches, predicted_counts = matches + added, predicted_counts + added
     lacking = matches == 0
     if smoothing == "exp":
         matches = np.where(lacking, 0.5 ** np.cumsum(lacking, axis=-1), matches)
     elif smoothing == "floor":
         matches = np.where(lacking, _FLOOR, matches)
-    shares, held = matches / np.maximum(said, 1), said > 0
+    shares, held = matches / np.maximum(predicted_counts, 1), predicted_counts > 0
     if not effective:
-        return _judged(np.where(some & held.all(axis=-1), _mean(shares) * brevity, 0.0), due)
+        return _mask_values(np.where(some & held.all(axis=-1), _geometric_mean(shares) * brevity, 0.0), due)
     with np.errstate(divide="ignore"):
         logs = np.where(held, np.log(shares), 0.0).sum(axis=-1) / np.maximum(held.sum(axis=-1), 1)
-    return _judged(np.where(some, np.exp(logs) * brevity, 0.0), due)
+    return _mask_values(np.where(some, np.exp(logs) * brevity, 0.0), due)
 
 
 def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
@@ -193,10 +193,10 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
     `sentence_bleu@4` of an answer of three words is 0 even if it is right. Several right texts count together, as in
     `bleu`.
     """
-    order, found = order_of("sentence_bleu", n), counted(pair, split_words, lower=True)
-    if found is None:
+    order, counts = order_of("sentence_bleu", n), counted(pair, split_words, lower=True)
+    if counts is None:
         return math.nan
-    return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
+    return bleu_of(counts.matches[:order], [max(0, counts.words - length) for length in range(order)], counts.due)
 
 
 def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False) -> Counts | None:
@@ -207,8 +207,8 @@ def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False)
         tokenise: `split_words`, which stands for the tokeniser of the pair's language, or another, which stays.
         lower: whether texts are taken in lower case.
     """
-    found, fixed = cleaned_of(pair), tokenise is not split_words
-    if found is None or (fixed and unserved(["bleu_13a"], pair.language)):
+    texts, fixed = cleaned_of(pair), tokenise is not split_words
+    if texts is None or (fixed and unserved(["bleu_13a"], pair.language)):
         return None
     return with_others(pair, _counts_of, tokenise if fixed else tokeniser_of(tokenise, pair.language), lower)
 
@@ -224,8 +224,8 @@ def declare_counts(name: str, tokenise: Tokeniser, words: str, mark: str = "") -
     """Declares the metrics that leave the counts of a BLEU: `NAME_matches`, `NAME_words`, `NAME_reference_length`."""
 
     def count(pair: AnsweredQuestion, which: Callable[[Counts], int]) -> float:
-        found = counted(pair, tokenise)
-        return math.nan if found is None else float(which(found))
+        counts = counted(pair, tokenise)
+        return math.nan if counts is None else float(which(counts))
 
     def matches(pair: AnsweredQuestion, n: float) -> float:
         order = order_of(f"{name}_matches", n)

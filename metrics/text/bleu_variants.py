@@ -38,11 +38,11 @@ _TOKENISERS = {"13a": words_13a, "intl": words_intl}
 _SOURCE = "Post 2018, sacreBLEU; Chen and Cherry 2014"
 
 
-def _named(tokeniser: str, smoothing: str) -> str:
+def _variant_name(tokeniser: str, smoothing: str) -> str:
     return f"bleu_{tokeniser}" + ("" if smoothing == "none" else f"_{smoothing}")
 
 
-def _settings(tokeniser: str, smoothing: str) -> str:
+def _variant_settings(tokeniser: str, smoothing: str) -> str:
     value = {"floor": "floor[0.1]", "add_k": "add-k[1]"}.get(smoothing, smoothing)
     return f"tokeniser: {tokeniser}, case: kept, aggregation: {{}}, smoothing: {value}"
 
@@ -51,7 +51,7 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
     def total(sums: Real, n: float) -> Any:
         return bleu_smoothed(sums, int(n), smoothing)
 
-    name, evidence, method = _named(tokeniser, smoothing), f"bleu_{tokeniser}", smoothing.replace("_", "-")
+    name, evidence, method = _variant_name(tokeniser, smoothing), f"bleu_{tokeniser}", smoothing.replace("_", "-")
     total.__doc__ = (
         f"BLEU of the test set with words by `{tokeniser}`, smoothed by sacreBLEU's `{method}`.\n\n"
         f"{_SMOOTHINGS[smoothing]}. In [0, 1] instead of 0 to 100; 0 where no word matches."
@@ -65,7 +65,7 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
         higher_is_better=True,
         best=1.0,
         parameter="n",
-        settings=_settings(tokeniser, smoothing).format("counts of the set"),
+        settings=_variant_settings(tokeniser, smoothing).format("counts of the set"),
         pieces=pieces_of(name, evidence),
         remark=lengths_of(evidence, f"words by {tokeniser}"),
     )(total)
@@ -77,13 +77,13 @@ _of_answer = partial(
 
 
 def _declare_of_answer(tokeniser: str, smoothing: str) -> None:
-    name, tokenise = f"sentence_{_named(tokeniser, smoothing)}", _TOKENISERS[tokeniser]
+    name, tokenise = f"sentence_{_variant_name(tokeniser, smoothing)}", _TOKENISERS[tokeniser]
 
     def judged(pair: AnsweredQuestion, n: float) -> float:
-        order, found = order_of(name, n), counted(pair, tokenise)
-        if found is None:
+        order, counts = order_of(name, n), counted(pair, tokenise)
+        if counts is None:
             return math.nan
-        return float(bleu_smoothed(_sums(found, order), order, smoothing, effective=True))
+        return float(bleu_smoothed(_text_counts(counts, order), order, smoothing, effective=True))
 
     judged.__doc__ = (
         f"BLEU of a single answer with words by `{tokeniser}`, smoothed by sacreBLEU's "
@@ -92,15 +92,15 @@ def _declare_of_answer(tokeniser: str, smoothing: str) -> None:
         "matches."
     )
     judged.__qualname__ = name
-    told = _settings(tokeniser, smoothing).format("mean")
+    settings = _variant_settings(tokeniser, smoothing).format("mean")
     title = f"BLEU (sentence, {tokeniser}, {smoothing})"
-    _of_answer(name=name, title=title, source=_SOURCE, settings=f"{told}, effective order: yes")(judged)
+    _of_answer(name=name, title=title, source=_SOURCE, settings=f"{settings}, effective order: yes")(judged)
 
 
-def _sums(found: Counts, order: int) -> Real:
+def _text_counts(found: Counts, order: int) -> Real:
     """Returns the counts of one text as `bleu_smoothed` takes them."""
-    said = [max(0, found.words - length) for length in range(order)]
-    return np.array([*found.matches[:order], *said, found.due], np.float64)
+    totals = [max(0, found.words - length) for length in range(order)]
+    return np.array([*found.matches[:order], *totals, found.due], np.float64)
 
 
 @_of_answer(
@@ -114,16 +114,16 @@ def sentence_bleu_method1(pair: AnsweredQuestion, n: float) -> float:
     Words as in `sentence_bleu`, split at blanks after lower-casing. A length that the answer is too short for counts
     as one n-gram of which none matches. In [0, 1]; 0 where no word matches.
     """
-    order, found = order_of("sentence_bleu_method1", n), counted(pair, split_words, lower=True)
-    if found is None:
+    order, counts = order_of("sentence_bleu_method1", n), counted(pair, split_words, lower=True)
+    if counts is None:
         return math.nan
-    sums = _sums(found, order)
+    sums = _text_counts(counts, order)
     if sums[order]:
         sums[order:-1] = np.maximum(sums[order:-1], 1)
     return float(bleu_smoothed(sums, order, "floor"))
 
 
 for _tokeniser, _smoothing in product(_TOKENISERS, _SMOOTHINGS):
-    if _named(_tokeniser, _smoothing) not in ("bleu_13a", "bleu_13a_exp"):  # declared in `bleu_scores`
+    if _variant_name(_tokeniser, _smoothing) not in ("bleu_13a", "bleu_13a_exp"):  # declared in `bleu_scores`
         _declare_of_set(_tokeniser, _smoothing)
     _declare_of_answer(_tokeniser, _smoothing)

@@ -55,7 +55,7 @@ class Consensus:
         owners = np.repeat(np.arange(len(reports)), [len(references) for references in reports])
         owner, text = np.repeat(owners, lengths), np.repeat(np.arange(len(texts)), lengths)
         numbers: dict[str, int] = {}
-        flat = (numbers.setdefault(word, len(numbers)) for one in texts for word in one)
+        flat = (numbers.setdefault(word, len(numbers)) for text in texts for word in text)
         tokens = np.fromiter(flat, np.int64, int(lengths.sum()))
         grams, sizes, counted, rank = [], [len(numbers)], [_reports_with(tokens, owner, len(numbers))], tokens
         for n in range(2, ORDERS + 1):
@@ -63,9 +63,9 @@ class Consensus:
             keys = (rank[: inside.size] << SHIFT) | tokens[n - 1 :]
             keys = keys[inside]
             ascending = keys.argsort(kind="stable")
-            unique, place = _distinct(keys[ascending])
-            among = np.empty_like(place)
-            among[ascending] = place
+            unique, positions = _distinct_numbers(keys[ascending])
+            among = np.empty_like(positions)
+            among[ascending] = positions
             rank = np.zeros(inside.size, np.int64)
             rank[inside] = among + sum(sizes)
             grams.append(unique)
@@ -84,24 +84,26 @@ class Consensus:
     def _scores(self, counts: GramCounts) -> list[float]:
         weights = counts.times * self.rarity[np.minimum(counts.gram, self.known.starts[-1])]
         norms = np.sqrt(counts.sums(np.arange(weights.size), weights * weights))
-        right, said = counts.shared
-        products = counts.sums(right, np.minimum(weights[said], weights[right]) * weights[right])
+        right, text_counts = counts.shared
+        products = counts.sums(right, np.minimum(weights[text_counts], weights[right]) * weights[right])
         apart = np.maximum(1, counts.lengths) - np.maximum(1, counts.lengths[counts.leader])
-        alike = _cosines(products, norms[counts.leader] * norms) * np.exp(-(apart * apart) / (2 * _SIGMA**2))
-        begins, scores = counts.leaders.tolist(), alike.tolist()
+        similarities = _mean_cosines(products, norms[counts.leader] * norms) * np.exp(
+            -(apart * apart) / (2 * _SIGMA**2)
+        )
+        begins, scores = counts.leaders.tolist(), similarities.tolist()
         return [
             10 * (scores[begin + 1] if end == begin + 2 else float(np.mean(scores[begin + 1 : end])))
             for begin, end in zip(begins, [*begins[1:], len(scores)], strict=True)
         ]
 
 
-def _cosines(products: Real, norms: Real) -> Real:
+def _mean_cosines(products: Real, norms: Real) -> Real:
     """Returns the mean cosine over lengths of n-grams, 0 for each that either text has none of: (text, n) -> (text)."""
     each = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return np.asarray((each[:, 0] + each[:, 1] + each[:, 2] + each[:, 3]) / ORDERS)
 
 
-def _distinct(ascending: Whole) -> tuple[Whole, Whole]:
+def _distinct_numbers(ascending: Whole) -> tuple[Whole, Whole]:
     """Returns what occurs in ascending numbers, each once, and by number its place among these."""
     first = np.ones(ascending.size, bool)
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
@@ -111,7 +113,7 @@ def _distinct(ascending: Whole) -> tuple[Whole, Whole]:
 def _reports_with(grams: Whole, owners: Whole, size: int) -> npt.NDArray[np.int64]:
     """Returns how many reports have each n-gram, of places and reports in parallel."""
     reports = int(owners.max()) + 1 if owners.size else 1
-    both = _distinct(np.sort(grams * reports + owners))[0]
+    both = _distinct_numbers(np.sort(grams * reports + owners))[0]
     return np.bincount(both // reports, minlength=size)
 
 
@@ -135,21 +137,23 @@ def cider_d(pair: AnsweredQuestion) -> float:
     Raises:
         UsageError: the right texts of the set were not gathered.
     """
-    found = cleaned_of(pair)
-    if found is None:
+    texts = cleaned_of(pair)
+    if texts is None:
         return math.nan
     if pair.corpus is None:
         raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
-    return with_others(pair, _ciders, pair.corpus)
+    return with_others(pair, _cider_values, pair.corpus)
 
 
-def _ciders(pairs: Sequence[AnsweredQuestion], corpus: Corpus) -> list[float]:
+def _cider_values(pairs: Sequence[AnsweredQuestion], corpus: Corpus) -> list[float]:
     clean, language = pairs[0].clean, pairs[0].language
     tokenise = tokeniser_of(split_words, language)
 
     def weigh() -> Consensus:
         tidy = partial(cleaned, name=clean) if clean else str
-        return Consensus.of([[tokenise(tidy(one)) for one in references] for references in corpus.references])
+        return Consensus.of(
+            [[tokenise(tidy(reference)) for reference in references] for references in corpus.references]
+        )
 
     consensus = corpus.once(("cider_d", clean, language), weigh)
     return consensus.scores(Pairing.of(*both, tokenise) for pair in pairs if (both := cleaned_of(pair)))

@@ -58,35 +58,35 @@ def read_entities(text: str) -> Read | None:
     `entities` and `relations` `{"type", "head", "tail"}`, whose head and tail are places in the list of entities. What
     stands about the JSON, such as a fence, is left out; entries of another form are left out too.
     """
-    for found in [text.strip(), *(match[0] for match in _LIST.finditer(text))]:
+    for candidate in [text.strip(), *(match[0] for match in _LIST.finditer(text))]:
         try:
-            content = json.loads(found)
+            content = json.loads(candidate)
         except ValueError:
             continue
         if isinstance(content, Mapping) and isinstance(content.get("entities"), list):
-            entities = [_entity(one) for one in content["entities"]]
-            relations = [_relation(one, entities) for one in content.get("relations") or []]
-            return [one for one in entities if one], [one for one in relations if one]
+            entities = [_read_entity(item) for item in content["entities"]]
+            relations = [_read_relation(item, entities) for item in content.get("relations") or []]
+            return [entity for entity in entities if entity], [relation for relation in relations if relation]
         if isinstance(content, list):
-            return [one for one in map(_entity, content) if one], []
+            return [item for item in map(_read_entity, content) if item], []
     return None
 
 
-def _entity(one: Any) -> Entity | None:
+def _read_entity(one: Any) -> Entity | None:
     if not isinstance(one, Mapping) or not isinstance(one.get("text"), str):
         return None
-    start, end = (place if type(place) is int else -1 for place in (one.get("start"), one.get("end")))
+    start, end = (position if type(position) is int else -1 for position in (one.get("start"), one.get("end")))
     kind = normalised(str(one.get("type", "")))
     return Entity(normalised(one["text"]), kind, *((start, end) if min(start, end) >= 0 else (-1, -1)))
 
 
-def _relation(one: Any, entities: Sequence[Entity | None]) -> tuple[Any, ...] | None:
+def _read_relation(one: Any, entities: Sequence[Entity | None]) -> tuple[Any, ...] | None:
     if not isinstance(one, Mapping):
         return None
-    places = [place if type(place) is int else -1 for place in (one.get("head"), one.get("tail"))]
-    if not all(0 <= place < len(entities) for place in places):
+    indices = [index if type(index) is int else -1 for index in (one.get("head"), one.get("tail"))]
+    if not all(0 <= index < len(entities) for index in indices):
         return None
-    head, tail = (entities[place] for place in places)
+    head, tail = (entities[index] for index in indices)
     if head is None or tail is None:
         return None
     return normalised(str(one.get("type", ""))), head.kind, head.span, tail.kind, tail.span
@@ -100,27 +100,32 @@ def matched(said: Read, due: Read, how: str) -> int:
     """
     UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
     if how == "partial":
-        return _overlapping(said[0], due[0])
+        return _count_overlapping(said[0], due[0])
     keys: Mapping[str, Callable[[Read], list[Any]]] = {
-        "exact": lambda read: [(one.span, one.kind) for one in read[0]],
-        "type_free": lambda read: [one.span for one in read[0]],
+        "exact": lambda read: [(entity.span, entity.kind) for entity in read[0]],
+        "type_free": lambda read: [entity.span for entity in read[0]],
         "relations": lambda read: list(read[1]),
     }
-    left = list(keys[how](due))
+    unmatched = list(keys[how](due))
     count = 0
-    for one in keys[how](said):
-        if one in left:
-            left.remove(one)
+    for key in keys[how](said):
+        if key in unmatched:
+            unmatched.remove(key)
             count += 1
     return count
 
 
-def _overlapping(said: Sequence[Entity], due: Sequence[Entity]) -> int:
+def _count_overlapping(said: Sequence[Entity], due: Sequence[Entity]) -> int:
     from scipy.optimize import linear_sum_assignment
 
     if not said or not due:
         return 0
-    fits = np.array([[one.kind == other.kind and one.overlaps(other) for other in due] for one in said])
+    fits = np.array(
+        [
+            [entity.kind == other_entity.kind and entity.overlaps(other_entity) for other_entity in due]
+            for entity in said
+        ]
+    )
     rows, columns = linear_sum_assignment(~fits)
     return int(fits[rows, columns].sum())
 
@@ -139,24 +144,24 @@ def entity_counts(pair: AnsweredQuestion) -> Any:
 
     A reply that holds no JSON says none; NaN where the key holds none.
     """
-    found = texts_of(pair)
-    due = None if found is None else read_entities(found[1][0])
+    texts = texts_of(pair)
+    due = None if texts is None else read_entities(texts[1][0])
     labels = [*(f"matched {how}" for how in MATCHES), "said", "due", "said relations", "due relations"]
-    if found is None or due is None:
+    if texts is None or due is None:
         return dict.fromkeys(labels, math.nan)
-    said = read_entities(found[0]) or ([], [])
-    counts = [matched(said, due, how) for how in MATCHES]
-    return dict(zip(labels, [*counts, len(said[0]), len(due[0]), len(said[1]), len(due[1])], strict=True))
+    read_pair = read_entities(texts[0]) or ([], [])
+    counts = [matched(read_pair, due, how) for how in MATCHES]
+    return dict(zip(labels, [*counts, len(read_pair[0]), len(due[0]), len(read_pair[1]), len(due[1])], strict=True))
 
 
-def _pieces(rows: ScoreTable, how: str) -> npt.NDArray[np.float64]:
-    more = " relations" if how == "relations" else ""
+def _entity_pieces(rows: ScoreTable, how: str) -> npt.NDArray[np.float64]:
+    suffix = " relations" if how == "relations" else ""
     value = np.nan_to_num(rows.value)
-    labels = (f"matched {how}", f"said{more}", f"due{more}")
+    labels = (f"matched {how}", f"said{suffix}", f"due{suffix}")
     return np.stack([np.where(rows.label == label, value, 0.0) for label in labels], axis=-1)
 
 
-def _check(how: str) -> None:
+def _check_matching(how: str) -> None:
     UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
 
 
@@ -168,8 +173,8 @@ _of_counts = partial(
     source=SOURCE,
     parameter=", ".join(MATCHES),
     parameter_is_text=True,
-    check=_check,
-    pieces=_pieces,
+    check=_check_matching,
+    pieces=_entity_pieces,
 )
 
 

@@ -34,12 +34,12 @@ def read_correction(text: str) -> Correction | None:
     Flags are 1 and 0; quotes about the correction are left out, and what follows flag 0 counts as none. The word
     CORRECT alone tells none, too. None of a reply without such a line.
     """
-    found = _LINE.search(text)
-    if found is None:
+    match = _LINE.search(text)
+    if match is None:
         return Correction(False, -1, _NONE) if text.strip().rstrip(".").upper() == "CORRECT" else None
-    written = (found[3] or "").strip().strip('"').strip()
-    flag = found[1] == "1"
-    return Correction(flag, int(found[2]), written if flag and written else _NONE)
+    written = (match[3] or "").strip().strip('"').strip()
+    flag = match[1] == "1"
+    return Correction(flag, int(match[2]), written if flag and written else _NONE)
 
 
 def rouge_of_sets(text: str, reference: str, n: int) -> float:
@@ -50,23 +50,23 @@ def rouge_of_sets(text: str, reference: str, n: int) -> float:
     >>> round(rouge_of_sets("treated with aspirin", "treated with heparin", 1), 4)
     0.6667
     """
-    said, due = (_grams(one, n) for one in (text, reference))
-    if not said or not due:
+    text_grams, due = (_gram_set(side, n) for side in (text, reference))
+    if not text_grams or not due:
         return 0.0
-    shared = len(said & due)
-    precision, recall = shared / len(said), shared / len(due)
+    shared = len(text_grams & due)
+    precision, recall = shared / len(text_grams), shared / len(due)
     return 2 * precision * recall / (precision + recall + _SMALL)
 
 
-def _grams(text: str, n: int) -> frozenset[tuple[str, ...]]:
+def _gram_set(text: str, n: int) -> frozenset[tuple[str, ...]]:
     words = [word for part in text.split(".") for word in part.split()]
-    return frozenset(tuple(words[place : place + n]) for place in range(len(words) - n + 1))
+    return frozenset(tuple(words[start : start + n]) for start in range(len(words) - n + 1))
 
 
-def _both(pair: AnsweredQuestion) -> tuple[Correction | None, Correction] | None:
-    found = texts_of(pair)
-    due = None if found is None else read_correction(found[1][0])
-    return None if found is None or due is None else (read_correction(found[0]), due)
+def _both_corrections(pair: AnsweredQuestion) -> tuple[Correction | None, Correction] | None:
+    texts = texts_of(pair)
+    due = None if texts is None else read_correction(texts[1][0])
+    return None if texts is None or due is None else (read_correction(texts[0]), due)
 
 
 _of_note = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
@@ -75,14 +75,14 @@ _of_note = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst
 @_of_note(title="Error flag", value_kind="proportion")
 def error_flag_accuracy(pair: AnsweredQuestion) -> float:
     """Whether a note is rightly said to hold an error, or none; a reply that says neither is wrong."""
-    both = _both(pair)
+    both = _both_corrections(pair)
     return math.nan if both is None else float(both[0] is not None and both[0].flag == both[1].flag)
 
 
 @_of_note(title="Error sentence", value_kind="proportion")
 def error_sentence_accuracy(pair: AnsweredQuestion) -> float:
     """Whether the number of the sentence with the error is right, -1 for none; a reply without one is wrong."""
-    both = _both(pair)
+    both = _both_corrections(pair)
     return math.nan if both is None else float(both[0] is not None and both[0].sentence == both[1].sentence)
 
 
@@ -92,10 +92,10 @@ def correction_rouge(pair: AnsweredQuestion, n: float) -> float:
 
     The mean over notes is the composite score of MEDIQA-CORR (R1FC, R2FC).
     """
-    both = _both(pair)
+    both = _both_corrections(pair)
     if both is None:
         return math.nan
-    said, due = both
-    if said is None or _NONE in (said.text, due.text):
-        return float(said is not None and said.text == due.text)
-    return rouge_of_sets(said.text, due.text, int(n))
+    corrected, due = both
+    if corrected is None or _NONE in (corrected.text, due.text):
+        return float(corrected is not None and corrected.text == due.text)
+    return rouge_of_sets(corrected.text, due.text, int(n))

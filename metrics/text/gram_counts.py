@@ -110,7 +110,7 @@ def count_together(pairings: Iterable[Pairing], known: Known = NOTHING) -> Itera
     """Yields the counts of some pairings after the other."""
     waiting = iter(pairings)
     while some := list(islice(waiting, TOGETHER)):
-        yield _count(some, known)
+        yield _count_grams(some, known)
 
 
 def ranks(tokens: Whole, text: Whole, known: Known) -> Iterator[tuple[Whole, Whole]]:
@@ -127,22 +127,22 @@ def ranks(tokens: Whole, text: Whole, known: Known) -> Iterator[tuple[Whole, Who
     for n in range(2, ORDERS + 1):
         size = max(0, tokens.size - n + 1)
         inside = text[:size] == text[n - 1 :]
-        places = inside.nonzero()[0]
-        keys = (rank[places] << SHIFT) | tokens[places + n - 1]
+        indices = inside.nonzero()[0]
+        keys = (rank[indices] << SHIFT) | tokens[indices + n - 1]
         held = known.grams[n - 2]
         among = held.searchsorted(keys)
         strange = (held.take(among, mode="clip") != keys if held.size else np.ones(keys.size, bool)).nonzero()[0]
         among += known.starts[n - 1]
         if strange.size:
-            unique, place = np.unique(keys[strange], return_inverse=True)
-            among[strange] = free + place
+            unique, inverse = np.unique(keys[strange], return_inverse=True)
+            among[strange] = free + inverse
             free += unique.size
         rank = np.zeros(size, np.int64)
-        rank[places] = among
-        yield among, text[places]
+        rank[indices] = among
+        yield among, text[indices]
 
 
-def _count(pairings: Sequence[Pairing], known: Known) -> GramCounts:
+def _count_grams(pairings: Sequence[Pairing], known: Known) -> GramCounts:
     texts = [text for pairing in pairings for text in (pairing.text, *pairing.references)]
     sizes = np.array([1 + len(pairing.references) for pairing in pairings])
     leaders = np.cumsum(sizes) - sizes
@@ -164,9 +164,9 @@ def _count(pairings: Sequence[Pairing], known: Known) -> GramCounts:
     # In one integer, for numbers are sorted far faster than places by them.
     bits = int(gram.size).bit_length()
     ascending = np.sort((gram << bits) | np.arange(gram.size))
-    place = ascending & ((1 << bits) - 1)
-    gram, text = ascending >> bits, slot[place] // ORDERS
+    column = ascending & ((1 << bits) - 1)
+    gram, text = ascending >> bits, slot[column] // ORDERS
     begins = np.ones(gram.size, bool)
     begins[1:] = (gram[1:] != gram[:-1]) | (text[1:] != text[:-1])
     at = begins.nonzero()[0]
-    return GramCounts(leaders, leader, lengths, gram[at], text[at], np.diff(at, append=gram.size), place[at], slot)
+    return GramCounts(leaders, leader, lengths, gram[at], text[at], np.diff(at, append=gram.size), column[at], slot)

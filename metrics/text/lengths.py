@@ -30,13 +30,13 @@ def length_ratio(pair: AnsweredQuestion) -> float:
     NaN where the right text has no words. Of several right texts that counts which is nearest in length, of two that
     are as near the shorter. `length_ratio_quantile` tells how it is spread.
     """
-    found = cleaned_of(pair)
-    if found is None:
+    texts = cleaned_of(pair)
+    if texts is None:
         return math.nan
     tokenise = tokeniser_of(words, pair.language)
-    said, dues = len(tokenise(found[0])), [len(tokenise(one)) for one in found[1]]
-    due = min(dues, key=lambda length: (abs(length - said), length))
-    return said / due if due else math.nan
+    length_, dues = len(tokenise(texts[0])), [len(tokenise(reference)) for reference in texts[1]]
+    due = min(dues, key=lambda length: (abs(length - length_), length))
+    return length_ / due if due else math.nan
 
 
 @summary(

@@ -24,12 +24,12 @@ def meteor_of(
     With m words aligned in c runs, P = m / words said, R = m / words of the reference:
     P R / (0.9 P + 0.1 R) (1 - 0.5 (c / m)^3). Identical texts of w words have 1 - 0.5 / w^3.
     """
-    found = aligned_words(text, reference, stem, synonyms)
-    if not found.matches:
+    alignment = aligned_words(text, reference, stem, synonyms)
+    if not alignment.matches:
         return 0.0
-    precision, recall = found.matches / len(text), found.matches / len(reference)
+    precision, recall = alignment.matches / len(text), alignment.matches / len(reference)
     mean = precision * recall / (0.9 * precision + 0.1 * recall)
-    return mean * (1 - 0.5 * (found.chunks / found.matches) ** 3)
+    return mean * (1 - 0.5 * (alignment.chunks / alignment.matches) ** 3)
 
 
 @overlap_metric(

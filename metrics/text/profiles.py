@@ -30,7 +30,7 @@ def r2gen_iu(report: str) -> str:
     Lower case, numbers of lists and punctuation away, " . " between sentences. A report of nothing but numbers and
     marks, and even "", becomes " .".
     """
-    return _r2gen(report, _IU)
+    return _clean_r2gen(report, _IU)
 
 
 def r2gen_mimic(report: str) -> str:
@@ -38,10 +38,10 @@ def r2gen_mimic(report: str) -> str:
 
     As `r2gen_iu`, and line breaks become blanks, and runs of blanks, points and underscores shrink first.
     """
-    return _r2gen(report, _MIMIC)
+    return _clean_r2gen(report, _MIMIC)
 
 
-def _r2gen(report: str, changes: tuple[tuple[str, str], ...]) -> str:
+def _clean_r2gen(report: str, changes: tuple[tuple[str, str], ...]) -> str:
     for old, new in changes:
         report = report.replace(old, new)
     sentences = report.strip().lower().split(". ")

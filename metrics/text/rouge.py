@@ -21,15 +21,15 @@ _BETA = 1.2
 def rouge_n(text: Words, reference: Words, n: int) -> float:
     """Returns ROUGE-N: the F1 of the n-grams that two texts share. 0 where either has none."""
     shared = overlap(text, reference, n)
-    return _f1(shared, max(0, len(text) - n + 1), max(0, len(reference) - n + 1))
+    return _overlap_f1(shared, max(0, len(text) - n + 1), max(0, len(reference) - n + 1))
 
 
 def rouge_longest(text: Words, reference: Words) -> float:
     """Returns ROUGE-L: the F1 of the longest common subsequence of words. 0 where either text is empty."""
-    return _f1(common_subsequence(text, reference), len(text), len(reference))
+    return _overlap_f1(common_subsequence(text, reference), len(text), len(reference))
 
 
-def _f1(shared: int, said: int, due: int) -> float:
+def _overlap_f1(shared: int, said: int, due: int) -> float:
     return 2 * shared / (said + due) if shared else 0.0
 
 
@@ -101,12 +101,12 @@ def rouge_l_coco(pair: AnsweredQuestion) -> float:
     Words are split at each blank, and keep case and punctuation: a double blank makes an empty word, and a line break
     is part of one. Of several right texts the best precision and the best recall are taken, each for itself. In [0, 1].
     """
-    found = cleaned_of(pair)
-    if found is None:
+    texts = cleaned_of(pair)
+    if texts is None:
         return math.nan
     tokenise = tokeniser_of(blank_words, pair.language)
-    text = tokenise(found[0])
-    references = [tokenise(reference) for reference in found[1]]
+    text = tokenise(texts[0])
+    references = [tokenise(reference) for reference in texts[1]]
     shared = [common_subsequence(text, reference) for reference in references]
     if not any(shared):
         return 0.0

@@ -52,9 +52,9 @@ class TextScores:
     @cached_property
     def lengths(self) -> Spread:
         """Quartiles of `length_ratio`: a text score says little where they are far from 1."""
-        known = self._measured.values("length_ratio")
-        known = known[~np.isnan(known)]
-        return Spread(*np.percentile(known, [25, 50, 75]).tolist()) if known.size else Spread(*[math.nan] * 3)
+        ratios = self._measured.values("length_ratio")
+        ratios = ratios[~np.isnan(ratios)]
+        return Spread(*np.percentile(ratios, [25, 50, 75]).tolist()) if ratios.size else Spread(*[math.nan] * 3)
 
     def __str__(self) -> str:
         lines = [f"{value:.4f}  {self.signatures[name]}" for name, value in self.values.items()]
@@ -100,68 +100,70 @@ def text_scores(
     from medimg_eval.metrics.nlp import Corpus, check_language
     from medimg_eval.metrics.text.texts import unserved
 
-    written = _predictions(predictions, missing)
-    right = _references(references, len(written))
-    names, cleaner = _asked(metrics, profile, clean)
+    written = _check_predictions(predictions, missing)
+    right = _check_references(references, len(written))
+    names, cleaner = _check_metrics(metrics, profile, clean)
     check_language(language)
     if lacking := unserved(names, language):
         raise UsageError(lacking[0].upper() + lacking[1:])
-    corpus = Corpus([texts for one in right if (texts := tuple(text for text in one if text.strip()))])
-    pairs = _pairs(written, right, corpus, cleaner, language)
+    corpus = Corpus([texts for references in right if (texts := tuple(text for text in references if text.strip()))])
+    pairs = _text_pairs(written, right, corpus, cleaner, language)
     measured = _Measured(pairs)
     measured.take(names)
     values, each = {}, {}
     for name in names:
-        found, parameter = parse(name)
-        if found.kind != "run":
+        definition, parameter = parse(name)
+        if definition.kind != "run":
             each[name] = measured.values(name)
-            values[name] = _mean(each[name])
+            values[name] = _known_mean(each[name])
             continue
-        rows, arguments = measured.rows(found.needs), () if parameter is None else (parameter,)
-        if found.pieces is not None and found.total is not None:
-            sums = _summed(found.pieces(rows, *arguments), rows.case, len(pairs))
-            each[name] = _by_report(found.total(sums, *arguments), rows.case)
-            values[name] = float(found.total(sums.sum(axis=0), *arguments)) if rows.value.size else math.nan
+        rows, arguments = measured.rows(definition.needs), () if parameter is None else (parameter,)
+        if definition.pieces is not None and definition.total is not None:
+            sums = _sum_cases(definition.pieces(rows, *arguments), rows.case, len(pairs))
+            each[name] = _by_report(definition.total(sums, *arguments), rows.case)
+            values[name] = float(definition.total(sums.sum(axis=0), *arguments)) if rows.value.size else math.nan
         else:
-            values[name] = float(found.function(rows, *arguments)) if rows.value.size else math.nan
+            values[name] = float(definition.function(rows, *arguments)) if rows.value.size else math.nan
     several = sorted({len(texts) for texts in corpus.references})
     about = [f"references:{' to '.join(map(str, dict.fromkeys((several[0], several[-1]))))}"] if several else []
     about += [f"reports:{len(corpus.references)}", f"clean:{cleaner or 'none'}", f"version:{medimg_eval.__version__}"]
-    return TextScores(values, each, {name: _signature(name, about, language) for name in names}, measured)
+    return TextScores(values, each, {name: _metric_signature(name, about, language) for name in names}, measured)
 
 
-def _predictions(given: Sequence[Any], missing: str) -> list[str]:
+def _check_predictions(given: Sequence[Any], missing: str) -> list[str]:
     UsageError.refuse_unknown("missing is", ("raise", "empty"), missing)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"Expected predictions to be a list of texts, got {type(given).__name__}")
     texts = list(given)
     if missing == "empty":
         texts = ["" if _is_missing(text) else text for text in texts]
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
             hint = "; give missing='empty' to count it as an empty text" if _is_missing(text) else ""
-            raise UsageError(f"Prediction {place + 1} of {len(texts)} is {text!r}, expected a text{hint}")
+            raise UsageError(f"Prediction {index + 1} of {len(texts)} is {text!r}, expected a text{hint}")
     return texts
 
 
-def _references(given: Sequence[Any], number: int) -> list[tuple[str, ...]]:
+def _check_references(given: Sequence[Any], number: int) -> list[tuple[str, ...]]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"Expected references to be a list of texts or of lists, got {type(given).__name__}")
-    found = [(one,) if isinstance(one, str) or not isinstance(one, Iterable) else tuple(one) for one in given]
-    if len(found) != number or not found:
-        raise UsageError(f"Expected as many references as predictions and at least one, got {len(found)} and {number}")
-    for place, texts in enumerate(found):
+    references = [(item,) if isinstance(item, str) or not isinstance(item, Iterable) else tuple(item) for item in given]
+    if len(references) != number or not references:
+        raise UsageError(
+            f"Expected as many references as predictions and at least one, got {len(references)} and {number}"
+        )
+    for index, texts in enumerate(references):
         for text in texts:
             if not isinstance(text, str):
-                raise UsageError(f"The reference of report {place + 1} of {number} is {text!r}, expected a text")
-    return found
+                raise UsageError(f"The reference of report {index + 1} of {number} is {text!r}, expected a text")
+    return references
 
 
 def _is_missing(given: Any) -> bool:
     return given is None or (isinstance(given, float) and math.isnan(given))
 
 
-def _asked(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[list[str], str]:
+def _check_metrics(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[list[str], str]:
     """Returns the names of metrics and the name of a cleaner; raises UsageError for any that cannot be."""
     from medimg_eval.metrics.text import profiles
 
@@ -176,13 +178,13 @@ def _asked(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[lis
         profiles.cleaner(clean)
     names = list(dict.fromkeys(names or DEFAULT))
     for name in names:
-        _check(name)
+        _check_metric(name)
     return names, clean
 
 
-def _check(name: str) -> None:
-    found = parse(name)[0]
-    for need in [parse(one)[0] for one in found.needs] or [found]:
+def _check_metric(name: str) -> None:
+    definition = parse(name)[0]
+    for need in [parse(need)[0] for need in definition.needs] or [definition]:
         for lack in required(name):
             lacking = f"judge's question {lack.topic!r}" if lack.kind == "verdict" else f"annotator {lack.provider!r}"
             raise UsageError(f"Metric {name!r} needs the {lacking}; score a table with `python -m medimg_eval score`")
@@ -190,7 +192,7 @@ def _check(name: str) -> None:
             raise UsageError(f"Metric {name!r} does not judge texts")
 
 
-def _pairs(
+def _text_pairs(
     written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str, language: str
 ) -> list[AnsweredQuestion]:
     from medimg_eval.metrics.answers import AnsweredQuestion
@@ -206,8 +208,8 @@ def _pairs(
     batch = Batch()
     about: dict[str, Any] = {"corpus": corpus, "clean": cleaner, "language": language, "batch": batch}
     pairs = dict[int, AnsweredQuestion]()
-    for place, (text, texts) in enumerate(zip(written, right, strict=True)):
-        pairs[place] = Given("report", text, list(texts), outputs=(text,), **about)
+    for index, (text, texts) in enumerate(zip(written, right, strict=True)):
+        pairs[index] = Given("report", text, list(texts), outputs=(text,), **about)
     batch.pairs = pairs
     return [*pairs.values()]
 
@@ -222,16 +224,19 @@ class _Measured:
 
     def take(self, names: Sequence[str]) -> None:
         """Asks metrics and what summaries need, report by report: they share the words of a text."""
-        wanted = dict.fromkeys(one for name in names for one in parse(name)[0].needs or (name,))
-        asked = [(name, *parse(name)) for name in wanted if name not in self._held]
-        calls = [(name, found.function, () if given is None else (given,)) for name, found, given in asked]
+        wanted = dict.fromkeys(name_ for name in names for name_ in parse(name)[0].needs or (name,))
+        parsed = [(name, *parse(name)) for name in wanted if name not in self._held]
+        calls = [
+            (name, definition.function, () if parameter is None else (parameter,))
+            for name, definition, parameter in parsed
+        ]
         self._held.update({name: [] for name, _, _ in calls})
-        for place, pair in enumerate(self.pairs, 1):
+        for index, pair in enumerate(self.pairs, 1):
             for name, function, arguments in calls:
                 try:
                     self._held[name].append(function(pair, *arguments))
                 except CaseError as error:
-                    raise UsageError(f"Report {place} of {len(self.pairs)}: {error}") from error
+                    raise UsageError(f"Report {index} of {len(self.pairs)}: {error}") from error
 
     def given(self, name: str) -> list[Any]:
         """Returns by report what a metric returned: a number, or label -> number."""
@@ -240,8 +245,11 @@ class _Measured:
 
     def values(self, name: str) -> Real:
         """Returns by report a metric's value: of one that judges several things, the mean."""
-        given = self.given(name)
-        return np.array([_mean(np.array([*one.values()])) if isinstance(one, Mapping) else one for one in given], float)
+        values = self.given(name)
+        return np.array(
+            [_known_mean(np.array([*value.values()])) if isinstance(value, Mapping) else value for value in values],
+            float,
+        )
 
     def rows(self, names: Sequence[str]) -> ScoreTable:
         """Returns what metrics leave for a summary."""
@@ -250,43 +258,43 @@ class _Measured:
         return self._rows[tuple(names)]
 
     def _made(self, names: Sequence[str]) -> ScoreTable:
-        columns = [_columns(self.given(name)) for name in names]
+        columns = [_score_columns(self.given(name)) for name in names]
         case, label, value = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         metric = np.repeat(np.array(names), [len(part[0]) for part in columns])
         status = np.full(value.size, "right")
         return ScoreTable(case, metric, label, value, status, {}, len(self.pairs), {}).where(~np.isnan(value))
 
 
-def _columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:
+def _score_columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:
     """Returns of what a metric returned for each report: the report, the label and the value of each row."""
-    if not any(isinstance(one, Mapping) for one in given):
+    if not any(isinstance(value, Mapping) for value in given):
         return np.arange(len(given)), np.full(len(given), "report"), np.array(given, np.float64)
-    several = [one if isinstance(one, Mapping) else {"report": one} for one in given]
+    several = [value if isinstance(value, Mapping) else {"report": value} for value in given]
     return (
-        np.repeat(np.arange(len(given)), [len(one) for one in several]),
-        np.array([label for one in several for label in one], str),
-        np.array([value for one in several for value in one.values()], np.float64),
+        np.repeat(np.arange(len(given)), [len(by_label) for by_label in several]),
+        np.array([label for by_label in several for label in by_label], str),
+        np.array([value for by_label in several for value in by_label.values()], np.float64),
     )
 
 
-def _summed(added: Real, cases: npt.NDArray[np.int64], number: int) -> Real:
+def _sum_cases(added: Real, cases: npt.NDArray[np.int64], number: int) -> Real:
     sums = np.zeros((number, added.shape[1]))
     np.add.at(sums, cases, added)
     return sums
 
 
 def _by_report(values: Any, cases: npt.NDArray[np.int64]) -> Real:
-    found: Real = np.asarray(values, dtype=np.float64).copy()
-    found[np.setdiff1d(np.arange(found.size), cases)] = math.nan
-    return found
+    by_report: Real = np.asarray(values, dtype=np.float64).copy()
+    by_report[np.setdiff1d(np.arange(by_report.size), cases)] = math.nan
+    return by_report
 
 
-def _mean(values: Real) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
+def _known_mean(values: Real) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if defined.size else math.nan
 
 
-def _signature(name: str, about: Sequence[str], language: str) -> str:
+def _metric_signature(name: str, about: Sequence[str], language: str) -> str:
     from medimg_eval.metrics.text.texts import told_in
 
     how = told_in(parse(name)[0].settings, language)

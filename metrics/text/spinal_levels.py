@@ -37,7 +37,7 @@ def spinal_levels(text: str) -> tuple[str, ...]:
     >>> spinal_levels("Herniation at L4/5 and L5-S1; T11 to L1 is normal.")
     ('T11', 'T12', 'L1', 'L4', 'L5', 'S1')
     """
-    found: set[str] = set()
+    levels: set[str] = set()
     for match in _LEVEL.finditer(text):
         part = _PARTS[match["part"].lower()]
         named = [f"{part}{int(match['number'])}"]
@@ -48,17 +48,17 @@ def spinal_levels(text: str) -> tuple[str, ...]:
                 first, last = sorted((LEVELS.index(named[-1]), LEVELS.index(level)))
                 named += LEVELS[first : last + 1]
             named.append(level)
-        found |= set(named)
-    return tuple(level for level in LEVELS if level in found)
+        levels |= set(named)
+    return tuple(level for level in LEVELS if level in levels)
 
 
 _of_levels = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
 
 
-def _both(pair: AnsweredQuestion) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    found = texts_of(pair)
-    due = () if found is None else spinal_levels(found[1][0])
-    return (spinal_levels(found[0]), due) if found is not None and due else None
+def _both_levels(pair: AnsweredQuestion) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    texts = texts_of(pair)
+    due = () if texts is None else spinal_levels(texts[1][0])
+    return (spinal_levels(texts[0]), due) if texts is not None and due else None
 
 
 @_of_levels(title="Levels", value_kind="proportion")
@@ -67,7 +67,7 @@ def spinal_level_exact(pair: AnsweredQuestion) -> float:
 
     NaN where the reference names none.
     """
-    both = _both(pair)
+    both = _both_levels(pair)
     return math.nan if both is None else float(both[0] == both[1])
 
 
@@ -78,10 +78,12 @@ def spinal_level_within(pair: AnsweredQuestion, most: float) -> float:
     Distances are counted along C1 to S5. In [0, 1]; `@0` is the F1 of the vertebrae themselves. NaN where the
     reference names none.
     """
-    both = _both(pair)
+    both = _both_levels(pair)
     if both is None:
         return math.nan
-    said, due = ([LEVELS.index(level) for level in one] for one in both)
-    near = sum(min(abs(one - other) for other in due) <= most for one in said)
-    reached = sum(bool(said) and min(abs(one - other) for other in said) <= most for one in due)
-    return (near + reached) / (len(said) + len(due))
+    level_numbers, due = ([LEVELS.index(level) for level in side] for side in both)
+    near = sum(min(abs(level - due_level) for due_level in due) <= most for level in level_numbers)
+    reached = sum(
+        bool(level_numbers) and min(abs(level - said_level) for said_level in level_numbers) <= most for level in due
+    )
+    return (near + reached) / (len(level_numbers) + len(due))

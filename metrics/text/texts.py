@@ -50,10 +50,10 @@ def cleaned_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
     Raises:
         UsageError: there is no cleaner of the pair's name.
     """
-    found = texts_of(pair)
-    if found is None or not pair.clean:
-        return found
-    return cleaned(found[0], pair.clean), tuple(cleaned(one, pair.clean) for one in found[1])
+    texts = texts_of(pair)
+    if texts is None or not pair.clean:
+        return texts
+    return cleaned(texts[0], pair.clean), tuple(cleaned(reference, pair.clean) for reference in texts[1])
 
 
 def tokeniser_of(tokenise: Tokeniser, language: str) -> Tokeniser:
@@ -79,10 +79,10 @@ def told_in(settings: str, language: str) -> str:
     if language == ENGLISH or "tokeniser" not in settings:
         return settings
     name = TOKENISER_OF[language]
-    told = re.sub(r"tokeniser: (?:single )?blanks", f"tokeniser: {name}", settings)
+    description = re.sub(r"tokeniser: (?:single )?blanks", f"tokeniser: {name}", settings)
     if name == "char":
-        told = told.replace("runs of letters and digits", "letters and digits one by one")
-    return f"{told.replace('words and stems', 'words')}, language: {language}"
+        description = description.replace("runs of letters and digits", "letters and digits one by one")
+    return f"{description.replace('words and stems', 'words')}, language: {language}"
 
 
 def unserved(metrics: Iterable[str], language: str) -> str:
@@ -113,9 +113,11 @@ def with_others(pair: AnsweredQuestion, measure: Callable[..., Sequence[Value]],
     key = (measure, settings)
     if key not in pair.measured:
         batch = (pair.batch and pair.batch.pairs) or {}
-        others = [other for other in batch.values() if other is not pair and _goes_with(other, pair)]
-        for other, measured in zip([pair, *others], measure([pair, *others], *settings), strict=True):
-            other.measured[key] = measured
+        further = [
+            batch_pair for batch_pair in batch.values() if batch_pair is not pair and _goes_with(batch_pair, pair)
+        ]
+        for batch_pair, measured in zip([pair, *further], measure([pair, *further], *settings), strict=True):
+            batch_pair.measured[key] = measured
     value: Value = pair.measured[key]
     return value
 
@@ -132,12 +134,12 @@ def _goes_with(other: AnsweredQuestion, pair: AnsweredQuestion) -> bool:
 
 def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:
     """Returns the best value over the right texts, which is NaN where there is nothing to judge."""
-    found = cleaned_of(pair)
-    if found is None:
+    texts = cleaned_of(pair)
+    if texts is None:
         return math.nan
     tokenise = tokeniser_of(tokenise, pair.language)
-    text = tokenise(found[0])
-    return max(judge(text, tokenise(reference)) for reference in found[1])
+    text = tokenise(texts[0])
+    return max(judge(text, tokenise(reference)) for reference in texts[1])
 
 
 def read_value(pair: AnsweredQuestion, annotator: str, value: Callable[[Any], float]) -> float:

@@ -33,14 +33,14 @@ def ngrams(words: Words, n: int) -> Iterator[Any]:
 
 def counts_of_many(pairings: Iterable[Pairing]) -> list[Counts]:
     """Returns what BLEU counts of texts, each beside one or more references."""
-    return [found for counts in count_together(pairings) for found in _clipped_counts(counts)]
+    return [counts_ for counts in count_together(pairings) for counts_ in _clipped_counts(counts)]
 
 
 def _clipped_counts(counts: GramCounts) -> Iterator[Counts]:
-    right, said = counts.shared
+    right, text_counts = counts.shared
     most = np.zeros(counts.gram.size, np.int64)
-    np.maximum.at(most, said, counts.times[right])
-    matches = counts.sums(said, np.minimum(counts.times, most)[said])
+    np.maximum.at(most, text_counts, counts.times[right])
+    matches = counts.sums(text_counts, np.minimum(counts.times, most)[text_counts])
     begins, lengths = counts.leaders.tolist(), counts.lengths.tolist()
     for begin, end in zip(begins, [*begins[1:], len(lengths)], strict=True):
         words = lengths[begin]
@@ -48,23 +48,23 @@ def _clipped_counts(counts: GramCounts) -> Iterator[Counts]:
         yield Counts(tuple(map(int, matches[begin].tolist())), words, due)
 
 
-def _clipped(text: Words, references: tuple[Words, ...], n: int) -> int:
+def _clipped_count(text: Words, references: tuple[Words, ...], n: int) -> int:
     if len(references) == 1 and n > 1:
         # Long n-grams seldom occur twice; where one side has each but once, sets say all, in half the time.
-        said = set(ngrams(text, n))
-        if len(said) == max(0, len(text) - n + 1):
-            return len(said.intersection(ngrams(references[0], n)))
+        predicted = set(ngrams(text, n))
+        if len(predicted) == max(0, len(text) - n + 1):
+            return len(predicted.intersection(ngrams(references[0], n)))
     counted = Counter(ngrams(text, n))
     held = [Counter(ngrams(reference, n)) for reference in references]
     if len(held) == 1:
         most = held[0]
         return sum([min(count, most[gram]) for gram, count in counted.items() if gram in most])
-    return sum(min(count, max(one[gram] for one in held)) for gram, count in counted.items())
+    return sum(min(count, max(reference_counts[gram] for reference_counts in held)) for gram, count in counted.items())
 
 
 def overlap(one: Words, other: Words, n: int = 1) -> int:
     """Returns how many n-grams two texts share, each as often as the one has it that has it less often."""
-    return _clipped(one, (other,), n)
+    return _clipped_count(one, (other,), n)
 
 
 def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
@@ -73,16 +73,16 @@ def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
     A row of the usual table is one integer, whose bits say where the length does not grow (Hyyrö 2004): one addition
     of long integers per word instead of a loop over the other text.
     """
-    places: dict[str, int] = {}
+    masks: dict[str, int] = {}
     bit = 1
     for word in one:
-        places[word] = places.get(word, 0) | bit
+        masks[word] = masks.get(word, 0) | bit
         bit <<= 1
     row = full = bit - 1
-    for found in map(places.get, other):
-        if found is not None:
-            kept = row & found
-            row = (row + kept) | (row - kept)
+    for mask in map(masks.get, other):
+        if mask is not None:
+            matched = row & mask
+            row = (row + matched) | (row - matched)
     return (~row & full).bit_count()
 
 
@@ -105,20 +105,20 @@ def aligned_words(
     left after that are aligned whose stem is a synonym of the other's stem: as in NLTK, which looks up stems.
     """
     partners = [-1] * len(text)  # of each word: the place of its partner
-    said = list(map(str.lower, text))
+    lowered = list(map(str.lower, text))
     free = _by_word(enumerate(map(str.lower, reference)))
-    left = _pair_off(said, range(len(said) - 1, -1, -1), free, partners)
-    if left and (lone := sorted((place, word) for word, places in free.items() for place in places)):
-        for place in left:
-            said[place] = stem(said[place])
-        free = _by_word((place, stem(word)) for place, word in lone)
-        left = _pair_off(said, left, free, partners)
+    unmatched = _pair_off(lowered, range(len(lowered) - 1, -1, -1), free, partners)
+    if unmatched and (lone := sorted((index, word) for word, positions in free.items() for index in positions)):
+        for index in unmatched:
+            lowered[index] = stem(lowered[index])
+        free = _by_word((index, stem(word)) for index, word in lone)
+        unmatched = _pair_off(lowered, unmatched, free, partners)
         if synonyms is not None:
-            for place in left:
-                options = [free.get(other, []) for other in synonyms(said[place])]
-                places = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
-                if places:
-                    partners[place] = places.pop()
+            for index in unmatched:
+                options = [free.get(synonym, []) for synonym in synonyms(lowered[index])]
+                places_free = max(options, key=lambda free_of: free_of[-1] if free_of else -1, default=[])
+                if places_free:
+                    partners[index] = places_free.pop()
     matches = chunks = 0
     before = -1  # the partner of the word in front, -1 for none
     for partner in partners:
@@ -132,11 +132,11 @@ def aligned_words(
 def _by_word(placed: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
     """Returns word -> its places, which are given ascending."""
     held: dict[str, list[int]] = {}
-    for place, word in placed:
+    for index, word in placed:
         if word in held:
-            held[word].append(place)
+            held[word].append(index)
         else:
-            held[word] = [place]
+            held[word] = [index]
     return held
 
 
@@ -145,9 +145,9 @@ def _pair_off(
 ) -> list[int]:
     """Gives each waiting word the last free place of the same word; returns those that find none."""
     lone = []
-    for place in waiting:
-        if places := free.get(said[place]):
-            partners[place] = places.pop()
+    for index in waiting:
+        if options := free.get(said[index]):
+            partners[index] = options.pop()
         else:
-            lone.append(place)
+            lone.append(index)
     return lone

@@ -76,9 +76,9 @@ def answer_seconds(pair: AnsweredQuestion) -> float:
 def chain_seconds(pair: AnsweredQuestion) -> float:
     """The seconds of replies that had to wait for each other: of each round of several agents the longest."""
     longest: dict[Any, float] = {}
-    for place, turn in enumerate(turns_of(pair)):
+    for index, turn in enumerate(turns_of(pair)):
         seconds = turn.get("usage", {}).get("seconds")
-        key = turn.get("round", f"alone {place}")
+        key = turn.get("round", f"alone {index}")
         longest[key] = math.nan if seconds is None else max(seconds, longest.get(key, 0.0))
     return float(sum(longest.values())) if longest else math.nan
 
@@ -106,9 +106,9 @@ def thought_truncated(pair: AnsweredQuestion) -> float:
 
     A part of `truncated`: the rest was cut within the answer.
     """
-    whole = truncated(pair)
-    if whole != 1.0:
-        return whole
+    is_truncated = truncated(pair)
+    if is_truncated != 1.0:
+        return is_truncated
     last = turns_of(pair)[-1]
     parted = split_thought(pair.output, last.get("thought"))
     return float(parted.cut or (parted.thought is not None and not parted.answer.strip()))
@@ -140,11 +140,11 @@ def right_within_cost(pair: AnsweredQuestion, most: float) -> float:
     return _right_within(pair, "cost", most)
 
 
-def _sums(name: str) -> Callable[..., Floats]:
+def _make_sums(name: str) -> Callable[..., Floats]:
     def pieces(rows: ScoreTable) -> Floats:
         right = rows.metric == "accuracy_or_exact_match"
-        known = ~np.isnan(rows.value)
-        return np.stack([rows.value * (known & (rows.metric == name)), rows.value * (known & right)], axis=1)
+        is_known = ~np.isnan(rows.value)
+        return np.stack([rows.value * (is_known & (rows.metric == name)), rows.value * (is_known & right)], axis=1)
 
     return lambda rows: np.nan_to_num(pieces(rows))
 
@@ -161,7 +161,7 @@ _ratio = partial(summary, higher_is_better=False, best=0.0, source="ratio of sum
 @_ratio(
     title="Tokens per right answer",
     needs=("output_tokens", "accuracy_or_exact_match"),
-    pieces=_sums("output_tokens"),
+    pieces=_make_sums("output_tokens"),
 )
 def tokens_per_right(sums: Floats) -> Floats:
     """All tokens written over the number of right answers.
@@ -171,7 +171,9 @@ def tokens_per_right(sums: Floats) -> Floats:
     return _per_right(sums)
 
 
-@_ratio(title="Cost per right answer", needs=("answer_cost", "accuracy_or_exact_match"), pieces=_sums("answer_cost"))
+@_ratio(
+    title="Cost per right answer", needs=("answer_cost", "accuracy_or_exact_match"), pieces=_make_sums("answer_cost")
+)
 def cost_per_right(sums: Floats) -> Floats:
     """The cost of all cases over the number of right answers.
 

@@ -51,11 +51,11 @@ def expected_call(message: Mapping[str, Any]) -> Call | None:
 
 def _next_step(pair: AnsweredQuestion) -> tuple[Call | None, Call | None] | None:
     """Returns the first call that was made and the one that was due, each None for an answer; None without a step."""
-    expected, said = pair.more.get("expected"), turns_of(pair)
+    expected, turns = pair.more.get("expected"), turns_of(pair)
     if not isinstance(expected, Mapping) or not pair.trace:
         return None
-    made = said[-1].get("calls") or () if said else ()
-    return (made[0] if made else None), expected_call(expected)
+    calls = turns[-1].get("calls") or () if turns else ()
+    return (calls[0] if calls else None), expected_call(expected)
 
 
 @_step(title="InstAcc", value_kind="proportion")
@@ -64,15 +64,15 @@ def step_kind_accuracy(pair: AnsweredQuestion) -> float:
     step = _next_step(pair)
     if step is None:
         return math.nan
-    made, due = step
-    return float((made is None) == (due is None) and not (made or {}).get("error"))
+    call, due = step
+    return float((call is None) == (due is None) and not (call or {}).get("error"))
 
 
 @_step(title="ToolAcc", value_kind="proportion")
 def step_tool_accuracy(pair: AnsweredQuestion) -> float:
     """Whether the tool that was due was called; NaN where an answer was due."""
-    made, due = _next_step(pair) or (None, None)
-    return math.nan if due is None else float(made is not None and made["name"] == due["name"])
+    call, due = _next_step(pair) or (None, None)
+    return math.nan if due is None else float(call is not None and call["name"] == due["name"])
 
 
 @_step(title="ArgAcc", value_kind="proportion")
@@ -81,11 +81,11 @@ def step_argument_accuracy(pair: AnsweredQuestion) -> float:
 
     NaN where an answer was due.
     """
-    made, due = _next_step(pair) or (None, None)
+    call, due = _next_step(pair) or (None, None)
     if due is None:
         return math.nan
-    same = made is not None and made["name"] == due["name"]
-    return float(same and dict((made or {}).get("arguments", {})) == dict(due.get("arguments", {})))
+    is_same_tool = call is not None and call["name"] == due["name"]
+    return float(is_same_tool and dict((call or {}).get("arguments", {})) == dict(due.get("arguments", {})))
 
 
 @_step(title="Listed answer", value_kind="proportion")
@@ -113,8 +113,8 @@ def _session_calls(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None
     dialogs = pair.more.get("dialogs")
     if not isinstance(dialogs, Sequence) or not pair.trace:
         return None
-    made = [step["calls"][0]["name"] for step in turns_of(pair) if step.get("calls")]
-    return made, [call["name"] for call in map(expected_call, dialogs) if call is not None]
+    called = [step["calls"][0]["name"] for step in turns_of(pair) if step.get("calls")]
+    return called, [call["name"] for call in map(expected_call, dialogs) if call is not None]
 
 
 def _by_class(pair: AnsweredQuestion, count: Callable[[list[str], list[str]], list[str]]) -> Mapping[str, float]:
@@ -146,7 +146,7 @@ def class_calls_found(pair: AnsweredQuestion) -> Mapping[str, float]:
     return _by_class(pair, lambda made, due: [name for name in due if name in made])
 
 
-def _counts(name: str) -> Callable[[ScoreTable], Floats]:
+def _make_counts(name: str) -> Callable[[ScoreTable], Floats]:
     def pieces(rows: ScoreTable) -> Floats:
         of_class = rows.label == name
         needs = ("class_calls_found", "class_calls_made", "class_calls_due")
@@ -164,27 +164,27 @@ _class_f1 = partial(
 )
 
 
-def _f1(sums: Floats) -> Floats:
-    found, made, due = sums[..., 0], sums[..., 1], sums[..., 2]
+def _f1_scores(sums: Floats) -> Floats:
+    matched, predicted, due = sums[..., 0], sums[..., 1], sums[..., 2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision, recall = found / (made + _EPSILON), found / due
+        precision, recall = matched / (predicted + _EPSILON), matched / due
         scores: Floats = 2 * precision * recall / (precision + recall + _EPSILON)
     return np.where(due > 0, scores, math.nan)
 
 
-@_class_f1(title="P_F1", pieces=_counts("perception"))
+@_class_f1(title="P_F1", pieces=_make_counts("perception"))
 def perception_f1(sums: Floats) -> Floats:
     """The F1 of calls of tools that perceive, as GTA counts them; NaN where none is due."""
-    return _f1(sums)
+    return _f1_scores(sums)
 
 
-@_class_f1(title="O_F1", pieces=_counts("operation"))
+@_class_f1(title="O_F1", pieces=_make_counts("operation"))
 def operation_f1(sums: Floats) -> Floats:
     """The F1 of calls of tools that search or draw, as GTA counts them; NaN where none is due."""
-    return _f1(sums)
+    return _f1_scores(sums)
 
 
-@_class_f1(title="L_F1", pieces=_counts("logic"))
+@_class_f1(title="L_F1", pieces=_make_counts("logic"))
 def logic_f1(sums: Floats) -> Floats:
     """The F1 of calls of tools that compute, as GTA counts them; NaN where none is due."""
-    return _f1(sums)
+    return _f1_scores(sums)

@@ -49,10 +49,13 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     3
     """
     row = [0] * (len(second) + 1)
-    for one in first:
+    for first_item in first:
         before = 0
-        for place, other in enumerate(second, 1):
-            before, row[place] = row[place], before + 1 if one == other else max(row[place], row[place - 1])
+        for index, second_item in enumerate(second, 1):
+            before, row[index] = (
+                row[index],
+                before + 1 if first_item == second_item else max(row[index], row[index - 1]),
+            )
     return row[-1]
 
 
@@ -73,9 +76,15 @@ def same_arguments(predicted: Any, reference: Any) -> bool:
     if isinstance(predicted, int | float) and isinstance(reference, int | float):
         return math.isclose(predicted, reference, rel_tol=1e-6)
     if isinstance(predicted, str) and isinstance(reference, str):
-        one, other = predicted.strip().casefold(), reference.strip().casefold()
-        files = PurePath(one).suffix and PurePath(one).suffix == PurePath(other).suffix and " " not in one + other
-        return one == other or bool(files and PurePath(one).name == PurePath(other).name)
+        predicted_text, reference_text = predicted.strip().casefold(), reference.strip().casefold()
+        files = (
+            PurePath(predicted_text).suffix
+            and PurePath(predicted_text).suffix == PurePath(reference_text).suffix
+            and " " not in predicted_text + reference_text
+        )
+        return predicted_text == reference_text or bool(
+            files and PurePath(predicted_text).name == PurePath(reference_text).name
+        )
     return bool(predicted == reference)
 
 
@@ -84,17 +93,17 @@ def calls_in(pair: AnsweredQuestion) -> list[Call]:
     return [step for step in pair.trace if step.get("kind") == "tool"]
 
 
-def _reference(pair: AnsweredQuestion) -> list[Call] | None:
-    told = pair.more.get("tools", pair.more.get("tool_set"))
-    if told is None or not pair.trace:
+def _reference_calls(pair: AnsweredQuestion) -> list[Call] | None:
+    tools = pair.more.get("tools", pair.more.get("tool_set"))
+    if tools is None or not pair.trace:
         return None
-    told = told.split(",") if isinstance(told, str) else told
-    return [{"name": one.strip()} if isinstance(one, str) else one for one in told if one]
+    tools = tools.split(",") if isinstance(tools, str) else tools
+    return [{"name": tool.strip()} if isinstance(tool, str) else tool for tool in tools if tool]
 
 
-def _names(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
+def _call_names(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
     """Returns the names of predicted and reference calls; of a set each once."""
-    reference = _reference(pair)
+    reference = _reference_calls(pair)
     if reference is None:
         return None
     predicted, due = [call["name"] for call in calls_in(pair)], [call["name"] for call in reference]
@@ -103,9 +112,9 @@ def _names(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
     return predicted, due
 
 
-def _share(pair: AnsweredQuestion, counts: Callable[[list[str], list[str]], tuple[float, float]]) -> float:
+def _count_share(pair: AnsweredQuestion, counts: Callable[[list[str], list[str]], tuple[float, float]]) -> float:
     """Returns a ratio of counts; where it is over nothing, 1 where the reference has no calls either, else 0."""
-    names = _names(pair)
+    names = _call_names(pair)
     if names is None:
         return math.nan
     top, bottom = counts(*names)
@@ -118,7 +127,7 @@ def tool_precision(pair: AnsweredQuestion) -> float:
 
     Without calls 1 where the reference has none either, else 0.
     """
-    return _share(pair, lambda predicted, due: (shared_calls(predicted, due), len(predicted)))
+    return _count_share(pair, lambda predicted, due: (shared_calls(predicted, due), len(predicted)))
 
 
 @_better(title="Tool recall", source=_OURS)
@@ -127,13 +136,13 @@ def tool_recall(pair: AnsweredQuestion) -> float:
 
     1 where the reference has none.
     """
-    return _share(pair, lambda predicted, due: (shared_calls(predicted, due), len(due)))
+    return _count_share(pair, lambda predicted, due: (shared_calls(predicted, due), len(due)))
 
 
 @_better(title="Tool F1", source=_OURS)
 def tool_f1(pair: AnsweredQuestion) -> float:
     """The F1 of calls, 2 shared / (made + due); 1 where there are none on both sides."""
-    return _share(pair, lambda predicted, due: (2 * shared_calls(predicted, due), len(predicted) + len(due)))
+    return _count_share(pair, lambda predicted, due: (2 * shared_calls(predicted, due), len(predicted) + len(due)))
 
 
 @_better(title="Tool order", source="longest common subsequence over the reference's length")
@@ -144,7 +153,7 @@ def tool_order(pair: AnsweredQuestion) -> float:
     """
     if "tools" not in pair.more:
         return math.nan
-    return _share(pair, lambda predicted, due: (lcs_length(predicted, due), len(due)))
+    return _count_share(pair, lambda predicted, due: (lcs_length(predicted, due), len(due)))
 
 
 @_better(title="Argument accuracy", source="GTA (Wang et al. 2024), ArgAcc; here typed, and over the reference's calls")
@@ -153,20 +162,20 @@ def argument_accuracy(pair: AnsweredQuestion) -> float:
 
     Numbers within a relative 1e-6, texts in any case, files by their name. NaN where the reference holds no arguments.
     """
-    due = [call for call in _reference(pair) or () if "arguments" in call]
+    due = [call for call in _reference_calls(pair) or () if "arguments" in call]
     if not due:
         return math.nan
-    left, hits = list(calls_in(pair)), 0
+    remaining, hits = list(calls_in(pair)), 0
     for call in due:
         fits = (
-            place
-            for place, made in enumerate(left)
-            if made["name"] == call["name"] and same_arguments(made.get("arguments", {}), call["arguments"])
+            index
+            for index, made_call in enumerate(remaining)
+            if made_call["name"] == call["name"] and same_arguments(made_call.get("arguments", {}), call["arguments"])
         )
-        place = next(fits, None)
-        if place is not None:
+        index = next(fits, None)
+        if index is not None:
             hits += 1
-            del left[place]
+            del remaining[index]
     return hits / len(due)
 
 
@@ -195,14 +204,14 @@ def redundant_call_rate(pair: AnsweredQuestion) -> float:
 @_worse(title="Too few calls", source="MedCTA (github.com/IVUL-KAUST/MedCTA), under-call", value_kind="proportion")
 def under_call(pair: AnsweredQuestion) -> float:
     """Whether there are fewer calls than in the reference."""
-    names = _names(pair)
+    names = _call_names(pair)
     return math.nan if names is None else float(len(names[0]) < len(names[1]))
 
 
 @_worse(title="Too many calls", source=_OURS, value_kind="proportion")
 def over_call(pair: AnsweredQuestion) -> float:
     """Whether there are more calls than in the reference."""
-    names = _names(pair)
+    names = _call_names(pair)
     return math.nan if names is None else float(len(names[0]) > len(names[1]))
 
 

@@ -70,23 +70,23 @@ def detection_values(scores: Floats, unknown: npt.NDArray[np.bool_], times: Floa
     hits = np.cumsum(weights * unknown[order], axis=1)[:, last]
     flagged = np.cumsum(weights * ~unknown[order], axis=1)[:, last]
     recall, false = (quotient(part, np.repeat(part[:, -1:], part.shape[1], axis=1)) for part in (hits, flagged))
-    area = _trapezoid(_from(0.0, false), _from(0.0, recall))
+    area = _trapezoid_area(_prepend_start(0.0, false), _prepend_start(0.0, recall))
     first = np.argmax(recall >= 0.95 - 1e-12, axis=1)
     fpr = np.where(np.isnan(recall[:, -1]), np.nan, false[np.arange(len(false)), first])
-    error = ((1 - _from(0.0, recall)) + _from(0.0, false)).min(axis=1) / 2
+    error = ((1 - _prepend_start(0.0, recall)) + _prepend_start(0.0, false)).min(axis=1) / 2
     # Known inputs from the lowest score up: what is not yet passed, of either side.
-    rest_known = flagged[:, -1:] - _from(0.0, flagged)[:, :-1]
-    rest_unknown = hits[:, -1:] - _from(0.0, hits)[:, :-1]
+    rest_known = flagged[:, -1:] - _prepend_start(0.0, flagged)[:, :-1]
+    rest_unknown = hits[:, -1:] - _prepend_start(0.0, hits)[:, :-1]
     precise = _precision_area(hits, flagged)
     inverse = _precision_area(rest_known[:, ::-1], rest_unknown[:, ::-1])
     return np.stack([area, precise, inverse, fpr, error], axis=1)
 
 
-def _from(start: float, values: Floats) -> Floats:
+def _prepend_start(start: float, values: Floats) -> Floats:
     return np.concatenate([np.full((len(values), 1), start), values], axis=1)
 
 
-def _trapezoid(across: Floats, up: Floats) -> Floats:
+def _trapezoid_area(across: Floats, up: Floats) -> Floats:
     return np.asarray((np.diff(across, axis=1) * (up[:, 1:] + up[:, :-1])).sum(axis=1) / 2)
 
 
@@ -95,4 +95,4 @@ def _precision_area(right: Floats, wrong: Floats) -> Floats:
     recall = quotient(right, np.repeat(right[:, -1:], right.shape[1], axis=1))
     precision = quotient(right, right + wrong, 1.0)
     defined = wrong[:, -1] > 0
-    return np.where(defined, _trapezoid(_from(0.0, recall), _from(1.0, precision)), np.nan)
+    return np.where(defined, _trapezoid_area(_prepend_start(0.0, recall), _prepend_start(1.0, precision)), np.nan)

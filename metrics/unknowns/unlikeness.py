@@ -53,8 +53,8 @@ def joint_energy(probabilities: npt.ArrayLike) -> Floats:
 
     Source: Wang et al., NeurIPS 2021, arXiv 2109.14162.
     """
-    kept = np.clip(np.asarray(probabilities, dtype=np.float64), 0, 1 - 1e-7)
-    return np.asarray(np.log1p(-kept).sum(axis=1))
+    clipped = np.clip(np.asarray(probabilities, dtype=np.float64), 0, 1 - 1e-7)
+    return np.asarray(np.log1p(-clipped).sum(axis=1))
 
 
 def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequence[Hashable] | None = None) -> Floats:
@@ -72,14 +72,14 @@ def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequ
 
     Source: Lee et al., NeurIPS 2018, arXiv 1807.03888.
     """
-    judged, known = _matched(features, reference)
-    names = np.zeros(len(known)) if classes is None else np.asarray(list(classes), dtype=object)
-    if len(names) != len(known):
-        raise ValueError(f"classes is invalid: expected one for each of {len(known)} cases, got {len(names)}")
+    judged, reference_rows = _check_features(features, reference)
+    names = np.zeros(len(reference_rows)) if classes is None else np.asarray(list(classes), dtype=object)
+    if len(names) != len(reference_rows):
+        raise ValueError(f"classes is invalid: expected one for each of {len(reference_rows)} cases, got {len(names)}")
     groups = [names == name for name in dict.fromkeys(names.tolist())]
-    means = np.stack([known[group].mean(axis=0) for group in groups])
-    centred = np.concatenate([known[group] - mean for group, mean in zip(groups, means, strict=True)])
-    covariance = centred.T @ centred / len(known)
+    means = np.stack([reference_rows[group].mean(axis=0) for group in groups])
+    centred = np.concatenate([reference_rows[group] - mean for group, mean in zip(groups, means, strict=True)])
+    covariance = centred.T @ centred / len(reference_rows)
     covariance += np.eye(len(covariance)) * max(_RIDGE * float(np.trace(covariance)) / len(covariance), 1e-12)
     inverse = np.linalg.inv(covariance)
     apart = judged[:, None] - means[None]
@@ -99,20 +99,27 @@ def nearest_neighbour(features: npt.ArrayLike, reference: npt.ArrayLike, neighbo
 
     Source: Sun et al., ICML 2022, arXiv 2204.06507.
     """
-    judged, known = _matched(features, reference)
-    count = min(max(len(known) // NEIGHBOURS, 1), NEIGHBOURS) if neighbours is None else neighbours
-    if not 1 <= count <= len(known):
-        raise ValueError(f"neighbours is invalid: expected 1 to {len(known)}, got {count}")
-    judged, known = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (judged, known))
-    squares = np.maximum(2 - 2 * judged @ known.T, 0)
+    judged, reference_rows = _check_features(features, reference)
+    count = min(max(len(reference_rows) // NEIGHBOURS, 1), NEIGHBOURS) if neighbours is None else neighbours
+    if not 1 <= count <= len(reference_rows):
+        raise ValueError(f"neighbours is invalid: expected 1 to {len(reference_rows)}, got {count}")
+    judged, reference_rows = (
+        part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (judged, reference_rows)
+    )
+    squares = np.maximum(2 - 2 * judged @ reference_rows.T, 0)
     return np.asarray(np.sqrt(np.partition(squares, count - 1, axis=1)[:, count - 1]))
 
 
-def _matched(features: npt.ArrayLike, reference: npt.ArrayLike) -> tuple[Floats, Floats]:
-    judged, known = (np.asarray(part, dtype=np.float64) for part in (features, reference))
-    if judged.ndim != 2 or known.ndim != 2 or judged.shape[1] != known.shape[1] or len(known) < 2:
+def _check_features(features: npt.ArrayLike, reference: npt.ArrayLike) -> tuple[Floats, Floats]:
+    judged, reference_rows = (np.asarray(part, dtype=np.float64) for part in (features, reference))
+    if (
+        judged.ndim != 2
+        or reference_rows.ndim != 2
+        or judged.shape[1] != reference_rows.shape[1]
+        or len(reference_rows) < 2
+    ):
         raise ValueError(
             "features is invalid: expected (case, feature) and two reference cases or more of as many features, "
-            f"got {judged.shape} and {known.shape}"
+            f"got {judged.shape} and {reference_rows.shape}"
         )
-    return judged, known
+    return judged, reference_rows

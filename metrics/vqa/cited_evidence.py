@@ -33,25 +33,29 @@ def cited_spans(text: str) -> list[Span]:
 
 def true_evidence(pair: AnsweredQuestion) -> list[Span]:
     """Returns the right spans of a question, `evidence` of its key: pairs of seconds, such in JSON, or texts."""
-    given: Any = pair.more.get("evidence") or ()
-    if isinstance(given, str):
+    stated: Any = pair.more.get("evidence") or ()
+    if isinstance(stated, str):
         try:
-            given = json.loads(given)
+            stated = json.loads(stated)
         except ValueError:
-            return read_spans(given)
-    if len(given) == 2 and all(isinstance(one, int | float) for one in given):
-        given = [given]
+            return read_spans(stated)
+    if len(stated) == 2 and all(isinstance(item, int | float) for item in stated):
+        stated = [stated]
     spans: list[Span] = []
-    for one in given:
-        spans += read_spans(one) if isinstance(one, str) else [(float(min(one)), float(max(one)))]
+    for item in stated:
+        spans += read_spans(item) if isinstance(item, str) else [(float(min(item)), float(max(item)))]
     return spans
 
 
 def looked_at(steps: Sequence[Mapping[str, Any]]) -> list[Span]:
     """Returns the stretches that calls with `start` and `end` showed, in seconds; those that failed showed nothing."""
-    shown = [step for step in steps if step.get("kind") == "tool" and not step.get("error")]
-    given = [step.get("arguments", {}) for step in shown]
-    return [(float(one["start"]), float(one["end"])) for one in given if {"start", "end"} <= one.keys()]
+    calls = [step for step in steps if step.get("kind") == "tool" and not step.get("error")]
+    arguments = [step.get("arguments", {}) for step in calls]
+    return [
+        (float(argument["start"]), float(argument["end"]))
+        for argument in arguments
+        if {"start", "end"} <= argument.keys()
+    ]
 
 
 @_answers(title="Evidence IoU")
@@ -101,11 +105,11 @@ def evidence_seen(pair: AnsweredQuestion) -> float:
     In [0, 1]; NaN without a session of tools, and where no evidence with a length is known.
     """
     right = true_evidence(pair)
-    whole = _covered(right)
-    if not pair.trace or whole <= 0:
+    total = _covered_seconds(right)
+    if not pair.trace or total <= 0:
         return math.nan
-    shown = looked_at(pair.trace)
-    return (whole + _covered(shown) - _covered([*right, *shown])) / whole
+    spans = looked_at(pair.trace)
+    return (total + _covered_seconds(spans) - _covered_seconds([*right, *spans])) / total
 
 
 @_answers(
@@ -118,7 +122,7 @@ def frames_seen(pair: AnsweredQuestion) -> float:
     return float(sum(len(step.get("images", ())) for step in pair.trace if step.get("kind") == "tool"))
 
 
-def _covered(spans: Sequence[Span]) -> float:
+def _covered_seconds(spans: Sequence[Span]) -> float:
     """Seconds that any of the spans covers."""
     total, reached = 0.0, -math.inf
     for start, end in sorted((min(span), max(span)) for span in spans):

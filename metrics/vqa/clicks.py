@@ -99,7 +99,7 @@ def first_failure(rows: ScoreTable, kind: str) -> float:
     if not len(sets.starts):
         return math.nan
     codes = judged.value[sets.order]
-    place = np.where(codes > 0, np.arange(len(codes)), len(codes))
-    first = np.minimum.reduceat(place, sets.starts)
+    positions = np.where(codes > 0, np.arange(len(codes)), len(codes))
+    first = np.minimum.reduceat(positions, sets.starts)
     ended = first < np.append(sets.starts[1:], len(codes))
     return float(np.mean(codes[first[ended]] == 1 + FAILURES.index(kind))) if ended.any() else math.nan

@@ -124,8 +124,8 @@ def exact_match(pair: AnsweredQuestion) -> float:
 
     Decimal points, minus signs and an article at the end ("hepatitis A") count. Full-width characters are plain ones.
     """
-    found = texts_of(pair)
-    return math.nan if found is None else float(normalised(found[0]) in map(normalised, found[1]))
+    texts = texts_of(pair)
+    return math.nan if texts is None else float(normalised(texts[0]) in map(normalised, texts[1]))
 
 
 @_answers(title="Token F1", source=RAJPURKAR)
@@ -134,7 +134,7 @@ def token_f1(pair: AnsweredQuestion) -> float:
 
     A word counts as often as both have it. Each Han or kana character is a word. Of several right texts the best.
     """
-    return _best(pair, lambda said, due: 2 * overlap(said, due) / (len(said) + len(due)))
+    return _best_value(pair, lambda said, due: 2 * overlap(said, due) / (len(said) + len(due)))
 
 
 @_answers(title="Token recall", source=MULTIMEDEVAL)
@@ -144,7 +144,7 @@ def token_recall(pair: AnsweredQuestion) -> float:
     Each different word counts once; nothing is lost by saying more. Without case, articles and punctuation. Of several
     right texts the best.
     """
-    return _best(pair, lambda said, due: len(set(said) & set(due)) / len(set(due)))
+    return _best_value(pair, lambda said, due: len(set(said) & set(due)) / len(set(due)))
 
 
 @_answers(
@@ -168,11 +168,11 @@ def llava_med_recall(pair: AnsweredQuestion) -> float:
     `token_recall` does without. Words by their rule: number words are digits, "none" is 0, articles and punctuation go.
     Of several right texts the best. Their table of contractions without an apostrophe is not applied.
     """
-    found = texts_of(pair)
-    if found is None:
+    texts = texts_of(pair)
+    if texts is None:
         return math.nan
-    said = Counter(_llava_med_words(found[0]))
-    return max(_recall_by_repetition(said, Counter(_llava_med_words(right))) for right in found[1])
+    predicted_counts = Counter(_llava_med_words(texts[0]))
+    return max(_recall_by_repetition(predicted_counts, Counter(_llava_med_words(right))) for right in texts[1])
 
 
 @_answers(title="Contains", source=MMMU, value_kind="proportion")
@@ -181,15 +181,15 @@ def answer_contains_reference(pair: AnsweredQuestion) -> float:
 
     MMMU's rule for open questions. It does not look at word boundaries or negation: "no fracture" contains "fracture".
     """
-    found = texts_of(pair)
-    if found is None:
+    texts = texts_of(pair)
+    if texts is None:
         return math.nan
-    said = normalised(found[0])
-    numbers = {round(float(number), 2) for number in _NUMBER.findall(_without_commas(found[0]))}
-    return float(any(_contained(right, said, numbers) for right in found[1]))
+    predicted_text = normalised(texts[0])
+    numbers = {round(float(number), 2) for number in _NUMBER.findall(_without_commas(texts[0]))}
+    return float(any(_is_contained(right, predicted_text, numbers) for right in texts[1]))
 
 
-def _contained(right: str, said: str, numbers: set[float]) -> bool:
+def _is_contained(right: str, said: str, numbers: set[float]) -> bool:
     if _NUMBER.fullmatch(_without_commas(right)):
         return round(float(_without_commas(right)), 2) in numbers
     return normalised(right) in said
@@ -199,14 +199,14 @@ def _without_commas(text: str) -> str:
     return text.replace(",", "").strip()
 
 
-def _best(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> float:
+def _best_value(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> float:
     """Returns the best value over the right texts that have a word; NaN where there is none or nothing to judge."""
-    found = texts_of(pair)
-    due = [one for right in (found[1] if found else ()) if (one := words(normalised(right)))]
-    if found is None or not due:
+    texts = texts_of(pair)
+    due = [reference_words for right in (texts[1] if texts else ()) if (reference_words := words(normalised(right)))]
+    if texts is None or not due:
         return math.nan
-    said = words(normalised(found[0]))
-    return max(judge(said, one) for one in due)
+    predicted_words = words(normalised(texts[0]))
+    return max(judge(predicted_words, reference_words) for reference_words in due)
 
 
 def _llava_med_words(text: str) -> list[str]:
@@ -242,7 +242,7 @@ def predicted_class(pair: AnsweredQuestion) -> float:
     summaries that ask which answers were given. The number is the CRC-32 of the text without case, articles and
     punctuation, so it does not depend on letters, which options may change.
     """
-    letter = _given(pair)
+    letter = _given_answer(pair)
     if letter is None or letter == "":
         return math.nan if letter is None else NONE_GIVEN
     if pair.kind == "open" and exact_match(pair) == 1:
@@ -271,7 +271,7 @@ def predicted_position(pair: AnsweredQuestion) -> float:
     """
     if pair.kind not in ("choice", "yes_no"):
         return math.nan
-    letter = _given(pair)
+    letter = _given_answer(pair)
     if letter is None or letter == "":
         return math.nan if letter is None else NONE_GIVEN
     letters = list(pair.options) if pair.kind == "choice" else ["yes", "no"]
@@ -289,7 +289,7 @@ def offered_options(pair: AnsweredQuestion) -> float:
     return 2.0 if pair.kind == "yes_no" else math.nan
 
 
-def _given(pair: AnsweredQuestion) -> Any:
+def _given_answer(pair: AnsweredQuestion) -> Any:
     """Returns the answer that was given, "" for none; None where it is not one, or of a kind that has no classes."""
     if pair.kind not in (*_CHOSEN_FROM, "open"):
         return None
@@ -351,7 +351,7 @@ def weighted_f1(rows: ScoreTable) -> float:
     return float(scores @ weights / weights.sum()) if len(scores) else math.nan
 
 
-def _classes(rows: ScoreTable) -> tuple[Floats, Floats]:
+def _answer_classes(rows: ScoreTable) -> tuple[Floats, Floats]:
     """Returns the given and the right class of each question of which both are known."""
     _, _, values = aligned(rows, CLASSES)
     values = values[~np.isnan(values).any(axis=1)]
@@ -359,17 +359,17 @@ def _classes(rows: ScoreTable) -> tuple[Floats, Floats]:
 
 
 def _recall_of(rows: ScoreTable, wanted: float) -> float:
-    given, right = _classes(rows)
+    given_classes, right = _answer_classes(rows)
     due = right == wanted
-    return float((given[due] == wanted).mean()) if due.any() else math.nan
+    return float((given_classes[due] == wanted).mean()) if due.any() else math.nan
 
 
 def _f1_by_class(rows: ScoreTable) -> tuple[Floats, Floats]:
     """Returns the F1 of each class of the key, and how often it is right."""
-    given, right = _classes(rows)
+    given_classes, right = _answer_classes(rows)
     names, support = np.unique(right, return_counts=True)
-    hits = (given == right).astype(float)
+    hits = (given_classes == right).astype(float)
     hit = np.bincount(np.searchsorted(names, right), hits, minlength=len(names))
-    known = given[np.isin(given, names)]
-    said = np.bincount(np.searchsorted(names, known), minlength=len(names))
-    return 2 * hit / (said + support), support.astype(float)
+    known_classes = given_classes[np.isin(given_classes, names)]
+    given_counts = np.bincount(np.searchsorted(names, known_classes), minlength=len(names))
+    return 2 * hit / (given_counts + support), support.astype(float)

@@ -38,10 +38,10 @@ def box_iou(pair: AnsweredQuestion) -> float:
     """
     if pair.kind != "box":
         return math.nan
-    given = read_numbers(pair.extraction.value, 4)
+    given_box = read_numbers(pair.extraction.value, 4)
     several = isinstance(pair.value, Sequence) and len(pair.value) > 0 and isinstance(pair.value[0], Sequence)
     right = pair.value if several else [pair.value]
-    return 0.0 if given is None else float(box_ious(given[None], np.array(right, float)).max())
+    return 0.0 if given_box is None else float(box_ious(given_box[None], np.array(right, float)).max())
 
 
 @_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0, value_kind="proportion")
@@ -65,8 +65,8 @@ def box3d_iou(pair: AnsweredQuestion) -> float:
         return math.nan
     if not isinstance(pair.value, Mapping):
         return iou_3d(_only_box(pair.extraction.value), pair.value)
-    given = pair.extraction.value if isinstance(pair.extraction.value, Mapping) else {}
-    named = {normalised(str(name)): box for name, box in given.items()}
+    boxes = pair.extraction.value if isinstance(pair.extraction.value, Mapping) else {}
+    named = {normalised(str(name)): box for name, box in boxes.items()}
     ious = [iou_3d(named.get(normalised(str(name))), box) for name, box in pair.value.items()]
     return float(np.mean(ious)) if ious else math.nan
 
@@ -81,8 +81,8 @@ def _only_box(answer: Any) -> Any:
 
 def iou_3d(answer: Any, right: Any) -> float:
     """Returns the IoU of two boxes (x1, y1, z1, x2, y2, z2); 0 where the answer is none."""
-    given = read_numbers(answer, 6)
-    return 0.0 if given is None else float(box_ious(given[None], np.array([right], float))[0, 0])
+    numbers = read_numbers(answer, 6)
+    return 0.0 if numbers is None else float(box_ious(numbers[None], np.array([right], float))[0, 0])
 
 
 @_answers(
@@ -103,11 +103,11 @@ def point_in_box(pair: AnsweredQuestion, patch: float = 0.0) -> float:
 
 def in_box(pair: AnsweredQuestion, patch: float) -> float:
     """Returns whether the answered point lies in the right box, widened by half the side of a patch."""
-    given = read_numbers(pair.extraction.value, 2)
-    if given is None:
+    point = read_numbers(pair.extraction.value, 2)
+    if point is None:
         return 0.0
     box = np.array(pair.value, float)
-    return float(bool(np.all(given >= box[:2] - patch / 2) and np.all(given <= box[2:] + patch / 2)))
+    return float(bool(np.all(point >= box[:2] - patch / 2) and np.all(point <= box[2:] + patch / 2)))
 
 
 @_answers(title="Relative accuracy", source=DEEP_TUMOR)
@@ -149,19 +149,19 @@ def limits_of(pair: AnsweredQuestion) -> tuple[float, float] | None:
 
 def in_limits(pair: AnsweredQuestion, low: float, high: float) -> float:
     """Returns whether the answered number lies between two limits, both included; 0 without a number."""
-    given = _number(pair.extraction.value)
-    return float(given is not None and low <= given <= high)
+    number = _first_number(pair.extraction.value)
+    return float(number is not None and low <= number <= high)
 
 
 def _relative_error(pair: AnsweredQuestion) -> float:
     """Returns the relative error of a number: infinite for none, NaN where there is nothing to judge."""
-    right = _number(pair.value)
+    right = _first_number(pair.value)
     if pair.kind != "number" or right is None:
         return math.nan
-    given = _number(pair.extraction.value)
-    if given is None or (right == 0 and given != 0):
+    number = _first_number(pair.extraction.value)
+    if number is None or (right == 0 and number != 0):
         return math.inf
-    return 0.0 if given == right else abs(given - right) / abs(right)
+    return 0.0 if number == right else abs(number - right) / abs(right)
 
 
 @_answers(title="Grades", source="3DReasonKnee; rule of its scoring not published")
@@ -177,8 +177,8 @@ def grade_accuracy(pair: AnsweredQuestion) -> float:
     answer = pair.extraction.value
     while isinstance(answer, Mapping) and len(answer) == 1 and not answer.keys() & pair.value.keys():
         (answer,) = answer.values()
-    given, right = dict(_leaves(answer)), dict(_leaves(pair.value))
-    return ratio(sum(name in given and given[name] == grade for name, grade in right.items()), len(right))
+    given_grades, right = dict(_grade_leaves(answer)), dict(_grade_leaves(pair.value))
+    return ratio(sum(name in given_grades and given_grades[name] == grade for name, grade in right.items()), len(right))
 
 
 @_answers(
@@ -195,8 +195,8 @@ def grade(pair: AnsweredQuestion, name: str) -> float:
     """
     if pair.kind != "grades" or name not in pair.value:
         return math.nan
-    given = pair.extraction.value
-    return float(isinstance(given, Mapping) and given.get(name) == pair.value[name])
+    grades = pair.extraction.value
+    return float(isinstance(grades, Mapping) and grades.get(name) == pair.value[name])
 
 
 @_answers(title="Hallucination resistance", source=LMOD, worst=math.nan, value_kind="bounded")
@@ -207,8 +207,8 @@ def region_precision_ids(pair: AnsweredQuestion) -> float:
     """
     if pair.kind != "regions":
         return math.nan
-    given, right = _regions(pair.extraction.value), _regions(pair.value)
-    return ratio(len(given.keys() & right.keys()), len(given))
+    given_regions, right = _region_types(pair.extraction.value), _region_types(pair.value)
+    return ratio(len(given_regions.keys() & right.keys()), len(given_regions))
 
 
 _evidence = partial(metric, kind="answer", source=LMOD, intermediate=True, best=math.nan, worst=math.nan)
@@ -222,7 +222,7 @@ def regions_right(pair: AnsweredQuestion) -> float:
     """
     if pair.kind != "regions":
         return math.nan
-    return float(len(_regions(pair.extraction.value).items() & _regions(pair.value).items()))
+    return float(len(_region_types(pair.extraction.value).items() & _region_types(pair.value).items()))
 
 
 @_evidence(title="Regions named", higher_is_better=True, value_kind="count")
@@ -231,7 +231,7 @@ def regions_named(pair: AnsweredQuestion) -> float:
 
     Evidence for `region_precision` and `region_f1`.
     """
-    return float(len(_regions(pair.extraction.value))) if pair.kind == "regions" else math.nan
+    return float(len(_region_types(pair.extraction.value))) if pair.kind == "regions" else math.nan
 
 
 @_evidence(title="Regions due", higher_is_better=True, value_kind="count")
@@ -240,7 +240,7 @@ def regions_reference(pair: AnsweredQuestion) -> float:
 
     Evidence for `region_recall` and `region_f1`.
     """
-    return float(len(_regions(pair.value))) if pair.kind == "regions" else math.nan
+    return float(len(_region_types(pair.value))) if pair.kind == "regions" else math.nan
 
 
 _of_regions = partial(summary, higher_is_better=True, best=1.0, source=LMOD)
@@ -252,7 +252,7 @@ def region_precision(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN where no answer names any.
     """
-    return ratio(_total(rows, "regions_right"), _total(rows, "regions_named"))
+    return ratio(_total_value(rows, "regions_right"), _total_value(rows, "regions_named"))
 
 
 @_of_regions(needs=("regions_right", "regions_reference"), title="Recall")
@@ -261,7 +261,7 @@ def region_recall(rows: ScoreTable) -> float:
 
     In [0, 1]; answers that were not given or not understood name none.
     """
-    return ratio(_total(rows, "regions_right"), _total(rows, "regions_reference"))
+    return ratio(_total_value(rows, "regions_right"), _total_value(rows, "regions_reference"))
 
 
 @_of_regions(needs=("regions_right", "regions_named", "regions_reference"), title="F1")
@@ -270,45 +270,48 @@ def region_f1(rows: ScoreTable) -> float:
 
     In [0, 1]; 0 where no answer names any region.
     """
-    return ratio(2 * _total(rows, "regions_right"), _total(rows, "regions_named") + _total(rows, "regions_reference"))
+    return ratio(
+        2 * _total_value(rows, "regions_right"),
+        _total_value(rows, "regions_named") + _total_value(rows, "regions_reference"),
+    )
 
 
-def _total(rows: ScoreTable, name: str) -> float:
+def _total_value(rows: ScoreTable, name: str) -> float:
     return float(np.nansum(rows.of(name).value))
 
 
-def _number(value: Any) -> float | None:
-    found = read_numbers([value], 1)
-    return None if found is None else float(found[0])
+def _first_number(value: Any) -> float | None:
+    numbers = read_numbers([value], 1)
+    return None if numbers is None else float(numbers[0])
 
 
 def read_numbers(value: Any, count: int) -> Any:
     """Returns so many finite numbers as an array; None where a value is something else."""
     try:
-        found = np.array(value, dtype=np.float64)
+        array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    return found if found.shape == (count,) and np.isfinite(found).all() else None
+    return array if array.shape == (count,) and np.isfinite(array).all() else None
 
 
-def _regions(value: Any) -> dict[str, str]:
+def _region_types(value: Any) -> dict[str, str]:
     """Returns region id -> type, ids without leading zeros, types without case and punctuation."""
     if not isinstance(value, Mapping):
         return {}
-    return {_id(name): normalised(str(kind)) for name, kind in value.items()}
+    return {_normalise_id(name): normalised(str(kind)) for name, kind in value.items()}
 
 
-def _id(name: Any) -> str:
+def _normalise_id(name: Any) -> str:
     text = str(name).strip()
     return str(int(text)) if text.isdecimal() else normalised(text)
 
 
-def _leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _grade_leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yields each grade of a nested mapping with the names that lead to it."""
     if not isinstance(value, Mapping):
         if above:
-            number = _number(value)
+            number = _first_number(value)
             yield above, normalised(str(value)) if number is None else number
         return
     for name, below in value.items():
-        yield from _leaves(below, (*above, normalised(str(name))))
+        yield from _grade_leaves(below, (*above, normalised(str(name))))

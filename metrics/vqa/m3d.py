@@ -37,13 +37,13 @@ def m3d_hull_overlap(pair: AnsweredQuestion) -> float:
     """
     if pair.kind != "boxes3d":
         return math.nan
-    given, right = (read_numbers(value, 6) for value in (pair.extraction.value, pair.value))
-    if given is None or right is None:
+    given_box, right = (read_numbers(value, 6) for value in (pair.extraction.value, pair.value))
+    if given_box is None or right is None:
         return 0.0 if right is not None else math.nan
-    return _overlap(given, right)
+    return _box_overlap(given_box, right)
 
 
-def _overlap(given: Any, right: Any) -> float:
+def _box_overlap(given: Any, right: Any) -> float:
     shared = np.maximum(np.minimum(given[3:], right[3:]) - np.maximum(given[:3], right[:3]), 0)
     around = np.maximum(given[3:], right[3:]) - np.minimum(given[:3], right[:3])
     return float(shared.prod() / (around.prod() + EPSILON))

@@ -104,37 +104,37 @@ def sets_of(answers: Answers) -> Sets:
     if unread.any():  # of a set with a member that nobody can judge, whether all is right is not known
         belongs &= ~np.isin(names, answers.rows.attributes[SET][unread])
     inside = np.flatnonzero(belongs)
-    name, number = _codes(names[inside]), _positions(members[inside])
-    copy = _occurrences(name * (number.max(initial=0) + 1) + number, answers.case[inside])
-    whole = name * (copy.max(initial=0) + 1) + copy
-    order = np.lexsort((number, whole))
-    sorted_sets = whole[order]
+    name, number = _number_texts(names[inside]), _sort_positions(members[inside])
+    copy = _earlier_occurrences(name * (number.max(initial=0) + 1) + number, answers.case[inside])
+    set_key = name * (copy.max(initial=0) + 1) + copy
+    order = np.lexsort((number, set_key))
+    sorted_sets = set_key[order]
     starts = np.flatnonzero(np.append(True, sorted_sets[1:] != sorted_sets[:-1])[: len(order)])
     return Sets(inside[order], starts)
 
 
-def _codes(texts: npt.NDArray[np.str_]) -> Ints:
+def _number_texts(texts: npt.NDArray[np.str_]) -> Ints:
     """Numbers texts in the order of their first occurrence, several times as fast as sorting them."""
-    found: dict[str, int] = {}
-    return np.array([found.setdefault(text, len(found)) for text in texts.tolist()], np.int64)
+    number_of: dict[str, int] = {}
+    return np.array([number_of.setdefault(text, len(number_of)) for text in texts.tolist()], np.int64)
 
 
-def _positions(members: npt.NDArray[np.str_]) -> Ints:
+def _sort_positions(members: npt.NDArray[np.str_]) -> Ints:
     """Returns the place of each member's number among all there are, so that they sort by number: 2 before 10."""
-    names, place = np.unique(members, return_inverse=True)
+    names, inverse = np.unique(members, return_inverse=True)
     numbers = [(float(name), name) if name.replace(".", "", 1).isdecimal() else (math.inf, name) for name in names]
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=numbers.__getitem__)] = np.arange(len(names))
-    return rank[place]
+    return rank[inverse]
 
 
-def _occurrences(keys: Ints, case: Ints) -> Ints:
+def _earlier_occurrences(keys: Ints, case: Ints) -> Ints:
     """Returns how often each key occurred in earlier cases."""
     order = np.lexsort((case, keys))
     fresh = np.append(True, np.diff(keys[order]) != 0)[: len(keys)]
-    place = np.arange(len(keys))
+    positions = np.arange(len(keys))
     count = np.empty(len(keys), np.int64)
-    count[order] = place - np.maximum.accumulate(np.where(fresh, place, 0)) if len(keys) else place
+    count[order] = positions - np.maximum.accumulate(np.where(fresh, positions, 0)) if len(keys) else positions
     return count
 
 
@@ -146,7 +146,7 @@ def _all_right(answers: Answers) -> Floats:
     return np.multiply.reduceat(answers.value[sets.order], sets.starts)
 
 
-def _mean(values: Floats | Sequence[float]) -> float:
+def _known_mean(values: Floats | Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
@@ -162,7 +162,7 @@ def group_accuracy(rows: ScoreTable) -> float:
     MMBench's circular evaluation; of an image's questions of one family, ProbMed's accuracy; of ordered steps, the task
     completion (TCA) of MedSPOT. In [0, 1]; questions without a set are left out.
     """
-    return _mean(_all_right(Answers(rows)))
+    return _known_mean(_all_right(Answers(rows)))
 
 
 @_of_chosen(title="Set accuracy among", source="ProbMed, without adversarial pairs", parameter="attribute=pattern")
@@ -190,7 +190,7 @@ def group_accuracy_among(rows: ScoreTable, wanted: str) -> float:
     without = ~np.logical_or.reduceat(counts, sets.starts)
     counts |= np.repeat(without, sets.sizes)
     factors = np.where(counts, judged.value[sets.order], 1.0)
-    return _mean(np.multiply.reduceat(factors, sets.starts))
+    return _known_mean(np.multiply.reduceat(factors, sets.starts))
 
 
 @_of_chosen(title="ProbMed's accuracy", source="ProbMed, calculate_score.py", parameter="family, or * for all")
@@ -206,23 +206,25 @@ def group_accuracy_probmed(rows: ScoreTable, family: str) -> float:
         UsageError: The rows have no `image_type`, `family` or `qa_type`.
     """
     judged = Answers(rows)
-    kinds, names, asked = (judged.attribute(name) for name in ("image_type", "family", "qa_type"))
+    kinds, names, question_types = (judged.attribute(name) for name in ("image_type", "family", "qa_type"))
     sets = sets_of(judged)
     if not len(sets.starts):
         return math.nan
-    numbers = [name.rpartition("_")[2] for name in asked.tolist()]  # of the pair, in `entity_gt_1`; none in others
+    numbers = [
+        name.rpartition("_")[2] for name in question_types.tolist()
+    ]  # of the pair, in `entity_gt_1`; none in others
     numbers = [number if number.isdecimal() else "" for number in numbers]
     pairs = list(zip(judged.attribute(SET).tolist(), numbers, strict=True))
-    lost = {pair for pair, status in zip(pairs, rows.status[judged.at], strict=True) if status == "failed"}
-    counts = np.array([pair not in lost for pair in pairs])[sets.order]
+    unanswered = {pair for pair, status in zip(pairs, rows.status[judged.at], strict=True) if status == "failed"}
+    counts = np.array([pair not in unanswered for pair in pairs])[sets.order]
     right = np.multiply.reduceat(np.where(counts, judged.value[sets.order], 1.0), sets.starts)
-    first, kept = sets.order[sets.starts], np.logical_or.reduceat(counts, sets.starts)
+    first, any_counted = sets.order[sets.starts], np.logical_or.reduceat(counts, sets.starts)
     means, weights = [], []
     for kind in np.unique(kinds[first]):
         of_kind = kinds[first] == kind
         held, images = np.unique(names[first][of_kind], return_counts=True)
         for name in (name for name in held if fnmatchcase(name, family)):
-            judged_sets = of_kind & kept & (names[first] == name)
+            judged_sets = of_kind & any_counted & (names[first] == name)
             if judged_sets.any():
                 means.append(right[judged_sets].mean())
                 weights.append(images.max() if name in _OF_ALL_IMAGES else judged_sets.sum())
@@ -254,21 +256,21 @@ def macro_group_accuracy(rows: ScoreTable, attribute: str) -> float:
 def _over_groups(names: npt.NDArray[np.str_], values: Floats) -> float:
     """Returns the mean over groups of the mean in each; a name may list several groups."""
     groups: dict[str, list[float]] = {}
-    lists = {name: [part for one in name.split(",") if (part := one.strip())] for name in set(names.tolist())}
+    lists = {name: [part for name in name.split(",") if (part := name.strip())] for name in set(names.tolist())}
     for name, value in zip(names.tolist(), values.tolist(), strict=True):
         for group in lists[name]:
             groups.setdefault(group, []).append(value)
-    return _mean([math.fsum(held) / len(held) for held in groups.values()])
+    return _known_mean([math.fsum(held) / len(held) for held in groups.values()])
 
 
-def _steps(rows: ScoreTable) -> tuple[Floats, Sets]:
+def _step_chances(rows: ScoreTable) -> tuple[Floats, Sets]:
     """Returns the chance that each step and all before it were right, in the order of the sets, and the sets."""
     judged = Answers(rows)
     sets = sets_of(judged)
     reached = judged.value[sets.order].astype(np.float64)
-    place = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
-    for step in range(1, int(place.max(initial=0)) + 1):
-        here = np.flatnonzero(place == step)
+    positions = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
+    for step in range(1, int(positions.max(initial=0)) + 1):
+        here = np.flatnonzero(positions == step)
         reached[here] *= reached[here - 1]
     return reached, sets
 
@@ -279,8 +281,8 @@ def first_step_accuracy(rows: ScoreTable) -> float:
 
     Tasks are sets, and their steps its members in order. In [0, 1].
     """
-    reached, sets = _steps(rows)
-    return _mean(reached[sets.starts])
+    reached, sets = _step_chances(rows)
+    return _known_mean(reached[sets.starts])
 
 
 @_of_accuracy(title="SHR", source="MedSPOT, its Evaluation_scripts")
@@ -290,7 +292,7 @@ def step_hit_rate(rows: ScoreTable) -> float:
     Steps after a failure count as missed, as in the authors' code; its page speaks of the steps that were evaluated.
     In [0, 1].
     """
-    return _mean(_steps(rows)[0])
+    return _known_mean(_step_chances(rows)[0])
 
 
 @_of_accuracy(title="WPS", source="MedSPOT, its Evaluation_scripts")
@@ -299,11 +301,11 @@ def weighted_prefix_score(rows: ScoreTable) -> float:
 
     Not bounded by 1: a task of three steps that are all right has 2.44.
     """
-    reached, sets = _steps(rows)
-    place = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
+    reached, sets = _step_chances(rows)
+    positions = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
     if not len(sets.starts):
         return math.nan
-    return _mean(np.add.reduceat(reached * _STEP_WEIGHT**place, sets.starts))
+    return _known_mean(np.add.reduceat(reached * _STEP_WEIGHT**positions, sets.starts))
 
 
 @summary(needs=("predicted_position",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
@@ -313,7 +315,7 @@ def confusion(rows: ScoreTable) -> float:
     For sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was answered
     in full.
     """
-    return _alike(Answers(rows, "predicted_position", known=False))
+    return _share_alike(Answers(rows, "predicted_position", known=False))
 
 
 @summary(
@@ -325,17 +327,17 @@ def consistency(rows: ScoreTable) -> float:
     For sets whose questions have the same right answer: rotations of the options, other words. Answers are the same if
     their option's text is, whatever its letter. In [0, 1]; NaN where no set was answered in full.
     """
-    return _alike(Answers(rows, "predicted_class", known=False))
+    return _share_alike(Answers(rows, "predicted_class", known=False))
 
 
-def _alike(answers: Answers) -> float:
+def _share_alike(answers: Answers) -> float:
     sets = sets_of(answers)
     if not len(sets.starts):
         return math.nan
-    given = answers.value[sets.order]
-    low, high = np.minimum.reduceat(given, sets.starts), np.maximum.reduceat(given, sets.starts)
+    answers_given = answers.value[sets.order]
+    low, high = np.minimum.reduceat(answers_given, sets.starts), np.maximum.reduceat(answers_given, sets.starts)
     full = ~np.isnan(low) & (low != NONE_GIVEN) & (sets.sizes > 1)
-    return _mean((low == high)[full].astype(float))
+    return _known_mean((low == high)[full].astype(float))
 
 
 @summary(
@@ -365,8 +367,8 @@ def kappa(rows: ScoreTable, attribute: str) -> float:
         if (chosen := (values[sets.order] == value) & (judged.value[sets.order] != NONE_GIVEN)).any()
     }
     kappas = [
-        cohen_kappa([one[name] for name in both], [other[name] for name in both])
-        for one, other in combinations(answers.values(), 2)
-        if (both := sorted(one.keys() & other.keys()))
+        cohen_kappa([first_answers[name] for name in both], [second_answers[name] for name in both])
+        for first_answers, second_answers in combinations(answers.values(), 2)
+        if (both := sorted(first_answers.keys() & second_answers.keys()))
     ]
-    return _mean(kappas)
+    return _known_mean(kappas)

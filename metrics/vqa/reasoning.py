@@ -45,17 +45,17 @@ def said_at(right: Sequence[str], said: Sequence[str], least: float) -> list[int
     A step says another where it has at least that share of its words; of several the one with the largest share, the
     first of these.
     """
-    told = [frozenset(words(step)) for step in said]
-    places = []
+    step_words = [frozenset(words(step)) for step in said]
+    indices = []
     for step in right:
         wanted = frozenset(words(step))
-        shares = [len(wanted & one) / len(wanted) if wanted else 0.0 for one in told]
+        shares = [len(wanted & step) / len(wanted) if wanted else 0.0 for step in step_words]
         best = max(shares, default=0.0)
-        places.append(shares.index(best) if shares and best >= least and best > 0 else -1)
-    return places
+        indices.append(shares.index(best) if shares and best >= least and best > 0 else -1)
+    return indices
 
 
-def _places(pair: AnsweredQuestion, least: float) -> list[int] | None:
+def _step_positions(pair: AnsweredQuestion, least: float) -> list[int] | None:
     right = pair.more.get("reasoning") or ()
     steps = steps_of(right) if isinstance(right, str) else [str(step) for step in right]
     return said_at(steps, steps_of(pair.output), least) if steps else None
@@ -67,8 +67,8 @@ def reasoning_steps_said(pair: AnsweredQuestion, least: float) -> float:
 
     In [0, 1]; a step that denies what another claims with the same words counts as said. NaN where no steps are known.
     """
-    places = _places(pair, least)
-    return math.nan if places is None else sum(place >= 0 for place in places) / len(places)
+    indices = _step_positions(pair, least)
+    return math.nan if indices is None else sum(index >= 0 for index in indices) / len(indices)
 
 
 @_answers(title="Reasoning steps in order", parameter="least share of a step's words")
@@ -78,14 +78,14 @@ def reasoning_steps_ordered(pair: AnsweredQuestion, least: float) -> float:
     The longest run of steps whose places in the answer never go back, over all right steps; at most
     `reasoning_steps_said`. NaN where no steps are known.
     """
-    places = _places(pair, least)
-    if places is None:
+    indices = _step_positions(pair, least)
+    if indices is None:
         return math.nan
     ends: list[int] = []
-    for place in (place for place in places if place >= 0):
-        found = bisect_right(ends, place)  # several steps may be said in one sentence
-        ends[found : found + 1] = [place]
-    return len(ends) / len(places)
+    for index in (index for index in indices if index >= 0):
+        position = bisect_right(ends, index)  # several steps may be said in one sentence
+        ends[position : position + 1] = [index]
+    return len(ends) / len(indices)
 
 
 @_answers(title="Grades with their place", parameter="least IoU", value_kind="proportion")
@@ -116,4 +116,4 @@ def _box_of(answer: Any) -> Any:
         return None
     if "box" in answer:
         return answer["box"]
-    return next((box for one in answer.values() if (box := _box_of(one)) is not None), None)
+    return next((box for item in answer.values() if (box := _box_of(item)) is not None), None)

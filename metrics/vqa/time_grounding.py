@@ -37,10 +37,10 @@ def span_iou(pair: AnsweredQuestion) -> float:
     a right span without length meets nothing, and a question whose right answer names no span is NaN.
     """
     right = [span for text in texts_among(pair.value) for span in read_spans(text)] if pair.kind == "open" else []
-    given = read_spans(pair.output)
+    spans = read_spans(pair.output)
     if not right:
         return math.nan
-    return float(temporal_iou(given[0], right).max()) if given else 0.0
+    return float(temporal_iou(spans[0], right).max()) if spans else 0.0
 
 
 @_answers(title="R@1, IoU", parameter="least IoU", parameter_most=1.0, value_kind="proportion")

@@ -56,16 +56,16 @@ def frame_confusion(truth: npt.ArrayLike, prediction: npt.ArrayLike, classes: in
         ValueError: the lengths differ, or a truth is no class.
     """
     wide: Any = np.int16 if classes < 180 else np.int64
-    true, said = np.asarray(truth), np.asarray(prediction)
-    if true.shape != said.shape or true.ndim != 1:
-        raise ValueError(f"Expected truth and prediction of one length, got {true.shape} and {said.shape}")
+    true, predicted = np.asarray(truth), np.asarray(prediction)
+    if true.shape != predicted.shape or true.ndim != 1:
+        raise ValueError(f"Expected truth and prediction of one length, got {true.shape} and {predicted.shape}")
     if true.size and true.max() >= classes:
         raise ValueError(f"Expected truths below {classes}, got {true.max()}")
     if true.size and true.min() < 0:
-        true, said = true[true >= 0], said[true >= 0]
-    if said.size and (said.min() < 0 or said.max() > classes):
-        said = np.where((said < 0) | (said >= classes), classes, said)
-    codes: Any = true.astype(wide, copy=False) * wide(classes + 1) + said.astype(wide, copy=False)
+        true, predicted = true[true >= 0], predicted[true >= 0]
+    if predicted.size and (predicted.min() < 0 or predicted.max() > classes):
+        predicted = np.where((predicted < 0) | (predicted >= classes), classes, predicted)
+    codes: Any = true.astype(wide, copy=False) * wide(classes + 1) + predicted.astype(wide, copy=False)
     return np.bincount(codes, minlength=classes * (classes + 1)).reshape(classes, classes + 1).astype(np.int64)
 
 
@@ -97,13 +97,13 @@ def relaxed_counts(
 
     Source: Evaluate.m of SV-RCNet and TMRNet.
     """
-    true, said = np.asarray(truth, np.int64), np.asarray(prediction, np.int64)
-    if true.shape != said.shape:
-        raise ValueError(f"Expected truth and prediction of one length, got {true.shape} and {said.shape}")
+    true, predicted = np.asarray(truth, np.int64), np.asarray(prediction, np.int64)
+    if true.shape != predicted.shape:
+        raise ValueError(f"Expected truth and prediction of one length, got {true.shape} and {predicted.shape}")
     if true.size and true.max() >= PHASES_OF_CHOLEC80:
         raise ValueError(f"Expected phases 0 to {PHASES_OF_CHOLEC80 - 1}, got {true.max()}")
-    known = (said >= 0) & (said < PHASES_OF_CHOLEC80)
-    off = np.where(known, said - true, 99)
+    is_known = (predicted >= 0) & (predicted < PHASES_OF_CHOLEC80)
+    off = np.where(is_known, predicted - true, 99)
     window = round(RELAXED_SECONDS * fps)
     starts = np.flatnonzero(np.r_[True, true[1:] != true[:-1]]) if true.size else np.zeros(0, np.int64)
     for start, end in zip(starts, np.r_[starts[1:], true.size], strict=True):
@@ -116,9 +116,9 @@ def relaxed_counts(
         early = (last == 1) | ((last == 2) & (phase >= 3))
         (first if published else last)[early] = 0
     judged = true >= 0
-    true, said, right = true[judged], np.where(known, said, -1)[judged], off[judged] == 0
+    true, predicted, right = true[judged], np.where(is_known, predicted, -1)[judged], off[judged] == 0
     rows = np.arange(PHASES_OF_CHOLEC80)[:, None]
-    is_true, is_said = true == rows, said == rows
+    is_true, is_said = true == rows, predicted == rows
     union = is_true | is_said
     hits, either, called, held = (each.sum(1).astype(np.float64) for each in (union & right, union, is_said, is_true))
     return Counts(hits, either, called, held, np.array(float(right.sum())), np.array(float(true.size)))
@@ -149,15 +149,15 @@ class FrameRule:
         Raises:
             UsageError: a switch is unknown, or one is set twice.
         """
-        found: dict[str, str | bool] = {}
+        settings: dict[str, str | bool] = {}
         for word in filter(None, text.split("+")):
             name = _SWITCHES.get(word)
             if name is None:
                 raise UsageError(f"frames: unknown switch {word!r}{nearest(word, _SWITCHES)}; join them by +")
-            if name in found:
-                raise UsageError(f"frames: {word!r} and {found[name]!r} exclude each other, in {text!r}")
-            found[name] = True if name == "harmonic" else word
-        return cls(**found)  # type: ignore[arg-type]
+            if name in settings:
+                raise UsageError(f"frames: {word!r} and {settings[name]!r} exclude each other, in {text!r}")
+            settings[name] = True if name == "harmonic" else word
+        return cls(**settings)  # type: ignore[arg-type]
 
 
 _SWITCHES = {
@@ -192,9 +192,9 @@ def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
 
 def mean_known(values: Floats, axis: int = -1) -> Floats:
     """The mean of what is not NaN; NaN where nothing is known."""
-    known = ~np.isnan(values)
+    is_known = ~np.isnan(values)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean: Floats = np.where(known, values, 0.0).sum(axis) / known.sum(axis)
+        mean: Floats = np.where(is_known, values, 0.0).sum(axis) / is_known.sum(axis)
     return mean
 
 

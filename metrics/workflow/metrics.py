@@ -90,7 +90,7 @@ class FramePair:
     @cached_property
     def segments(self) -> tuple[Segments, Segments]:
         """Of truth and prediction, without background."""
-        left_out = [place for place, name in enumerate(self.classes) if name in self.background]
+        left_out = [index for index, name in enumerate(self.classes) if name in self.background]
         return segments_of(self.truth, left_out), segments_of(self.prediction, left_out)
 
     @cached_property
@@ -139,18 +139,18 @@ _case = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0)
 def _frame_confusion(pair: FramePair) -> Mapping[str, float]:
     """Frames of a video by truth and prediction, such as `cut -> sew`. Evidence for the summaries."""
     matrix = frame_confusion(pair.truth, pair.prediction, len(pair.classes))
-    said = [*pair.classes, NONE]
-    return {f"{pair.classes[i]}{TO}{said[j]}": float(matrix[i, j]) for i, j in np.argwhere(matrix)}
+    columns = [*pair.classes, NONE]
+    return {f"{pair.classes[i]}{TO}{columns[j]}": float(matrix[i, j]) for i, j in np.argwhere(matrix)}
 
 
-def _relaxed(pair: FramePair, published: bool) -> Mapping[str, float]:
+def _relaxed_counts(pair: FramePair, published: bool) -> Mapping[str, float]:
     if len(pair.classes) != PHASES_OF_CHOLEC80:
         return {}
     counts = relaxed_counts(pair.truth, pair.prediction, fps=pair.fps, published=published)
     of_class = {
-        f"{name}{TO}{field}": float(values[place])
+        f"{name}{TO}{field}": float(values[index])
         for field, values in zip(Counts._fields[:4], counts[:4], strict=True)
-        for place, name in enumerate(pair.classes)
+        for index, name in enumerate(pair.classes)
     }
     return {**of_class, f"{ALL}{TO}right": float(counts.right), f"{ALL}{TO}total": float(counts.total)}
 
@@ -158,13 +158,13 @@ def _relaxed(pair: FramePair, published: bool) -> Mapping[str, float]:
 @_evidence(kind=KIND, title="Frames, relaxed")
 def frame_relaxed(pair: FramePair) -> Mapping[str, float]:
     """Counts of frames of Cholec80's phases where changes may come 10 s early or late. Evidence for the summaries."""
-    return _relaxed(pair, published=False)
+    return _relaxed_counts(pair, published=False)
 
 
 @_evidence(kind=KIND, title="Frames, relaxed as published")
 def frame_relaxed_published(pair: FramePair) -> Mapping[str, float]:
     """Counts of the same as the authors' scripts have them. Evidence for the summaries."""
-    return _relaxed(pair, published=True)
+    return _relaxed_counts(pair, published=True)
 
 
 @_case(title="Accuracy of frames", source="definition")
@@ -214,10 +214,10 @@ def segment_f1(pair: FramePair, percent: float) -> Mapping[str, float]:
 @_evidence(kind=KIND, title="Segments")
 def segment_counts(pair: FramePair) -> Mapping[str, float]:
     """Segments that hit, are false and are missed at 10, 25 and 50 % of IoU. Evidence for the summaries."""
-    found = {percent: pair.hits(percent) for percent in SEGMENT_THRESHOLDS}
+    hits = {percent: pair.hits(percent) for percent in SEGMENT_THRESHOLDS}
     return {
         f"{field}@{percent}": float(value)
-        for percent, hits in found.items()
+        for percent, hits in hits.items()
         for field, value in zip(hits._fields, hits, strict=True)
     }
 
@@ -230,14 +230,14 @@ def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, npt.NDArray
     texts, label = np.unique(rows.label[chosen], return_inverse=True)
     parts = [text.rpartition(TO)[::2] for text in texts.tolist()]
     names = [*rows.facts.get(CLASSES, ())] or sorted({name for name, _ in parts} - {ALL})
-    places = {name: place for place, name in enumerate(names)}
+    index_of = {name: index for index, name in enumerate(names)}
     size = len(names)
     if rule.boundary == "strict":
         width = size * (size + 1)
-        codes = [places[true] * (size + 1) + places.get(said, size) for true, said in parts]
+        codes = [index_of[true] * (size + 1) + index_of.get(predicted, size) for true, predicted in parts]
     else:
         width, fields = 4 * size + 2, list(Counts._fields)
-        codes = [4 * size + fields.index(f) - 4 if n == ALL else fields.index(f) * size + places[n] for n, f in parts]
+        codes = [4 * size + fields.index(f) - 4 if n == ALL else fields.index(f) * size + index_of[n] for n, f in parts]
     at = case * width + np.array(codes, np.int64)[label]
     sums: Floats = np.bincount(at, rows.value[chosen], minlength=len(cases) * width).astype(np.float64)
     table = sums.reshape(len(cases), width)
@@ -371,9 +371,9 @@ def frame_spread(sums: Floats, text: str) -> Floats:
         if measure == "f1" and rule.harmonic:
             half = means.shape[-1] // 2
             means = harmonic_mean(means[..., :half], means[..., half:])
-        known = ~np.isnan(means)
-        away = np.where(known, means - mean_known(means)[..., None], 0)
-        over_phases: Floats = np.sqrt((away**2).sum(-1) / (known.sum(-1) - 1))
+        is_known = ~np.isnan(means)
+        away = np.where(is_known, means - mean_known(means)[..., None], 0)
+        over_phases: Floats = np.sqrt((away**2).sum(-1) / (is_known.sum(-1) - 1))
         return over_phases
 
 
@@ -405,10 +405,10 @@ def presence_ap(pair: PresencePair) -> Mapping[str, float]:
 @metric(kind=PRESENCE, title="F1 of presence", higher_is_better=True, best=1.0, worst=0.0, source="definition")
 def presence_f1(pair: PresencePair) -> Mapping[str, float]:
     """F1 of a class over the frames of a video, present from a score of 0.5 on; NaN where it is in neither."""
-    said = pair.scores >= THRESHOLD
-    total = pair.truth.sum(0) + said.sum(0)
+    is_predicted = pair.scores >= THRESHOLD
+    total = pair.truth.sum(0) + is_predicted.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.where(total, 2 * (pair.truth & said).sum(0) / total, np.nan)
+        values = np.where(total, 2 * (pair.truth & is_predicted).sum(0) / total, np.nan)
     return dict(zip(pair.classes, map(float, values), strict=True))
 
 
@@ -424,11 +424,11 @@ def presence_f1(pair: PresencePair) -> Mapping[str, float]:
 )
 def onset_accuracy(pair: PresencePair, frames: float) -> Mapping[str, float]:
     """Whether a class is first called at most so many frames from where it begins; NaN of one that never does."""
-    found = {}
-    for place, name in enumerate(pair.classes):
-        true, said = onset_of(pair.truth[:, place]), onset_of(pair.scores[:, place] >= THRESHOLD)
-        found[name] = math.nan if true < 0 else float(said >= 0 and abs(said - true) <= frames)
-    return found
+    accuracy = {}
+    for column, name in enumerate(pair.classes):
+        true, predicted_onset = onset_of(pair.truth[:, column]), onset_of(pair.scores[:, column] >= THRESHOLD)
+        accuracy[name] = math.nan if true < 0 else float(predicted_onset >= 0 and abs(predicted_onset - true) <= frames)
+    return accuracy
 
 
 @_evidence(kind=PRESENCE, title="Score of a frame")
@@ -437,9 +437,9 @@ def presence_score(pair: PresencePair) -> Mapping[str, list[tuple[float, str]]]:
     return {
         name: [
             (float(score), PRESENT if true else ABSENT)
-            for score, true in zip(pair.scores[:, place], pair.truth[:, place], strict=True)
+            for score, true in zip(pair.scores[:, column], pair.truth[:, column], strict=True)
         ]
-        for place, name in enumerate(pair.classes)
+        for column, name in enumerate(pair.classes)
     }
 
 
@@ -448,22 +448,22 @@ def component_ap(pair: PresencePair) -> Mapping[str, float]:
     """Average precision of triplets and of their components in a video, such as `iv: hook,cut`. Evidence."""
     if any(name.count(",") != 2 for name in pair.classes):
         return {}
-    found: dict[str, float] = {}
+    precisions: dict[str, float] = {}
     for component in COMPONENTS:
         groups = component_groups(pair.classes, component)
         columns = component_columns(pair.truth, groups), component_columns(pair.scores, groups)
         values = frame_average_precision(*columns)
-        found |= {f"{component}: {name}": float(value) for name, value in zip(groups, values, strict=True)}
-    return found
+        precisions |= {f"{component}: {name}": float(value) for name, value in zip(groups, values, strict=True)}
+    return precisions
 
 
 def _label_sums(rows: ScoreTable) -> Floats:
     names, label = np.unique(rows.label, return_inverse=True)
     held = np.zeros((rows.value.size, 2 * len(names)))
-    known = ~np.isnan(rows.value)
+    is_known = ~np.isnan(rows.value)
     at = np.arange(rows.value.size)
     held[at, label] = np.nan_to_num(rows.value)
-    held[at, len(names) + label] = known
+    held[at, len(names) + label] = is_known
     return held
 
 
@@ -476,14 +476,14 @@ def presence_map(sums: Floats) -> Floats:
     return mean_known(_phase_means(sums))
 
 
-def _component(text: str) -> str:
+def _component_name(text: str) -> str:
     if text.removesuffix("+no_null") not in COMPONENTS:
         raise UsageError(f"triplet_ap@{text}: expected one of {', '.join(COMPONENTS)}, or ivt+no_null")
     return text.removesuffix("+no_null")
 
 
 def _component_sums(rows: ScoreTable, text: str) -> Floats:
-    of_it = np.char.startswith(rows.label, f"{_component(text)}: ")
+    of_it = np.char.startswith(rows.label, f"{_component_name(text)}: ")
     if text.endswith("+no_null"):
         of_it &= np.char.find(rows.label, "null_verb") < 0
     held = np.zeros((rows.value.size, 0))
@@ -500,7 +500,7 @@ def _component_sums(rows: ScoreTable, text: str) -> Floats:
     needs=("component_ap",),
     parameter="component: ivt, i, v, t, iv or it",
     parameter_is_text=True,
-    check=_component,
+    check=_component_name,
     pieces=_component_sums,
 )
 def triplet_ap(sums: Floats, component: str) -> Floats:
@@ -533,14 +533,14 @@ def presence_map_pooled(rows: ScoreTable) -> Weighed:
         plans.append((order, rows.status[order] == PRESENT, ends))
 
     def judge(times: Floats) -> Floats:
-        found = []
+        precisions = []
         for order, present, ends in plans:
             counted = times[:, order]
             called = np.cumsum(counted, 1)[:, ends]
             right = np.cumsum(counted * present, 1)[:, ends]
             with np.errstate(divide="ignore", invalid="ignore"):
                 precision = np.where(called > 0, right / called, 0)
-                found.append((np.diff(right, axis=1, prepend=0) * precision).sum(1) / right[:, -1])
-        return mean_known(np.stack(found, 1))
+                precisions.append((np.diff(right, axis=1, prepend=0) * precision).sum(1) / right[:, -1])
+        return mean_known(np.stack(precisions, 1))
 
     return judge

@@ -26,16 +26,18 @@ def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floa
     Raises:
         ValueError: the shapes differ, or a score is NaN.
     """
-    present, said = np.asarray(truth).astype(bool), np.asarray(scores)
-    if present.shape != said.shape or said.ndim != 2:
-        raise ValueError(f"Expected truth and scores (frame, class) of one shape, got {present.shape} and {said.shape}")
-    if np.isnan(said).any():
+    present, frame_scores = np.asarray(truth).astype(bool), np.asarray(scores)
+    if present.shape != frame_scores.shape or frame_scores.ndim != 2:
+        raise ValueError(
+            f"Expected truth and scores (frame, class) of one shape, got {present.shape} and {frame_scores.shape}"
+        )
+    if np.isnan(frame_scores).any():
         raise ValueError("Expected scores without NaN")
-    values = np.full(said.shape[1], np.nan)
-    columns = zip(np.ascontiguousarray(present.T), np.ascontiguousarray(said.T), strict=True)
-    for column, (shown, mine) in enumerate(columns):
+    values = np.full(frame_scores.shape[1], np.nan)
+    columns = zip(np.ascontiguousarray(present.T), np.ascontiguousarray(frame_scores.T), strict=True)
+    for column, (present_column, mine) in enumerate(columns):
         # A step of recall of k positives at one score counts k times its precision: the mean over positives.
-        positive = np.sort(mine[np.flatnonzero(shown)])
+        positive = np.sort(mine[np.flatnonzero(present_column)])
         if positive.size:
             at_least = np.arange(positive.size, 0, -1)
             if (positive[1:] == positive[:-1]).any():
@@ -55,15 +57,15 @@ def mean_video_average_precision(videos: Sequence[npt.ArrayLike], *, last_counts
     """
     table = np.asarray([*videos, *([videos[-1]] * (last_counts - 1))], np.float64)
     with np.errstate(invalid="ignore"):
-        known = ~np.isnan(table)
-        by_class = np.where(known, table, 0).sum(0)[known.any(0)] / known.sum(0)[known.any(0)]
+        is_known = ~np.isnan(table)
+        by_class = np.where(is_known, table, 0).sum(0)[is_known.any(0)] / is_known.sum(0)[is_known.any(0)]
     return float(by_class.mean()) if by_class.size else float("nan")
 
 
 def top_k_recall(truth: npt.ArrayLike, scores: npt.ArrayLike, k: int) -> float:
     """Share of the classes present that are among the k best scores of their frame, over all frames together."""
-    present, said = np.asarray(truth).astype(bool), np.asarray(scores)
-    best = np.argsort(-said, axis=1, kind="stable")[:, :k]
+    present, frame_scores = np.asarray(truth).astype(bool), np.asarray(scores)
+    best = np.argsort(-frame_scores, axis=1, kind="stable")[:, :k]
     total = present.sum()
     return float(np.take_along_axis(present, best, 1).sum() / total) if total else float("nan")
 
@@ -81,18 +83,18 @@ def component_groups(triplets: Sequence[str], component: str) -> dict[str, list[
     if component not in COMPONENTS:
         raise ValueError(f"Expected a component among {', '.join(COMPONENTS)}, got {component!r}")
     groups: dict[str, list[int]] = {}
-    for place, name in enumerate(triplets):
+    for index, name in enumerate(triplets):
         parts = dict(zip("ivt", name.split(","), strict=False))
         if name.count(",") != 2:
             raise ValueError(f"Expected a triplet such as 'grasper,retract,gallbladder', got {name!r}")
-        groups.setdefault(",".join(parts[letter] for letter in component), []).append(place)
+        groups.setdefault(",".join(parts[letter] for letter in component), []).append(index)
     return groups
 
 
 def component_columns(values: npt.ArrayLike, groups: Mapping[str, Sequence[int]]) -> npt.NDArray[Any]:
     """The largest value of each group of columns, (frame, group), of (frame, triplet)."""
     array = np.asarray(values)
-    order = [place for places in groups.values() for place in places]
+    order = [index for group in groups.values() for index in group]
     starts = np.cumsum([0, *map(len, groups.values())])[:-1]
     return np.maximum.reduceat(array[:, order], starts, axis=1)
 
@@ -117,11 +119,11 @@ def triplet_detection_precision(
 
     Source: detection.py of ivtmetrics.
     """
-    found: list[list[tuple[float, bool]]] = [[] for _ in range(classes)]
+    detections: list[list[tuple[float, bool]]] = [[] for _ in range(classes)]
     counts = np.zeros(classes)
-    for true, said in zip(truth, prediction, strict=True):
+    for true, predicted_frame in zip(truth, prediction, strict=True):
         boxes = [(int(name), list(map(float, box))) for name, box in true]
-        answers = [(int(name), float(score), list(map(float, box))) for name, score, box in said]
+        answers = [(int(name), float(score), list(map(float, box))) for name, score, box in predicted_frame]
         if published:
             boxes = boxes or [(-1, [0.0] * 4)]
             answers = answers or [(-1, 0.0, [0.0] * 4)]
@@ -129,13 +131,13 @@ def triplet_detection_precision(
             counts[name] += 1
         free = list(reversed(boxes)) if published else boxes
         for name, score, box in sorted(answers, key=lambda answer: -answer[1]):
-            place = _hit_box(free, name, box, threshold, published=published)
-            if place is not None:
-                free = [*free[:place], *free[place + 1 :]]
-            hit = place is not None
-            found[name].append((score, hit))
+            hit_ = _hit_box(free, name, box, threshold, published=published)
+            if hit_ is not None:
+                free = [*free[:hit_], *free[hit_ + 1 :]]
+            hit = hit_ is not None
+            detections[name].append((score, hit))
     values = np.full(classes, np.nan)
-    for name, answers_of in enumerate(found):
+    for name, answers_of in enumerate(detections):
         if counts[name] or answers_of:
             ordered = answers_of if published else sorted(answers_of, key=lambda answer: -answer[0])
             values[name] = _eleven_points([hit for _, hit in ordered], counts[name])
@@ -146,12 +148,12 @@ def _hit_box(
     free: Sequence[tuple[int, list[float]]], name: int, box: list[float], threshold: float, *, published: bool
 ) -> int | None:
     best, best_overlap = None, threshold
-    for place, (label, other) in enumerate(free):
-        if label == name and (overlap := _box_overlap(other, box, in_place=published)) >= best_overlap:
+    for index, (label, free_box) in enumerate(free):
+        if label == name and (overlap := _box_overlap(free_box, box, in_place=published)) >= best_overlap:
             if published:
-                return place
+                return index
             if best is None or overlap > best_overlap:
-                best, best_overlap = place, overlap
+                best, best_overlap = index, overlap
     return best
 
 
@@ -162,8 +164,8 @@ def _box_overlap(first: list[float], second: list[float], *, in_place: bool) -> 
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     shared = max(width, 0.0) * max(height, 0.0)
-    whole = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)) - shared
-    return shared / whole if whole > 0 else 0.0
+    union = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)) - shared
+    return shared / union if union > 0 else 0.0
 
 
 def _eleven_points(hits: Sequence[bool], positives: float) -> float:

@@ -22,16 +22,16 @@ def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequ
     Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
     prediction in what stays.
     """
-    true, said = np.asarray(truth), np.asarray(prediction)
-    kept = ~np.isin(true, left_out)
-    true, said = true[kept], said[kept]
+    true, predicted = np.asarray(truth), np.asarray(prediction)
+    is_judged = ~np.isin(true, left_out)
+    true, predicted = true[is_judged], predicted[is_judged]
     if not true.size:
         return math.nan
     scores = []
-    for label in np.union1d(true, said):
-        both = ((true == label) & (said == label)).sum()
-        scores.append(2 * both / ((true == label).sum() + (said == label).sum()))
-    return float((np.mean(scores) + edit_score(segments_of(true), segments_of(said))) / 2)
+    for label in np.union1d(true, predicted):
+        both = ((true == label) & (predicted == label)).sum()
+        scores.append(2 * both / ((true == label).sum() + (predicted == label).sum()))
+    return float((np.mean(scores) + edit_score(segments_of(true), segments_of(predicted))) / 2)
 
 
 def pitvis_instruments(
@@ -46,10 +46,10 @@ def pitvis_instruments(
             columns only line up where both hold the same classes.
     """
     columns = range(PITVIS_INSTRUMENTS)
-    true, said = (
+    true, predicted = (
         np.array([[label in frame for label in columns] for frame in frames], bool) for frames in (truth, prediction)
     )
-    return weighted_presence_f1(true, said, published=published)
+    return weighted_presence_f1(true, predicted, published=published)
 
 
 def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, published: bool = False) -> float:
@@ -60,12 +60,12 @@ def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, pub
         prediction: as truth.
         published: as PitVis' script has it: columns of classes that a side lacks come last on that side.
     """
-    true, said = np.asarray(truth, bool), np.asarray(prediction, bool)
+    true, predicted = np.asarray(truth, bool), np.asarray(prediction, bool)
     if published:
-        true, said = (side[:, np.argsort(~side.any(0), kind="stable")] for side in (true, said))
-    both, support = (true & said).sum(0), true.sum(0)
+        true, predicted = (side[:, np.argsort(~side.any(0), kind="stable")] for side in (true, predicted))
+    both, support = (true & predicted).sum(0), true.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        f1 = np.where(support + said.sum(0) > 0, 2 * both / (support + said.sum(0)), 1.0)
+        f1 = np.where(support + predicted.sum(0) > 0, 2 * both / (support + predicted.sum(0)), 1.0)
     return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
 
 
@@ -78,10 +78,10 @@ def skill_correlation(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
     """Spearman's rho of one fold, -1 to 1; 0 where either side is constant, NaN below two."""
     from scipy.stats import rankdata
 
-    true, said = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
+    true, predicted = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
     if len(true) < 2:
         return math.nan
-    ranks = rankdata(true), rankdata(said)
+    ranks = rankdata(true), rankdata(predicted)
     if any(np.ptp(rank) == 0 for rank in ranks):
         return 0.0
     return float(np.corrcoef(*ranks)[0, 1])

@@ -30,8 +30,8 @@ def segments_of(labels: npt.ArrayLike, background: Collection[int] = ()) -> Segm
     array = np.asarray(labels)
     starts = np.flatnonzero(np.r_[True, array[1:] != array[:-1]]) if array.size else np.zeros(0, np.int64)
     ends = np.r_[starts[1:], array.size][: len(starts)]
-    kept = ~np.isin(array[starts], list(background))
-    return Segments(array[starts][kept].astype(np.int64), starts[kept], ends[kept])
+    is_kept = ~np.isin(array[starts], list(background))
+    return Segments(array[starts][is_kept].astype(np.int64), starts[is_kept], ends[is_kept])
 
 
 def edit_distance(first: Sequence[int] | Ints, second: Sequence[int] | Ints) -> int:
@@ -42,21 +42,21 @@ def edit_distance(first: Sequence[int] | Ints, second: Sequence[int] | Ints) -> 
     size = len(pattern)
     if not len(text):
         return size
-    places = {
+    masks = {
         int(label): int.from_bytes(np.packbits(pattern == label, bitorder="little").tobytes(), "little")
         for label in np.unique(pattern)
     }
     full, last = (1 << size) - 1, 1 << (size - 1)
-    more, less, distance = full, 0, size
+    horizontal_, less, distance = full, 0, size
     for label in text.tolist():
-        equal = places.get(label, 0)
+        equal = masks.get(label, 0)
         vertical = equal | less
-        horizontal = (((equal & more) + more) ^ more) | equal
-        up = less | ((horizontal | more) & full) ^ full
-        down = more & horizontal
+        horizontal = (((equal & horizontal_) + horizontal_) ^ horizontal_) | equal
+        up = less | ((horizontal | horizontal_) & full) ^ full
+        down = horizontal_ & horizontal
         distance += bool(up & last) - bool(down & last)
         up = (up << 1) | 1
-        more = (down << 1 | ((vertical | up) & full) ^ full) & full
+        horizontal_ = (down << 1 | ((vertical | up) & full) ^ full) & full
         less = up & vertical & full
     return distance
 
@@ -93,19 +93,19 @@ def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, npt.NDAr
     """
     low = np.searchsorted(truth.ends, prediction.starts, "right")
     many = np.searchsorted(truth.starts, prediction.ends, "left") - low
-    said = np.repeat(np.arange(len(low)), many)
-    true = np.arange(len(said)) - np.repeat(np.cumsum(many) - many - low, many)
-    same = truth.labels[true] == prediction.labels[said]
-    true, said = true[same], said[same]
+    predicted = np.repeat(np.arange(len(low)), many)
+    true = np.arange(len(predicted)) - np.repeat(np.cumsum(many) - many - low, many)
+    is_same_label = truth.labels[true] == prediction.labels[predicted]
+    true, predicted = true[is_same_label], predicted[is_same_label]
     if not true.size:
         return true, np.zeros(0)
     start, end = truth.starts[true], truth.ends[true]
-    begun, ended = prediction.starts[said], prediction.ends[said]
+    begun, ended = prediction.starts[predicted], prediction.ends[predicted]
     shared = np.minimum(end, ended) - np.maximum(start, begun)
     overlap = shared / (np.maximum(end, ended) - np.minimum(start, begun))
-    first = np.flatnonzero(np.r_[True, said[1:] != said[:-1]])
+    first = np.flatnonzero(np.r_[True, predicted[1:] != predicted[:-1]])
     best = np.maximum.reduceat(overlap, first)
-    is_best = np.flatnonzero(overlap == np.repeat(best, np.diff(np.r_[first, len(said)])))
+    is_best = np.flatnonzero(overlap == np.repeat(best, np.diff(np.r_[first, len(predicted)])))
     of_each = is_best[np.searchsorted(is_best, first)]
     return true[of_each], best
 

@@ -18,10 +18,10 @@ _TIME = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:s|sec
 
 def read_seconds(text: str) -> float:
     """Seconds of `12.5`, `12.5s`, `mm:ss` or `hh:mm:ss`; NaN of anything else, percentages included."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
         return math.nan
-    hours, minutes, seconds, plain = found.groups()
+    hours, minutes, seconds, plain = match.groups()
     return float(plain) if plain is not None else 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
 
 
@@ -32,21 +32,21 @@ def temporal_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
     """
     a, b = np.sort(np.asarray(first, np.float64), -1), np.sort(np.asarray(second, np.float64), -1)
     shared = np.maximum(np.minimum(a[..., 1], b[..., 1]) - np.maximum(a[..., 0], b[..., 0]), 0.0)
-    whole = (a[..., 1] - a[..., 0]) + (b[..., 1] - b[..., 0]) - shared
+    union = (a[..., 1] - a[..., 0]) + (b[..., 1] - b[..., 0]) - shared
     with np.errstate(divide="ignore", invalid="ignore"):
-        value: Floats = np.nan_to_num(np.where(whole > 0, shared / whole, 0.0))
+        value: Floats = np.nan_to_num(np.where(union > 0, shared / union, 0.0))
     return value
 
 
 def union_iou(first: Sequence[Span], second: Sequence[Span]) -> float:
     """IoU of two sets of spans, each as the time that any of its spans covers; 0 where both are empty."""
-    a, b = _merged(first), _merged(second)
+    a, b = _merge_spans(first), _merge_spans(second)
     shared = sum(max(0.0, min(x[1], y[1]) - max(x[0], y[0])) for x in a for y in b)
-    whole = sum(end - start for start, end in (*a, *b)) - shared
-    return shared / whole if whole > 0 else 0.0
+    union = sum(end - start for start, end in (*a, *b)) - shared
+    return shared / union if union > 0 else 0.0
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
+def _merge_spans(spans: Sequence[Span]) -> list[Span]:
     merged: list[Span] = []
     for start, end in sorted((min(span), max(span)) for span in spans):
         if merged and start <= merged[-1][1]:
@@ -59,8 +59,8 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 def recall_at(truth: Sequence[Span], ranked: Sequence[Sequence[Span]], n: int, threshold: float) -> float:
     """R@n, IoU >= threshold: share of items whose first n spans hold one that reaches the truth; NaN of no item."""
     best = [
-        max((float(temporal_iou(true, one)) for one in said[:n]), default=0.0)
-        for true, said in zip(truth, ranked, strict=True)
+        max((float(temporal_iou(true, span)) for span in predicted_spans[:n]), default=0.0)
+        for true, predicted_spans in zip(truth, ranked, strict=True)
     ]
     return float(np.mean(np.asarray(best) >= threshold)) if best else math.nan
 
@@ -73,15 +73,15 @@ def event_hits(truth: Sequence[Any], prediction: Sequence[Any], tolerance: float
         prediction: times that were said.
         tolerance: largest difference of a match, itself included, in the same unit.
     """
-    said = sorted(map(float, prediction))
-    hits, place = 0, 0
+    predicted = sorted(map(float, prediction))
+    hits, position = 0, 0
     # Along a line, taking the earliest that still reaches is an optimal matching.
     for true in sorted(map(float, truth)):
-        while place < len(said) and said[place] < true - tolerance:
-            place += 1
-        if place < len(said) and said[place] <= true + tolerance:
-            hits, place = hits + 1, place + 1
-    return hits, len(said) - hits, len(truth) - hits
+        while position < len(predicted) and predicted[position] < true - tolerance:
+            position += 1
+        if position < len(predicted) and predicted[position] <= true + tolerance:
+            hits, position = hits + 1, position + 1
+    return hits, len(predicted) - hits, len(truth) - hits
 
 
 def onset_of(shown: npt.ArrayLike) -> int:

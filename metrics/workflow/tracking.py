@@ -21,9 +21,9 @@ def within_radius(truth: npt.ArrayLike, prediction: npt.ArrayLike, radius: float
         radius: in the unit of the points.
         strict: whether the distance must be below it.
     """
-    true, said = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
+    true, predicted = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
     visible = ~np.isnan(true).any(-1)
-    away = np.sqrt(((true - said) ** 2).sum(-1))[visible]
+    away = np.sqrt(((true - predicted) ** 2).sum(-1))[visible]
     return float(np.mean(away < radius if strict else away <= radius)) if away.size else float("nan")
 
 
@@ -72,23 +72,23 @@ def tap_vid(
 
     Source: Doersch et al. 2022, TAP-Vid.
     """
-    true, said = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
-    visible, shown = ~np.asarray(occluded, bool), ~np.asarray(predicted_occluded, bool)
+    true, predicted = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
+    visible, predicted_visible = ~np.asarray(occluded, bool), ~np.asarray(predicted_occluded, bool)
     frames = np.arange(true.shape[1])[None]
     query = np.asarray(query_frames)[:, None]
     scored = frames > query if query_mode == "first" else frames != query
-    squared = ((true - said) ** 2).sum(-1)
-    seen = visible & scored
+    squared = ((true - predicted) ** 2).sum(-1)
+    is_scored = visible & scored
     near, jaccard = [], []
     for threshold in thresholds:
         within = squared < threshold**2
-        hits = (within & seen & shown).sum()
-        wrong = (shown & scored & (~visible | ~within)).sum()
-        near.append(_share((within & seen).sum(), seen.sum()))
-        jaccard.append(_share(hits, seen.sum() + wrong))
-    agreed = _share(((visible == shown) & scored).sum(), scored.sum())
+        hits = (within & is_scored & predicted_visible).sum()
+        wrong = (predicted_visible & scored & (~visible | ~within)).sum()
+        near.append(_safe_ratio((within & is_scored).sum(), is_scored.sum()))
+        jaccard.append(_safe_ratio(hits, is_scored.sum() + wrong))
+    agreed = _safe_ratio(((visible == predicted_visible) & scored).sum(), scored.sum())
     return TapVid(float(np.mean(near)), agreed, float(np.mean(jaccard)))
 
 
-def _share(part: float, whole: float) -> float:
+def _safe_ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")

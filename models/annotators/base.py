@@ -22,7 +22,7 @@ class Annotator(WithWeights, ABC):
     @property
     def revision(self) -> str:
         """Identity of the weights in signatures: their names, with what identifies the files."""
-        return ", ".join(self.called(one) for one in self.needs)
+        return ", ".join(self.called(need) for need in self.needs)
 
 
 class TextAnnotator(Annotator):

@@ -88,11 +88,11 @@ class BertScore(PairAnnotator):
     ) -> None:
         if layer < 1:
             raise UsageError(f"annotator.layer is {layer}; expected at least 1")
-        given = dict(baseline or {})
-        if given and (set(given) != set(PARTS) or not all(float(value) < 1 for value in given.values())):
-            raise UsageError(f"annotator.baseline is {given}; expected precision, recall and f1, each below 1")
+        settings = dict(baseline or {})
+        if settings and (set(settings) != set(PARTS) or not all(float(value) < 1 for value in settings.values())):
+            raise UsageError(f"annotator.baseline is {settings}; expected precision, recall and f1, each below 1")
         self.weights, self.layer, self.idf = weights, layer, idf
-        self.baseline = BertScores(**{part: float(given[part]) for part in PARTS}) if given else None
+        self.baseline = BertScores(**{part: float(settings[part]) for part in PARTS}) if settings else None
         self.collapse_blanks, self.device = collapse_blanks, device
         self.uses_corpus = idf  # type: ignore[misc]  # what it depends on is decided by the setting
 
@@ -115,14 +115,14 @@ class BertScore(PairAnnotator):
         return [self._compared(pair, corpus) for pair in pairs]
 
     def _compared(self, pair: TextPair, corpus: Corpus) -> dict[str, Any]:
-        due, said = (self._encoder.tokens(self._clean(text)) for text in pair)
+        due, predicted = (self._encoder.tokens(self._clean(text)) for text in pair)
         weigh = self._weights_of(corpus)
-        embedded = self._encoder.embed(due), self._encoder.embed(said)
-        scores = bertscore_of(*embedded, weigh(due.ids), weigh(said.ids), self.baseline)
+        embedded = self._encoder.embed(due), self._encoder.embed(predicted)
+        scores = bertscore_of(*embedded, weigh(due.ids), weigh(predicted.ids), self.baseline)
         reading: dict[str, Any] = {
             part: None if math.isnan(score) else score for part, score in zip(PARTS, scores, strict=True)
         }
-        return reading | ({"cut": True} if due.cut or said.cut else {})
+        return reading | ({"cut": True} if due.cut or predicted.cut else {})
 
     def _clean(self, text: str) -> str:
         return re.sub(" +", " ", text) if self.collapse_blanks else text
@@ -134,7 +134,7 @@ class BertScore(PairAnnotator):
             return lambda ids: np.array([token not in special for token in ids], dtype=float)
 
         def count() -> Rarity:
-            references = [self._clean(one) for several in corpus.references for one in several]
+            references = [self._clean(reference_text) for several in corpus.references for reference_text in several]
             return rarity(self._encoder.tokens(reference).ids for reference in references)
 
         return corpus.once((type(self), self.weights, self.collapse_blanks), count).of
@@ -174,8 +174,8 @@ class _Encoder:
         ids = torch.tensor([tokens.ids], device=self.device)
         with torch.inference_mode():
             hidden = self.model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
-        found: npt.NDArray[np.float32] = hidden.float().cpu().numpy()
-        return found
+        embedded: npt.NDArray[np.float32] = hidden.float().cpu().numpy()
+        return embedded
 
 
 def _lower_layers(folder: Path, config: Any, layer: int) -> Any:

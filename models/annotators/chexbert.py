@@ -88,7 +88,7 @@ class _CheXbertModel(Annotator):
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         folder, file = self.find(_VOCABULARY), self.find(_CHECKPOINT)
-        network = _network(folder, _parameters(file / FILE if file.is_dir() else file), file)
+        network = _load_network(folder, _read_parameters(file / FILE if file.is_dir() else file), file)
         return network.to(self.on).eval(), tokenizer_of(folder)
 
 
@@ -104,11 +104,11 @@ class CheXbert(_CheXbertModel, TextAnnotator):
         written = [text for text in texts if text.strip()]
         vectors, cut = self.vectors(written) if written else (None, [])
         read = iter(zip([] if vectors is None else self.states(vectors), cut, strict=True))
-        found = []
+        annotations = []
         for text in texts:
             states, long = next(read) if text.strip() else ([0] * len(CHEXPERT_14), False)
-            found.append({**dict(zip(CHEXPERT_14, states, strict=True)), **_cut(long)})
-        return found
+            annotations.append({**dict(zip(CHEXPERT_14, states, strict=True)), **_cut_mark(long)})
+        return annotations
 
 
 class CheXbertSimilarity(_CheXbertModel, PairAnnotator):
@@ -127,18 +127,18 @@ class CheXbertSimilarity(_CheXbertModel, PairAnnotator):
         vectors, cut = self.vectors([text for pair in written for text in pair])
         cosines = cosine_similarity(vectors[0::2].double(), vectors[1::2].double()).clamp(-1, 1).tolist()
         read = iter(zip(cosines, cut[0::2], cut[1::2], strict=True))
-        found = []
+        similarities = []
         for pair in pairs:
             cosine, *long = next(read) if all(text.strip() for text in pair) else (0.0, False)
-            found.append({"cosine": round(cosine, DIGITS), **_cut(any(long))})
-        return found
+            similarities.append({"cosine": round(cosine, DIGITS), **_cut_mark(any(long))})
+        return similarities
 
 
-def _cut(long: bool) -> dict[str, bool]:
+def _cut_mark(long: bool) -> dict[str, bool]:
     return {"cut": True} if long else {}
 
 
-def _parameters(file: Path) -> Mapping[str, Any]:
+def _read_parameters(file: Path) -> Mapping[str, Any]:
     """The checkpoint's tensors, named as without the wrapper for several GPUs."""
     import torch
 
@@ -147,11 +147,11 @@ def _parameters(file: Path) -> Mapping[str, Any]:
         state = saved["model_state_dict"]
         return {str(name).removeprefix("module."): tensor for name, tensor in state.items()}
     except Exception as error:  # a file can be anything
-        said = in_one_line(error)
-        raise UserError(f"{file}: is no CheXbert checkpoint with `model_state_dict` ({said})") from error
+        message = in_one_line(error)
+        raise UserError(f"{file}: is no CheXbert checkpoint with `model_state_dict` ({message})") from error
 
 
-def _network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
+def _load_network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
     from torch import nn
 
     transformers = import_optional("transformers")
@@ -160,13 +160,17 @@ def _network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
     heads.append(nn.Linear(config.hidden_size, 2))
     network = nn.ModuleDict({"bert": transformers.BertModel(config), "linear_heads": nn.ModuleList(heads)})
     try:
-        lost = network.load_state_dict(state, strict=False)
+        mismatch = network.load_state_dict(state, strict=False)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise UserError(f"{file}: does not fit the BERT of {folder} ({reason})") from error
     # Some versions of transformers stored the numbers of positions, which are no parameters.
-    strange = [name for name in lost.unexpected_keys if not name.endswith("position_ids")]
-    if lost.missing_keys or strange:
-        found = f"lacks {lost.missing_keys[0]}" if lost.missing_keys else f"holds {strange[0]}, which CheXbert has not"
-        raise UserError(f"{file}: {found}; expected bert.* and linear_heads.0 to linear_heads.13")
+    strange = [name for name in mismatch.unexpected_keys if not name.endswith("position_ids")]
+    if mismatch.missing_keys or strange:
+        complaint = (
+            f"lacks {mismatch.missing_keys[0]}"
+            if mismatch.missing_keys
+            else f"holds {strange[0]}, which CheXbert has not"
+        )
+        raise UserError(f"{file}: {complaint}; expected bert.* and linear_heads.0 to linear_heads.13")
     return network

@@ -45,8 +45,10 @@ class LabelledReport:
     def cost(self) -> Usage:
         """Tokens, seconds and price of all replies; None for what no reply tells."""
         each = [reply.usage for reply in self.replies.values()]
-        known = {name: [value for one in each if (value := getattr(one, name)) is not None] for name in Usage._fields}
-        return Usage(**{name: sum(values) if values else None for name, values in known.items()})
+        stated = {
+            name: [value for usage in each if (value := getattr(usage, name)) is not None] for name in Usage._fields
+        }
+        return Usage(**{name: sum(values) if values else None for name, values in stated.items()})
 
 
 class LanguageModelLabeler(TextAnnotator):
@@ -93,7 +95,7 @@ class LanguageModelLabeler(TextAnnotator):
 
     def annotate(self, texts: Sequence[str]) -> Sequence[Any]:
         """Labels a batch; None of a report of which a finding could not be read."""
-        return [self.scheme.states_of(one.readings) for one in self.label(texts)]
+        return [self.scheme.states_of(label.readings) for label in self.label(texts)]
 
     def label(self, texts: Sequence[str]) -> list[LabelledReport]:
         """Labels of a batch of reports with the replies that they were read in; raises what the model raises."""
@@ -113,29 +115,31 @@ def label_texts(scheme: LabelScheme, texts: Sequence[str], answers: Answers) -> 
         texts: reports.
         answers: gives a reply, or a Failure, to each of some prompts.
     """
-    labelled, shown = [LabelledReport() for _ in texts], list(texts)
+    labelled, remaining_texts = [LabelledReport() for _ in texts], list(texts)
     for number, instruction in enumerate(scheme.rewrites, start=1):
-        places = _open(labelled, shown)
-        replies = answers([_prompt(f"{instruction}\nReport: <<<{shown[place]}>>>") for place in places])
-        for place, reply in zip(places, replies, strict=True):
-            if labelled[place].keep(f"rewrite {number}", reply):
-                shown[place] = split_thought(str(reply)).answer
-    asked = [(place, topic) for place in _open(labelled, shown) for topic in scheme.topics()]
-    replies = answers([_prompt(scheme.prompt(topic, shown[place])) for place, topic in asked])
-    for (place, topic), reply in zip(asked, replies, strict=True):
-        if labelled[place].keep(topic, reply):
-            labelled[place].readings |= scheme.read(topic, str(reply), shown[place])
+        open_reports = _open_reports(labelled, remaining_texts)
+        replies = answers(
+            [_report_prompt(f"{instruction}\nReport: <<<{remaining_texts[index]}>>>") for index in open_reports]
+        )
+        for index, reply in zip(open_reports, replies, strict=True):
+            if labelled[index].keep(f"rewrite {number}", reply):
+                remaining_texts[index] = split_thought(str(reply)).answer
+    questions = [(index, topic) for index in _open_reports(labelled, remaining_texts) for topic in scheme.topics()]
+    replies = answers([_report_prompt(scheme.prompt(topic, remaining_texts[index])) for index, topic in questions])
+    for (index, topic), reply in zip(questions, replies, strict=True):
+        if labelled[index].keep(topic, reply):
+            labelled[index].readings |= scheme.read(topic, str(reply), remaining_texts[index])
     blank = next(iter(scheme.values_of("blank")), "")
-    for place, report in enumerate(labelled):
-        if not shown[place].strip() and not report.problem:
+    for index, report in enumerate(labelled):
+        if not remaining_texts[index].strip() and not report.problem:
             report.readings = dict.fromkeys(scheme.findings, Reading(blank, problem="the report is blank"))
     return labelled
 
 
-def _open(labelled: Sequence[LabelledReport], shown: Sequence[str]) -> list[int]:
+def _open_reports(labelled: Sequence[LabelledReport], shown: Sequence[str]) -> list[int]:
     """Places of the reports that are asked about: neither failed nor blank."""
-    return [place for place, one in enumerate(labelled) if not one.problem and shown[place].strip()]
+    return [index for index, label in enumerate(labelled) if not label.problem and shown[index].strip()]
 
 
-def _prompt(text: str) -> Prompt:
+def _report_prompt(text: str) -> Prompt:
     return Prompt("report", (), messages=(Message("user", (text,)),))

@@ -69,13 +69,15 @@ class Lunguage(PairAnnotator):
             UserError: the file or the weights cannot be used.
         """
         structured = [(self._of(pair.reference), self._of(pair.prediction)) for pair in pairs]
-        told = [texts_in(rows) for both in structured for rows in both]
-        names = [text for _, values in told for text in values]
-        wanted = [text for phrases, _ in told for text in phrases]
+        texts = [texts_in(rows) for both in structured for rows in both]
+        names = [text for _, values in texts for text in values]
+        wanted = [text for phrases, _ in texts for text in phrases]
         values = _Cosines(((model, "first") for model, _ in self._encoders), names)
         phrases = _Cosines(self._encoders, wanted)
-        found = [lunguage_of(*both, values, phrases) for both in structured]
-        return [{key: None if np.isnan(one) else one for key, one in matched._asdict().items()} for matched in found]
+        scores = [lunguage_of(*both, values, phrases) for both in structured]
+        return [
+            {key: None if np.isnan(value) else value for key, value in matched._asdict().items()} for matched in scores
+        ]
 
     def _of(self, text: str) -> list[Mapping[str, Any]]:
         key = " ".join(text.split())
@@ -91,20 +93,20 @@ class Lunguage(PairAnnotator):
         path = self.find(_ROWS)
         with UserError.about(path, "cannot be read as JSON lines", OSError, ValueError):
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-        found: dict[str, list[Mapping[str, Any]]] = {}
+        rows_by_report: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
             try:
-                found[" ".join(line["report"].split())] = [dict(row) for row in line["rows"]]
+                rows_by_report[" ".join(line["report"].split())] = [dict(row) for row in line["rows"]]
             except (KeyError, TypeError, AttributeError, ValueError) as error:
                 raise UserError(
                     f'{path}: expected lines of {{"report": text, "rows": [...]}}, got {str(line)[:60]!r}'
                 ) from error
-        return found
+        return rows_by_report
 
     @cached_property
     def _encoders(self) -> tuple[tuple[NameVectors, Pooling], ...]:
         """Both models, each with how it puts the tokens of a phrase together."""
-        biolord, medcpt = (NameVectors(self.find(one), self.device, LONGEST) for one in (_BIOLORD, _MEDCPT))
+        biolord, medcpt = (NameVectors(self.find(need), self.device, LONGEST) for need in (_BIOLORD, _MEDCPT))
         return (biolord, "mean"), (medcpt, "first")
 
 
@@ -136,19 +138,19 @@ class LunguageTimeline(PairAnnotator):
             CaseError: a reference holds no rows.
             UserError: the weights cannot be used.
         """
-        told = [self._rows(pair) for pair in pairs]
-        every = [row for rows in told for side in rows for row in side]
-        biolord, medcpt = (NameVectors(self.find(one), self.device, LONGEST) for one in (_BIOLORD, _MEDCPT))
+        patient_rows = [self._rows(pair) for pair in pairs]
+        every = [row for rows in patient_rows for side in rows for row in side]
+        biolord, medcpt = (NameVectors(self.find(need), self.device, LONGEST) for need in (_BIOLORD, _MEDCPT))
         values = _Cosines(((biolord, "first"), (medcpt, "first")), texts_in(every)[1])
         named = [str(row.get("entity_group") or row["entity"]) for row in every]
         groups = _Cosines(((biolord, "mean"), (medcpt, "first")), [" ".join(name.split()) for name in named])
-        found = []
-        for rows in told:
+        scores = []
+        for rows in patient_rows:
             matched = lunguage_of(*rows, values, groups, temporal=True)._asdict()
             first, second = ([{**row, "episode": 1} for row in side] for side in rows)
             matched["f1_published"] = lunguage_of(first, second, values, groups, temporal=True).f1
-            found.append({key: None if np.isnan(value) else value for key, value in matched.items()})
-        return found
+            scores.append({key: None if np.isnan(value) else value for key, value in matched.items()})
+        return scores
 
     @staticmethod
     def _rows(pair: TextPair) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -164,7 +166,7 @@ class _Cosines:
 
     def __init__(self, encoders: Iterable[tuple[NameVectors, Pooling]], texts: Sequence[str]) -> None:
         distinct = list(dict.fromkeys(texts))
-        self._at = {text: place for place, text in enumerate(distinct)}
+        self._at = {text: index for index, text in enumerate(distinct)}
         self._vectors = [encoder.of(distinct, pooling) for encoder, pooling in encoders]
 
     def __call__(self, ones: Sequence[str], others: Sequence[str]) -> Array:

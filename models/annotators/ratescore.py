@@ -53,15 +53,15 @@ def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int,
     with it; an `I-` that follows none is left out, as RaTEScore's code does. Tokens that the tokenizer adds are not
     given.
     """
-    found: list[tuple[int, int, str]] = []
+    entities: list[tuple[int, int, str]] = []
     start, kind = None, ""
-    for place, label in enumerate([*labels, "O"][: len(tokens) + 1]):
+    for index, label in enumerate([*labels, "O"][: len(tokens) + 1]):
         if start is not None and not label.startswith("I-"):
-            found.append((start, place, kind))
+            entities.append((start, index, kind))
             start = None
         if label.startswith("B-"):
-            start, kind = place, label[2:].lower()
-    return found
+            start, kind = index, label[2:].lower()
+    return entities
 
 
 class RaTEScore(PairAnnotator):
@@ -104,28 +104,36 @@ class RaTEScore(PairAnnotator):
             for pair in pairs
             for text in pair
         }
-        read = self._read(list(dict.fromkeys(one for some in split.values() for one in some)))
+        read = self._read(list(dict.fromkeys(sentence for some in split.values() for sentence in some)))
         compared = []
         for pair in pairs:
-            given, said = ([entity for one in split[text] for entity in read[one][0]] for text in pair)
-            one, other = (self._vectors.of([entity.name for entity in some]) for some in (given, said))
-            cosines = one @ other.T if given and said else np.zeros((0, 0))
-            kinds, others = ([entity.kind for entity in some] for some in (given, said))
-            made: dict[str, Any] = {
-                "reference": [list(match) for match in top_matches(kinds, others, cosines)],
-                "prediction": [list(match) for match in top_matches(others, kinds, cosines.T)],
-                "entities": [len(given), len(said)],
+            reference_entities, predicted_entities = (
+                [entity for sentence in split[text] for entity in read[sentence][0]] for text in pair
+            )
+            reference_vectors, predicted_vectors = (
+                self._vectors.of([entity.name for entity in some]) for some in (reference_entities, predicted_entities)
+            )
+            cosines = (
+                reference_vectors @ predicted_vectors.T
+                if reference_entities and predicted_entities
+                else np.zeros((0, 0))
+            )
+            kinds, other_kinds = ([entity.kind for entity in some] for some in (reference_entities, predicted_entities))
+            comparison: dict[str, Any] = {
+                "reference": [list(match) for match in top_matches(kinds, other_kinds, cosines)],
+                "prediction": [list(match) for match in top_matches(other_kinds, kinds, cosines.T)],
+                "entities": [len(reference_entities), len(predicted_entities)],
             }
-            if any(read[one][1] for text in pair for one in split[text]):
-                made["cut"] = True
-            compared.append(made)
+            if any(read[sentence][1] for text in pair for sentence in split[text]):
+                comparison["cut"] = True
+            compared.append(comparison)
         return compared
 
     def _read(self, texts: Sequence[str]) -> dict[str, tuple[list[Entity], bool]]:
         """By sentence: its entities, and whether it was cut; those of like length are read together."""
         import torch
 
-        found: dict[str, tuple[list[Entity], bool]] = {}
+        entities_by_text: dict[str, tuple[list[Entity], bool]] = {}
         ordered = sorted(texts, key=len)
         for start in range(0, len(ordered), TOGETHER):
             some = ordered[start : start + TOGETHER]
@@ -135,15 +143,15 @@ class RaTEScore(PairAnnotator):
                 best = network(**inputs).logits.argmax(-1).tolist()
             marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
             for text, numbers, labels, long in zip(some, inputs["input_ids"].tolist(), best, cut, strict=True):
-                kept = [(number, label) for number, label in zip(numbers, labels, strict=True) if number not in marks]
-                tokens = tokenizer.convert_ids_to_tokens([number for number, _ in kept])
-                spans = entities_of(tokens, [names[label] for _, label in kept])
+                words = [(number, label) for number, label in zip(numbers, labels, strict=True) if number not in marks]
+                tokens = tokenizer.convert_ids_to_tokens([number for number, _ in words])
+                spans = entities_of(tokens, [names[label] for _, label in words])
                 spelt = [
                     Entity(tokenizer.convert_tokens_to_string(tokens[first:last]).strip(), kind)
                     for first, last, kind in spans
                 ]
-                found[text] = [entity for entity in spelt if entity.name], long
-        return found
+                entities_by_text[text] = [entity for entity in spelt if entity.name], long
+        return entities_by_text
 
     @cached_property
     def _finder(self) -> tuple[Any, Any, dict[int, str]]:

@@ -94,15 +94,15 @@ class ReportClassifier(TextAnnotator):
         read: list[tuple[set[str], bool]] = []
         for start in range(0, len(flat), self.preferred_batch):
             read += self._labels(flat[start : start + self.preferred_batch])
-        found, place = [], 0
+        annotations, position = [], 0
         for some in parts:
-            own = read[place : place + len(some)]
-            place += len(some)
+            own = read[position : position + len(some)]
+            position += len(some)
             labels = {label for labels, _ in own for label in labels}
             none = [self.none] if own and self.none else []
-            said: dict[str, Any] = dict.fromkeys(sorted(labels) or none, 1)
-            found.append({**said, "cut": True} if any(cut for _, cut in own) else said)
-        return found
+            statements: dict[str, Any] = dict.fromkeys(sorted(labels) or none, 1)
+            annotations.append({**statements, "cut": True} if any(cut for _, cut in own) else statements)
+        return annotations
 
     def _parts(self, text: str) -> list[str]:
         """Parts of a report to classify: none of an empty one."""
@@ -140,10 +140,10 @@ class ReportClassifier(TextAnnotator):
             return names
         if not self.taxonomy:
             raise UserError(f"{place}: names none of its {len(names)} labels; set annotators.{self.name}.taxonomy")
-        known = [label for label in Taxonomy.load(self.taxonomy).labels if label != self.none]
-        if len(known) != len(names):
-            raise UserError(f"{place}: has {len(names)} labels, and taxonomy {self.taxonomy} {len(known)}")
-        return known
+        labels = [label for label in Taxonomy.load(self.taxonomy).labels if label != self.none]
+        if len(labels) != len(names):
+            raise UserError(f"{place}: has {len(names)} labels, and taxonomy {self.taxonomy} {len(labels)}")
+        return labels
 
 
 class SrrBert(ReportClassifier):
@@ -202,8 +202,8 @@ def sentences(text: str) -> list[str]:
     "1.Stable.2.No effusion" has two; decimals such as 3.5 stay whole. Each ends as it does in the text.
     """
     bare = _NUMBERING.sub("\n", text)
-    found = [" ".join(part.split()) for part in _END.split(bare)]
-    return [part for part in found if any(sign.isalnum() for sign in part)]
+    parts = [" ".join(part.split()) for part in _END.split(bare)]
+    return [part for part in parts if any(sign.isalnum() for sign in part)]
 
 
 _RADEVAL = tuple(

@@ -32,12 +32,12 @@ class MeansOfFit(Model):
 
     def study(self, cases: Sequence[Case]) -> None:
         """Averages, once, before it is asked; raises UserError where no case says what is true."""
-        told: dict[str, list[float]] = {}
+        values_by_class: dict[str, list[float]] = {}
         for case in cases:
             held = case.target.read()
             for name, value in held.values.items() if isinstance(held, Findings) else ():
-                told.setdefault(name, []).extend([] if math.isnan(value) else [float(value)])
-        self._means = {name: float(np.mean(values)) for name, values in told.items() if values}
+                values_by_class.setdefault(name, []).extend([] if math.isnan(value) else [float(value)])
+        self._means = {name: float(np.mean(values)) for name, values in values_by_class.items() if values}
         if not self._means:
             raise UserError(self.nothing_known)
 
@@ -62,6 +62,6 @@ class ClassFrequency(MeansOfFit, Classifier):
         return [self._said(prompt) for prompt in prompts]
 
     def _said(self, prompt: Prompt) -> dict[str, float]:
-        found = self.asked_means(prompt)
-        total = math.fsum(found.values()) if prompt.options else 1.0
-        return {name: value / (total or 1.0) for name, value in found.items()}
+        means = self.asked_means(prompt)
+        total = math.fsum(means.values()) if prompt.options else 1.0
+        return {name: value / (total or 1.0) for name, value in means.items()}

@@ -24,10 +24,10 @@ class KaplanMeierEstimate(RiskModel):
     def study(self, cases: Sequence[Case]) -> None:
         """Estimates the curve, once, before it is asked; raises UserError where no case has a time."""
         held = [case.target.read() for case in cases]
-        known = [one for one in held if isinstance(one, Survival)]
-        if not known:
+        outcomes = [outcome for outcome in held if isinstance(outcome, Survival)]
+        if not outcomes:
             raise UserError("kaplan_meier_estimate: none of the cases has a time")
-        self._curve = kaplan_meier([one.time for one in known], [one.event for one in known])
+        self._curve = kaplan_meier([outcome.time for outcome in outcomes], [outcome.event for outcome in outcomes])
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns the same for all: survival at the horizons, and a risk of 0."""

@@ -112,25 +112,27 @@ class Majority(Baseline):
         written: Counter[str] = Counter()
         spelt: dict[str, str] = {}
         self._letters, self._texts = Counter(), {}
-        for known in _known(cases, "majority"):
-            self._letters.update(known.letters)
-            if known.letters:
-                same = _same(known.question.options.values())
-                groups.setdefault(same, set()).add(known.group)
-                self._texts.setdefault(same, Counter()).update(map(_plain, known.answers))
+        for item in _known_answers(cases, "majority"):
+            self._letters.update(item.letters)
+            if item.letters:
+                options_key = _plain_texts(item.question.options.values())
+                groups.setdefault(options_key, set()).add(item.group)
+                self._texts.setdefault(options_key, Counter()).update(map(_normalise_text, item.answers))
             else:
-                written.update(map(_plain, known.answers))
-                spelt = {**{_plain(answer): answer for answer in known.answers}, **spelt}
-        self._texts = {same: right for same, right in self._texts.items() if len(groups[same]) >= ALIKE}
+                written.update(map(_normalise_text, item.answers))
+                spelt = {**{_normalise_text(answer): answer for answer in item.answers}, **spelt}
+        self._texts = {
+            options_key: right for options_key, right in self._texts.items() if len(groups[options_key]) >= ALIKE
+        }
         self._answer = spelt[written.most_common(1)[0][0]] if written else ""
 
     def preferences(self, prompt: Prompt) -> Mapping[str, float]:
         """How often each option was right."""
         _check_studied(self._answer, "majority")
-        texts = self._texts.get(_same(prompt.options.values()))
+        texts = self._texts.get(_plain_texts(prompt.options.values()))
         if texts is None:
             return {letter: float(self._letters[letter]) for letter in prompt.options}
-        return {letter: float(texts[_plain(text)]) for letter, text in prompt.options.items()}
+        return {letter: float(texts[_normalise_text(text)]) for letter, text in prompt.options.items()}
 
     def text(self, prompt: Prompt) -> str:
         """The most frequent answer; "" where none was studied."""
@@ -152,9 +154,9 @@ class NearestQuestion(Baseline):
         """Makes vectors of the questions; equal ones share theirs."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        items = _known(cases, "nearest_question")
+        items = _known_answers(cases, "nearest_question")
         rows: dict[str, int] = {}
-        worded = (_wording(one.question.text, one.question.options) for one in items)
+        worded = (_question_wording(item.question.text, item.question.options) for item in items)
         self._row = np.array([rows.setdefault(text, len(rows)) for text in worded])
         self._vectorizer = TfidfVectorizer(token_pattern=WORD)
         try:
@@ -164,25 +166,25 @@ class NearestQuestion(Baseline):
         spelt: dict[str, tuple[int, str]] = {}
         chosen: dict[str, list[int]] = {}
         written: list[tuple[int, int]] = []
-        for place, one in enumerate(items):
-            for answer in one.answers:
-                if one.letters:
-                    chosen.setdefault(_plain(answer), []).append(place)
+        for index, item in enumerate(items):
+            for answer in item.answers:
+                if item.letters:
+                    chosen.setdefault(_normalise_text(answer), []).append(index)
                 else:
-                    spelt.setdefault(_plain(answer), (len(spelt), answer))
-                    written.append((place, spelt[_plain(answer)][0]))
-        self._chosen = {answer: np.array(places) for answer, places in chosen.items()}
+                    spelt.setdefault(_normalise_text(answer), (len(spelt), answer))
+                    written.append((index, spelt[_normalise_text(answer)][0]))
+        self._chosen = {answer: np.array(indices) for answer, indices in chosen.items()}
         self._written = np.array(written, dtype=np.int64).reshape(-1, 2)
         self._answers = [answer for _, answer in spelt.values()]
 
     def preferences(self, prompt: Prompt) -> Mapping[str, float]:
         """1 for what was right for the nearest question, else 0."""
         _check_studied(self._vectorizer, "nearest_question")
-        texts = {letter: _plain(text) for letter, text in prompt.options.items()}
+        texts = {letter: _normalise_text(text) for letter, text in prompt.options.items()}
         able = list(dict.fromkeys(texts.values()))
-        places = [self._chosen.get(text, NOWHERE) for text in able]
-        numbers = np.repeat(np.arange(len(able)), [len(some) for some in places])
-        votes = self._votes(prompt, np.concatenate(places), numbers)
+        option_indices = [self._chosen.get(text, NOWHERE) for text in able]
+        numbers = np.repeat(np.arange(len(able)), [len(some) for some in option_indices])
+        votes = self._votes(prompt, np.concatenate(option_indices), numbers)
         right = {able[number] for number, count in votes.items() if count == max(votes.values())}
         return {letter: float(text in right) for letter, text in texts.items()}
 
@@ -200,7 +202,7 @@ class NearestQuestion(Baseline):
             places: int, (candidate,), of the questions to look among.
             answers: int, (candidate,), the number of the answer that is right there.
         """
-        vector = self._vectorizer.transform([_wording(prompt.question, prompt.options)])
+        vector = self._vectorizer.transform([_question_wording(prompt.question, prompt.options)])
         similarity = (vector @ self._vectors).toarray()[0][self._row[places]].round(9)
         if not similarity.any():
             return {}
@@ -222,9 +224,9 @@ def texts_of(key: Key) -> tuple[str, ...]:
     return tuple(text for text in values if isinstance(text, str) and text.strip())
 
 
-def _known(cases: Sequence[Case], who: str) -> list[Known]:
+def _known_answers(cases: Sequence[Case], who: str) -> list[Known]:
     """Right answer of each case; without records that cannot be read, which fail as cases where they are asked."""
-    found = []
+    answers = []
     for case in cases:
         try:
             key = case.target.read()
@@ -233,42 +235,46 @@ def _known(cases: Sequence[Case], who: str) -> list[Known]:
         if case.question is None or not isinstance(key, Key):
             continue
         group = case.patient or case.attributes.get("set") or case.id
-        known = _right(group, case.question, key.value)
-        if known.answers:
-            found.append(known)
-    if not found:
+        right_answer = _right_answer(group, case.question, key.value)
+        if right_answer.answers:
+            answers.append(right_answer)
+    if not answers:
         raise UserError(f"{who}: none of {len(cases)} cases has an answer to learn from; leave this baseline out")
-    return found
+    return answers
 
 
-def _right(group: str, question: Question, value: Any) -> Known:
+def _right_answer(group: str, question: Question, value: Any) -> Known:
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     if question.kind in ("choice", "choices", "yes_no"):
         options = question.options or (YES_NO if question.kind == "yes_no" else {})
         if question.kind == "yes_no":  # options may say yes and no under other letters
-            values = tuple(letter for letter, text in options.items() if {_plain(letter), _plain(text)} & {*values})
+            values = tuple(
+                letter
+                for letter, text in options.items()
+                if {_normalise_text(letter), _normalise_text(text)} & {*values}
+            )
         letters = tuple(sorted(letter for letter in values if letter in options))
-        told = Question(question.text, question.kind, options)
-        return Known(group, told, letters, tuple(options[letter] for letter in letters))
+        asked_question = Question(question.text, question.kind, options)
+        return Known(group, asked_question, letters, tuple(options[letter] for letter in letters))
     if question.kind == "number":
         return Known(group, question, (), tuple(f"{number:g}" for number in values))
     texts = values if question.kind == "open" else ()
     return Known(group, question, (), tuple(text for text in texts if isinstance(text, str) and text.strip()))
 
 
-def _wording(question: str, options: Mapping[str, str]) -> str:
+def _question_wording(question: str, options: Mapping[str, str]) -> str:
     return question if _own_letters(options) else "\n".join((question, *sorted(options.values())))
 
 
 def _own_letters(options: Mapping[str, str]) -> bool:
-    return all(_plain(letter) == _plain(text) for letter, text in options.items())
+    return all(_normalise_text(letter) == _normalise_text(text) for letter, text in options.items())
 
 
-def _same(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(_plain, texts))
+def _plain_texts(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(_normalise_text, texts))
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """A text without case, surplus white space and a closing full stop."""
     return re.sub(r"\s+", " ", text).strip().removesuffix(".").casefold()
 

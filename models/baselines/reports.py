@@ -75,7 +75,7 @@ class MostFrequentReport(VisionLanguageModel):
             shared.update(dict.fromkeys(set(plain.split()), count))
         most = max(counts.values())
         self.written = spelt[
-            max((one for one, count in counts.items() if count == most), key=lambda p: _like(p, shared))
+            max((text for text, count in counts.items() if count == most), key=lambda p: _word_overlap(p, shared))
         ]
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
@@ -133,14 +133,16 @@ class NearestReport(nn.Module, VisionLanguageModel):
         """
         if self._vectors is None:
             self._embed()
-        seen = [Prompt(one.case_id, tuple(shown_images(one))) for one in prompts]
-        asked = [prompt for prompt in seen if prompt.images]
-        vectors = iter(self.embedder.embed(asked) if asked else ())
-        return [self._nearest(next(vectors)) if prompt.images else "" for prompt in seen]
+        image_prompts = [Prompt(prompt.case_id, tuple(shown_images(prompt))) for prompt in prompts]
+        with_images = [prompt for prompt in image_prompts if prompt.images]
+        vectors = iter(self.embedder.embed(with_images) if with_images else ())
+        return [self._nearest(next(vectors)) if prompt.images else "" for prompt in image_prompts]
 
     def _nearest(self, vector: Array) -> str:
         assert self._vectors is not None  # noqa: S101 - made before
-        similar = (self._vectors @ _unit(vector)).astype(np.float64).round(6)  # further digits vary with the batch
+        similar = (
+            (self._vectors @ _unit_vector(vector)).astype(np.float64).round(6)
+        )  # further digits vary with the batch
         return reports_of(self._cases[int(similar.argmax())])[0]
 
     def _embed(self) -> None:
@@ -148,19 +150,21 @@ class NearestReport(nn.Module, VisionLanguageModel):
         if not self._cases:
             raise UserError("nearest_report: knows no reports; `study` must be called with cases before it is asked")
         log.info("nearest_report: embeds the images of %d cases", len(self._cases))
-        kept: list[Case] = []
+        kept_cases: list[Case] = []
         vectors: list[Array] = []
         for begin in range(0, len(self._cases), self.batch):
             some = self._cases[begin : begin + self.batch]
-            read = [(case, prompt) for case in some if (prompt := _shown(case)) is not None]
-            kept += [case for case, _ in read]
-            vectors += [_unit(one) for one in self.embedder.embed([prompt for _, prompt in read])] if read else []
-        if not kept:
+            read = [(case, prompt) for case in some if (prompt := _case_prompt(case)) is not None]
+            kept_cases += [case for case, _ in read]
+            vectors += (
+                [_unit_vector(vector) for vector in self.embedder.embed([prompt for _, prompt in read])] if read else []
+            )
+        if not kept_cases:
             raise UserError("nearest_report: no image of the cases to learn from can be read")
-        self._cases, self._vectors = kept, np.stack(vectors)
+        self._cases, self._vectors = kept_cases, np.stack(vectors)
 
 
-def _shown(case: Case) -> Prompt | None:
+def _case_prompt(case: Case) -> Prompt | None:
     """The images of a case; None where it has none or one cannot be read."""
     try:
         images = tuple(reference.read() for reference in case.images)
@@ -170,11 +174,11 @@ def _shown(case: Case) -> Prompt | None:
     return Prompt(case.id, images) if images else None
 
 
-def _like(text: str, shared: Counter[str]) -> float:
+def _word_overlap(text: str, shared: Counter[str]) -> float:
     """The cosine between a text's set of words and the sum of all sets, times the length of that sum."""
     words = set(text.split())
     return sum(shared[word] for word in words) / math.sqrt(len(words))
 
 
-def _unit(vector: Array) -> Array:
+def _unit_vector(vector: Array) -> Array:
     return vector / max(float(np.linalg.norm(vector)), 1e-12)

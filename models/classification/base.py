@@ -46,14 +46,14 @@ class Moves:
         if settings is None:
             return None
         try:
-            made = cls(**settings)
+            moves = cls(**settings)
         except TypeError as error:
             raise UsageError(f"model.augment: {error}; expected flip, degrees and shift, or null") from error
-        if not (0 <= made.degrees <= 180 and 0 <= made.shift < 1):
+        if not (0 <= moves.degrees <= 180 and 0 <= moves.shift < 1):
             raise UsageError(
                 f"model.augment: expected degrees from 0 to 180 and shift from 0 to below 1, got {settings}"
             )
-        return made
+        return moves
 
     def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
         """The moved image: float32, (channel, *spatial), of two or three axes; the border is continued outside."""
@@ -143,12 +143,12 @@ class NetworkClassifier(nn.Module, Classifier):
         """
         answers = []
         for prompt, logits in zip(prompts, self.logits(prompts), strict=True):
-            asked = self._asked(prompt)
+            wanted = self._asked(prompt)
             exclusive = bool(prompt.options) or not prompt.labels
             # Of classes that exclude each other, those that are not asked for are no answer.
-            found = self._together(logits[:, list(asked.values())], exclusive=exclusive, case=prompt.case_id)
-            answer = Weighed(zip(asked, found.tolist(), strict=True))
-            answers.append(self._explained(prompt, asked, answer))
+            probabilities = self._together(logits[:, list(wanted.values())], exclusive=exclusive, case=prompt.case_id)
+            answer = Weighed(zip(wanted, probabilities.tolist(), strict=True))
+            answers.append(self._explained(prompt, wanted, answer))
         return answers
 
     def _explained(self, prompt: Prompt, asked: Mapping[str, int], answer: Weighed) -> Weighed:
@@ -157,22 +157,22 @@ class NetworkClassifier(nn.Module, Classifier):
         if self.explanation is None or len(images) != 1:
             return answer
         names = self.explanation.classes_of(list(asked), list(answer.values()))
-        shown = self.tensor(images[0])[None].to(self._device())
-        found = explain_pictures(self.network, shown, self.explanation, [asked[name] for name in names])
-        return with_maps(answer, names, found.maps[0], self.input_box(images[0]))
+        input_ = self.tensor(images[0])[None].to(self._device())
+        maps = explain_pictures(self.network, input_, self.explanation, [asked[name] for name in names])
+        return with_maps(answer, names, maps.maps[0], self.input_box(images[0]))
 
     def logits(self, prompts: Prompts) -> list[Array]:
         """Returns for each prompt the network's outputs, float64, (image, class)."""
         self.load()
-        shown = [shown_images(prompt) for prompt in prompts]
-        images = [image for some in shown for image in some]
-        found: list[Array] = []
+        images_of = [shown_images(prompt) for prompt in prompts]
+        images = [image for some in images_of for image in some]
+        logits: list[Array] = []
         for begin in range(0, len(images), self.batch):
             some = torch.stack([self.tensor(image) for image in images[begin : begin + self.batch]])
-            found += list(self._computed(some))
-        each = iter(found)
+            logits += list(self._computed(some))
+        each = iter(logits)
         empty = np.zeros((0, len(self.classes)))
-        return [np.stack([next(each) for _ in some]) if some else empty for some in shown]
+        return [np.stack([next(each) for _ in some]) if some else empty for some in images_of]
 
     def training_samples(
         self, prompt: Prompt, target: Findings, labels: Mapping[int, str], *, seed: int
@@ -187,13 +187,13 @@ class NetworkClassifier(nn.Module, Classifier):
             CaseError: there is no image, or the case does not say what is true of a class.
         """
         self.load()
-        told = {plain(name): value for name, value in target.values.items()}
-        lost = next((name for name in self.classes if plain(name) not in told), None)
-        if lost is not None:
+        values = {plain(name): value for name, value in target.values.items()}
+        missing = next((name for name in self.classes if plain(name) not in values), None)
+        if missing is not None:
             raise CaseError(
-                f"case {prompt.case_id!r}: the reference has no class {lost!r}{nearest(lost, target.values)}"
+                f"case {prompt.case_id!r}: the reference has no class {missing!r}{nearest(missing, target.values)}"
             )
-        truth = torch.tensor([told[plain(name)] for name in self.classes], dtype=torch.float32)
+        truth = torch.tensor([values[plain(name)] for name in self.classes], dtype=torch.float32)
         rng = np.random.default_rng(seed)
         images = [self.tensor(image) for image in shown_images(prompt)]
         if not images:
@@ -211,10 +211,10 @@ class NetworkClassifier(nn.Module, Classifier):
         learning = self.network.training
         self.network.eval()
         try:
-            found: Array = self.network(shown.to(self._device())).double().cpu().numpy()
+            logits: Array = self.network(shown.to(self._device())).double().cpu().numpy()
         finally:
             self.network.train(learning)
-        return found
+        return logits
 
     def _device(self) -> torch.device:
         first = next(self.network.parameters(), None)
@@ -236,12 +236,14 @@ class NetworkClassifier(nn.Module, Classifier):
 
     def _asked(self, prompt: Prompt) -> dict[str, int]:
         """The classes that a prompt names -> their places in the head."""
-        places = {plain(name): place for place, name in enumerate(self.classes)}
+        indices = {plain(name): index for index, name in enumerate(self.classes)}
         wanted = list(prompt.labels.values()) or self.classes
-        lost = next((name for name in wanted if plain(name) not in places), None)
-        if lost is not None:
-            raise CaseError(f"case {prompt.case_id!r}: the model has no class {lost!r}{nearest(lost, self.classes)}")
-        return {name: places[plain(name)] for name in wanted}
+        missing = next((name for name in wanted if plain(name) not in indices), None)
+        if missing is not None:
+            raise CaseError(
+                f"case {prompt.case_id!r}: the model has no class {missing!r}{nearest(missing, self.classes)}"
+            )
+        return {name: indices[plain(name)] for name in wanted}
 
 
 def class_loss(logits: Tensor, truth: Tensor, *, exclusive: bool) -> Tensor:
@@ -253,24 +255,24 @@ def class_loss(logits: Tensor, truth: Tensor, *, exclusive: bool) -> Tensor:
         exclusive: the cross entropy of a softmax, over cases in which a class is present; otherwise the mean binary
             cross entropy over all that is known. 0 where nothing is.
     """
-    told = torch.nan_to_num(truth)
+    filled = torch.nan_to_num(truth)
     if exclusive:
-        present = told.sum(1)
-        losses = -(told * logits.log_softmax(1)).sum(1) / present.clamp(min=1e-6)
+        present = filled.sum(1)
+        losses = -(filled * logits.log_softmax(1)).sum(1) / present.clamp(min=1e-6)
         counted = (present > 0).to(losses.dtype)
     else:
-        losses = nn.functional.binary_cross_entropy_with_logits(logits, told, reduction="none")
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, filled, reduction="none")
         counted = (~torch.isnan(truth)).to(losses.dtype)
     return (losses * counted).sum() / counted.sum().clamp(min=1)
 
 
 def distinct(names: Sequence[str]) -> list[str]:
     """Names of classes; raises UsageError for one that occurs twice."""
-    known: set[str] = set()
+    used: set[str] = set()
     for name in names:
-        if plain(str(name)) in known:
+        if plain(str(name)) in used:
             raise UsageError(f"model.classes names {name!r} twice; expected each class of the head once")
-        known.add(plain(str(name)))
+        used.add(plain(str(name)))
     return [str(name) for name in names]
 
 
@@ -283,10 +285,10 @@ def stored_classes(path: Path) -> list[str]:
     Raises:
         UserError: there is no such file, or it is no checkpoint.
     """
-    kept = kept_beside(path, "names")
-    if kept is None:
+    names = kept_beside(path, "names")
+    if names is None:
         return []
     try:
-        return [str(name) for name in json.loads(bytes(kept.tolist()))]
+        return [str(name) for name in json.loads(bytes(names.tolist()))]
     except ValueError as error:
         raise UserError(f"{path}: its names of classes cannot be read; fit again, or set model.classes") from error

@@ -107,12 +107,12 @@ class ClipClassifier(NetworkClassifier):
             raise CaseError(f"expected a clip (1 or 3 channels, frame, row, column), got {array.shape}")
         if self.frames is None or self.size is None:
             raise UserError("this classifier knows no task yet; call prepare()")
-        places = np.linspace(0, array.shape[1] - 1, self.frames).round().astype(int)
-        shown = torch.from_numpy(np.ascontiguousarray(array[:, places])).float().movedim(1, 0) / 255
-        rows, columns = shown.shape[-2:]
+        indices = np.linspace(0, array.shape[1] - 1, self.frames).round().astype(int)
+        clip = torch.from_numpy(np.ascontiguousarray(array[:, indices])).float().movedim(1, 0) / 255
+        rows, columns = clip.shape[-2:]
         share = self.size / min(rows, columns)
         grid = (max(self.size, round(rows * share)), max(self.size, round(columns * share)))
-        scaled = nn.functional.interpolate(shown, grid, mode="bilinear", antialias=True)
+        scaled = nn.functional.interpolate(clip, grid, mode="bilinear", antialias=True)
         top, left = (grid[0] - self.size) // 2, (grid[1] - self.size) // 2
         square = scaled[..., top : top + self.size, left : left + self.size].expand(-1, 3, -1, -1)
         mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in self._colours)
@@ -133,22 +133,22 @@ class ClipClassifier(NetworkClassifier):
             raise UserError(f"model.encoder is invalid: expected a folder with config.json and weights, got {folder}")
         head = {} if own_head else {"num_labels": len(self.classes), "ignore_mismatched_sizes": True}
         with UserError.about(folder, "holds no video classifier that can be loaded", Exception):
-            made = library.AutoModelForVideoClassification.from_pretrained(folder, local_files_only=True, **head)
-        config = made.config
+            model = library.AutoModelForVideoClassification.from_pretrained(folder, local_files_only=True, **head)
+        config = model.config
         if own_head:
-            named = [config.id2label[place] for place in range(config.num_labels)]
+            named = [config.id2label[index] for index in range(config.num_labels)]
             self.classes = self.classes or distinct(named)
             if len(self.classes) != config.num_labels:
                 raise UserError(f"{folder}: has {config.num_labels} classes, model.classes names {len(self.classes)}")
-            lost = next((name for name in self._asked_for if name not in self.classes), None)
-            if lost is not None:
+            odd = next((name for name in self._asked_for if name not in self.classes), None)
+            if odd is not None:
                 raise UserError(
-                    f"{folder}: has no class {lost!r}{nearest(lost, self.classes)}; name its classes by model.classes, "
+                    f"{folder}: has no class {odd!r}{nearest(odd, self.classes)}; name its classes by model.classes, "
                     "or set model.new_head=true and fit"
                 )
         self.frames = self.frames or getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", 16)
         self.size = self.size or getattr(config, "image_size", None) or getattr(config, "crop_size", 224)
-        return _FramesFirst(made)
+        return _FramesFirst(model)
 
 
 class _FramesFirst(nn.Module):

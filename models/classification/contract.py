@@ -26,5 +26,5 @@ class Classifier(Model, ABC):
 def log_softmax(logits: Array) -> Array:
     """Logarithms of probabilities over the last axis, float64."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
+    log_probabilities: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return log_probabilities

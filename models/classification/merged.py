@@ -87,8 +87,14 @@ class MergedClassifier(nn.Module, Classifier):
             model.prepare(labels, example)
         if self.rule == "ensemble":
             return
-        one, other = (_module(model).state_dict() for model in (self.general, self.tuned))
-        wrong = sorted({name for name in one.keys() | other.keys() if _shape(one, name) != _shape(other, name)})
+        general_state, tuned_state = (_find_module(model).state_dict() for model in (self.general, self.tuned))
+        wrong = sorted(
+            {
+                name
+                for name in general_state.keys() | tuned_state.keys()
+                if _parameter_shape(general_state, name) != _parameter_shape(tuned_state, name)
+            }
+        )
         if wrong:
             raise UserError(
                 f"model.general and model.tuned differ in {len(wrong)} weights, the first being {wrong[0]}; merge "
@@ -100,12 +106,13 @@ class MergedClassifier(nn.Module, Classifier):
         if self.rule == "fixed":
             shares = [self.share] * len(prompts)
         else:
-            one, other = self.general.classify(prompts), self.tuned.classify(prompts)
+            general_answers, tuned_answers = self.general.classify(prompts), self.tuned.classify(prompts)
             if self.rule == "ensemble":
-                return [_averaged(a, b, self.share) for a, b in zip(one, other, strict=True)]
+                return [_average_classes(a, b, self.share) for a, b in zip(general_answers, tuned_answers, strict=True)]
             shares = [
-                self.low + (self.high - self.low) / (1 + math.exp(-self.gamma * _divergence(a, b, bool(p.options))))
-                for p, a, b in zip(prompts, one, other, strict=True)
+                self.low
+                + (self.high - self.low) / (1 + math.exp(-self.gamma * _class_divergence(a, b, bool(p.options))))
+                for p, a, b in zip(prompts, general_answers, tuned_answers, strict=True)
             ]
             if self.rule == "t3_batch":
                 shares = [math.fsum(shares) / len(shares)] * len(shares)
@@ -113,10 +120,10 @@ class MergedClassifier(nn.Module, Classifier):
         log.debug("shares of the general model from %.4f to %.4f", min(shares, default=0), max(shares, default=0))
         answers: list[Mapping[str, float]] = [{}] * len(prompts)
         for share in dict.fromkeys(shares):
-            places = [place for place, other_share in enumerate(shares) if other_share == share]
-            said = self._with_share(share).classify([prompts[place] for place in places])
-            for place, answer in zip(places, said, strict=True):
-                answers[place] = answer
+            indices = [index for index, other_share in enumerate(shares) if other_share == share]
+            answers_ = self._with_share(share).classify([prompts[index] for index in indices])
+            for index, answer in zip(indices, answers_, strict=True):
+                answers[index] = answer
         return answers
 
     @torch.no_grad()
@@ -124,50 +131,50 @@ class MergedClassifier(nn.Module, Classifier):
         """A copy of the general model with merged weights, which is filled anew for each share."""
         if self._mixed is not None and self._mixed[1] == share:
             return self._mixed[0]
-        one, other = _module(self.general), _module(self.tuned)
-        made = copy.deepcopy(self.general) if self._mixed is None else self._mixed[0]
-        state, theirs = one.state_dict(), other.state_dict()
-        _module(made).load_state_dict(
+        general_module, tuned_module = _find_module(self.general), _find_module(self.tuned)
+        mixed = copy.deepcopy(self.general) if self._mixed is None else self._mixed[0]
+        state, theirs = general_module.state_dict(), tuned_module.state_dict()
+        _find_module(mixed).load_state_dict(
             {
                 # Counters and positions are no weights, and those of the general model.
                 name: share * value + (1 - share) * theirs[name] if value.is_floating_point() else value
                 for name, value in state.items()
             }
         )
-        getattr(made, "forget", lambda: None)()
-        self._mixed = (made, share)
-        return made
+        getattr(mixed, "forget", lambda: None)()
+        self._mixed = (mixed, share)
+        return mixed
 
 
-def _place(model: Any) -> str:
-    place = next((name for name in PARTS if isinstance(getattr(model, name, None), nn.Module)), None)
-    if place is None:
+def _model_key(model: Any) -> str:
+    name = next((name for name in PARTS if isinstance(getattr(model, name, None), nn.Module)), None)
+    if name is None:
         raise UserError(f"{type(model).__name__} has no weights that could be merged; take model.rule=ensemble")
-    return place
+    return name
 
 
-def _module(model: Any) -> nn.Module:
-    found: nn.Module = getattr(model, _place(model))
-    return found
+def _find_module(model: Any) -> nn.Module:
+    module: nn.Module = getattr(model, _model_key(model))
+    return module
 
 
-def _shape(state: Mapping[str, torch.Tensor], name: str) -> Any:
+def _parameter_shape(state: Mapping[str, torch.Tensor], name: str) -> Any:
     return state[name].shape if name in state else None
 
 
-def _averaged(one: Mapping[str, float], other: Mapping[str, float], share: float) -> dict[str, float]:
+def _average_classes(one: Mapping[str, float], other: Mapping[str, float], share: float) -> dict[str, float]:
     return {name: share * value + (1 - share) * other[name] for name, value in one.items()}
 
 
-def _divergence(one: Mapping[str, float], other: Mapping[str, float], exclusive: bool) -> float:
+def _class_divergence(one: Mapping[str, float], other: Mapping[str, float], exclusive: bool) -> float:
     """Jensen-Shannon divergence in nats, 0 to ln 2; of classes that do not exclude each other the mean over them."""
     pairs = [(value, other[name]) for name, value in one.items()]
     if exclusive:
-        return _js(pairs)
-    return math.fsum(_js([(p, q), (1 - p, 1 - q)]) for p, q in pairs) / len(pairs)
+        return _jensen_shannon(pairs)
+    return math.fsum(_jensen_shannon([(p, q), (1 - p, 1 - q)]) for p, q in pairs) / len(pairs)
 
 
-def _js(pairs: Sequence[tuple[float, float]]) -> float:
+def _jensen_shannon(pairs: Sequence[tuple[float, float]]) -> float:
     total = 0.0
     for p, q in pairs:
         middle = (p + q) / 2

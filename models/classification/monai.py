@@ -101,7 +101,7 @@ class ImageClassifier(NetworkClassifier):
         planes = self._planes(image)
         if len(planes) != self.channels:
             raise CaseError(f"an image has {len(planes)} channels, the network was made for {self.channels}")
-        scaled = _scaled(torch.from_numpy(planes), self.size)
+        scaled = _scale_planes(torch.from_numpy(planes), self.size)
         flat = scaled.flatten(1)
         shape = (-1, *[1] * len(self.size))
         deviation = flat.std(1, correction=0).clamp(min=1e-6)
@@ -125,13 +125,13 @@ class ImageClassifier(NetworkClassifier):
         return np.ascontiguousarray(np.nan_to_num(image.array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0))
 
 
-def _scaled(planes: Tensor, size: tuple[int, ...]) -> Tensor:
+def _scale_planes(planes: Tensor, size: tuple[int, ...]) -> Tensor:
     """Brings (channel, *spatial) to a size; what shrinks is averaged."""
     if len(size) == 2:
-        made = nn.functional.interpolate(planes[None], size, mode="bilinear", antialias=True)
+        resized = nn.functional.interpolate(planes[None], size, mode="bilinear", antialias=True)
     else:
         first, second, third = (min(have, want) for have, want in zip(planes.shape[1:], size, strict=True))
-        made = nn.functional.interpolate(
+        resized = nn.functional.interpolate(
             nn.functional.adaptive_avg_pool3d(planes[None], (first, second, third)), size, mode="trilinear"
         )
-    return made[0]
+    return resized[0]

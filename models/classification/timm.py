@@ -114,8 +114,8 @@ class TimmClassifier(NetworkClassifier, Chooser):
 
     def tensor(self, image: Image) -> Tensor:
         """The picture as the backbone was trained with it; raises CaseError when it is none."""
-        found: Tensor = self._preprocess(as_picture(image))
-        return found
+        tensor: Tensor = self._preprocess(as_picture(image))
+        return tensor
 
     def input_box(self, image: Image) -> Box:
         """Of the preprocessing, which scales and cuts."""
@@ -129,15 +129,15 @@ class TimmClassifier(NetworkClassifier, Chooser):
             CaseError: an option is no class of the model, or an image no picture.
         """
         self.load()
-        places = {plain(name): place for place, name in enumerate(self.classes)}
+        indices = {plain(name): index for index, name in enumerate(self.classes)}
         for prompt in prompts:
-            lost = next((text for text in prompt.options.values() if plain(text) not in places), None)
-            if lost is not None:
+            odd = next((text for text in prompt.options.values() if plain(text) not in indices), None)
+            if odd is not None:
                 raise CaseError(
-                    f"case {prompt.case_id!r}: option {lost!r} is no class of the model{nearest(lost, self.classes)}"
+                    f"case {prompt.case_id!r}: option {odd!r} is no class of the model{nearest(odd, self.classes)}"
                 )
         return [
-            {letter: float(numbers[places[plain(text)]]) for letter, text in prompt.options.items()}
+            {letter: float(numbers[indices[plain(text)]]) for letter, text in prompt.options.items()}
             for prompt, numbers in zip(prompts, map(self._log_mean, self.logits(prompts)), strict=True)
         ]
 
@@ -145,8 +145,8 @@ class TimmClassifier(NetworkClassifier, Chooser):
         """The logarithm of the mean probability of each class over images, float64: (image, class) -> (class,)."""
         if not len(logits):
             return np.full(len(self.classes), -np.log(len(self.classes)))
-        found: Array = np.logaddexp.reduce(log_softmax(logits), axis=0) - np.log(len(logits))
-        return found
+        log_mean: Array = np.logaddexp.reduce(log_softmax(logits), axis=0) - np.log(len(logits))
+        return log_mean
 
     def load(self) -> None:
         """Makes the network with its weights, once.
@@ -203,14 +203,14 @@ class TimmClassifier(NetworkClassifier, Chooser):
             return self._made(timm, source, pretrained=True)
         number, hub = len(self.classes), str(self.backbone).startswith(HUB)
         if self.checkpoint is not None:
-            made = self._made(timm, self.backbone, num_classes=number)
-            load_weights(made, Path(self.checkpoint).expanduser())
-            return made
-        made = self._made(timm, self.backbone, pretrained=hub, num_classes=0)
+            network = self._made(timm, self.backbone, num_classes=number)
+            load_weights(network, Path(self.checkpoint).expanduser())
+            return network
+        network = self._made(timm, self.backbone, pretrained=hub, num_classes=0)
         if self.weights is not None:
-            load_weights(made, Path(self.weights).expanduser())
-        made.reset_classifier(number)
-        return made
+            load_weights(network, Path(self.weights).expanduser())
+        network.reset_classifier(number)
+        return network
 
     def _made(self, timm: Any, source: str | None, **settings: Any) -> Any:
         with UserError.about(self._where, "cannot be loaded as a model of timm", Exception):

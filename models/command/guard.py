@@ -23,21 +23,21 @@ def main(grace: float, command: list[str]) -> int:
         return 127
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which it sends to its own group
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started it, and reaches this by its end
-    threading.Thread(target=_watch, args=(process, grace), daemon=True).start()
+    threading.Thread(target=_watch_process, args=(process, grace), daemon=True).start()
     code = process.wait()
     sys.stderr.write(f"{command[0]} ended with exit code {code}\n")
     sys.stderr.flush()
-    _end(process, 0)
+    _end_group(process, 0)
     return code
 
 
-def _watch(process: subprocess.Popen[bytes], grace: float) -> None:
+def _watch_process(process: subprocess.Popen[bytes], grace: float) -> None:
     while os.read(0, 4096):
         pass
-    _end(process, grace)
+    _end_group(process, grace)
 
 
-def _end(process: subprocess.Popen[bytes], grace: float) -> None:
+def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
     os.killpg(0, signal.SIGTERM)
     until = time.monotonic() + grace
     while process.poll() is None and time.monotonic() < until:

@@ -91,8 +91,8 @@ class CommandModel(Model):
             CaseError: there is no answer to a prompt.
             UserError: the program cannot write, or does not stay up.
         """
-        asked = {"decoding": asdict(decoding)}
-        return [_turn(reply) for reply in self._ask("generate", prompts, asked)]
+        about = {"decoding": asdict(decoding)}
+        return [_make_turn(reply) for reply in self._ask("generate", prompts, about)]
 
     def segment(self, prompts: Prompts) -> list[Array | Mask]:
         """Has the program segment; see `Segmenter.segment`."""
@@ -118,57 +118,57 @@ class CommandModel(Model):
         """The replies, in order. Where some fail, those of the others are handed out when they are asked alone."""
         worker = self._started()
         if capability not in worker.ready.get("capabilities", ()):
-            known = ", ".join(worker.ready.get("capabilities", ())) or "nothing"
-            raise UserError(f"{self.command[0]}: the worker can {known}, and {capability} is asked of it")
-        keys = [_key(capability, prompt, about) for prompt in prompts]
+            capabilities = ", ".join(worker.ready.get("capabilities", ())) or "nothing"
+            raise UserError(f"{self.command[0]}: the worker can {capabilities}, and {capability} is asked of it")
+        keys = [_request_key(capability, prompt, about) for prompt in prompts]
         if len(prompts) == 1 and keys[0] in self._held:
-            found = {keys[0]: self._held.pop(keys[0])}
+            replies = {keys[0]: self._held.pop(keys[0])}
         else:
             self._held.clear()
-            found = self._collect(capability, dict(zip(keys, prompts, strict=True)), about)
-        failed = [found[key] for key in keys if isinstance(found[key], Exception)]
+            replies = self._collect(capability, dict(zip(keys, prompts, strict=True)), about)
+        failed = [replies[key] for key in keys if isinstance(replies[key], Exception)]
         if failed:
             if len(prompts) > 1:
-                self._held = found
+                self._held = replies
             raise failed[0]
-        return [found[key] for key in keys]
+        return [replies[key] for key in keys]
 
     def _collect(self, capability: str, prompts: Mapping[str, Prompt], about: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        replies: dict[str, Any] = {}
         suspects: set[str] = (
             set()
         )  # items that alone were left when the program died; it may have been killed for others
         waiting = [list(prompts)]
         while waiting:
-            keys = [key for key in waiting.pop(0) if key not in found]
+            keys = [key for key in waiting.pop(0) if key not in replies]
             if len(keys) > self._most:
                 waiting[:0] = [keys[: self._most], keys[self._most :]]
                 continue
             if not keys:
                 continue
             try:
-                self._ask_once(capability, {key: prompts[key] for key in keys}, about, found)
+                self._ask_once(capability, {key: prompts[key] for key in keys}, about, replies)
             except WorkerError as error:
                 words = f"{error}{self._worker.last_errors() if self._worker else ''}"
                 self.close()
-                left = [key for key in keys if key not in found]
-                self._failed_starts = 1 if len(left) < len(keys) else self._failed_starts + 1
-                if len(left) == 1 and left[0] in suspects:
-                    found[left[0]] = CaseError(f"case {prompts[left[0]].case_id!r}: {words}")
+                remaining = [key for key in keys if key not in replies]
+                self._failed_starts = 1 if len(remaining) < len(keys) else self._failed_starts + 1
+                if len(remaining) == 1 and remaining[0] in suspects:
+                    replies[remaining[0]] = CaseError(f"case {prompts[remaining[0]].case_id!r}: {words}")
                     self._failed_starts = 0
                 elif self._failed_starts > self.restarts + len(keys).bit_length():
                     raise UserError(f"{self.command[0]} died {self._failed_starts} times: {words}") from error
                 else:
                     log.warning("the worker is started again: %s", words)
-                    suspects.update(left if len(left) == 1 else ())
-                    waiting[:0] = [left[: len(left) // 2], left[len(left) // 2 :]]
+                    suspects.update(remaining if len(remaining) == 1 else ())
+                    waiting[:0] = [remaining[: len(remaining) // 2], remaining[len(remaining) // 2 :]]
             else:
                 self._failed_starts = 0
-                left = [key for key in keys if key not in found]  # of which there was not memory enough
-                if left:
+                remaining = [key for key in keys if key not in replies]  # of which there was not memory enough
+                if remaining:
                     self._most = max(1, len(keys) // 2)
-                    waiting.insert(0, left)
-        return found
+                    waiting.insert(0, remaining)
+        return replies
 
     def _ask_once(
         self, capability: str, prompts: Mapping[str, Prompt], about: Mapping[str, Any], found: dict[str, Any]
@@ -176,7 +176,7 @@ class CommandModel(Model):
         """Asks one batch, and takes each reply as it comes; items that lacked memory in a larger batch are left out."""
         worker = self._started()
         self._batch += 1
-        names = {f"{self._batch}-{place}": key for place, key in enumerate(prompts)}
+        names = {f"{self._batch}-{index}": key for index, key in enumerate(prompts)}
         medium = next((kind for kind in worker.ready.get("media", ()) if kind in MEDIA), "image/png")
         items = [
             {"id": name, "capability": capability, **about, **self._written(worker, name, prompts[key], medium)}
@@ -198,7 +198,7 @@ class CommandModel(Model):
     def _written(self, worker: WorkerProcess, name: str, prompt: Prompt, medium: str) -> dict[str, Any]:
         """A prompt as JSON holds it, its images as files."""
         images = [
-            write_image(image, worker.scratch, f"{name}-{place}", medium) for place, image in enumerate(prompt.images)
+            write_image(image, worker.scratch, f"{name}-{index}", medium) for index, image in enumerate(prompt.images)
         ]
         messages = [
             {
@@ -249,13 +249,13 @@ def read_mask(path: Path) -> Array | Mask:
     return array
 
 
-def _turn(reply: Mapping[str, Any]) -> Turn:
-    told = reply.get("usage") or {}
-    counts = {ours: told.get(theirs) for theirs, ours in USAGE.items()}
+def _make_turn(reply: Mapping[str, Any]) -> Turn:
+    usage_ = reply.get("usage") or {}
+    counts = {ours: usage_.get(theirs) for theirs, ours in USAGE.items()}
     usage = Usage(**counts, seconds=reply.get("seconds"))
     return Turn(reply["text"], thought=reply.get("thought"), finish=str(reply.get("finish") or ""), usage=usage)
 
 
-def _key(capability: str, prompt: Prompt, about: Mapping[str, Any]) -> str:
+def _request_key(capability: str, prompt: Prompt, about: Mapping[str, Any]) -> str:
     written = repr((capability, prompt.case_id, prompt.messages, about))
     return hashlib.sha256(written.encode()).hexdigest()

@@ -58,14 +58,14 @@ def serve(
         say(type="failure", batch=None, id=None, kind="unsupported", message="expected hello of protocol 1")
         return 2
     busy = [None]
-    threading.Thread(target=_alive, args=(say, busy), daemon=True).start()
+    threading.Thread(target=_report_alive, args=(say, busy), daemon=True).start()
     busy[0] = 0
     model = load(hello)
     busy[0] = None
     about = {"name": name, "version": version, "revision": revision, "capabilities": list(capabilities)}
     say(type="ready", protocol=PROTOCOL, batch=batch, media=list(media), **about)
     heard = queue.Queue()
-    threading.Thread(target=_listen, args=(heard,), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(heard,), daemon=True).start()
     while True:
         message = heard.get()
         if message["type"] == "bye":
@@ -82,13 +82,13 @@ def serve(
         say(type="done", batch=message["batch"])
 
 
-def _listen(heard):
+def _read_requests(heard):
     for line in sys.stdin:
         heard.put(json.loads(line))
     os._exit(1)  # the harness is gone, and nobody waits for what is being computed
 
 
-def _alive(say, busy):
+def _report_alive(say, busy):
     while True:
         time.sleep(ALIVE_S)
         if busy[0] is not None:
@@ -98,30 +98,30 @@ def _alive(say, busy):
 def _answer_batch(say, message, answer, busy, scratch):
     items, done = message["items"], 0
     try:
-        for item, found in zip(items, answer(items)):
-            if isinstance(found, Exception):
-                _fail(say, message["batch"], item["id"], found)
+        for item, reply_ in zip(items, answer(items)):
+            if isinstance(reply_, Exception):
+                _report_failure(say, message["batch"], item["id"], reply_)
             else:
-                reply = {"text": found} if isinstance(found, str) else dict(found)
+                reply = {"text": reply_} if isinstance(reply_, str) else dict(reply_)
                 if "output" in reply:
                     reply["output"] = os.path.relpath(reply["output"], scratch)
                 say(type="reply", batch=message["batch"], id=item["id"], **reply)
             done += 1
             busy[0] = done
     except Exception as error:
-        if len(items) == 1 or _kind(error) == "oom":
+        if len(items) == 1 or _error_kind(error) == "oom":
             for item in items[done:]:
-                _fail(say, message["batch"], item["id"], error)
+                _report_failure(say, message["batch"], item["id"], error)
             return
         for item in items[done:]:  # one of them is at fault: each alone
             _answer_batch(say, dict(message, items=[item]), answer, busy, scratch)
 
 
-def _kind(error):
+def _error_kind(error):
     text = "%s %s" % (type(error).__name__, error)
     return getattr(error, "kind", "oom" if "out of memory" in text.lower() or "OutOfMemory" in text else "model")
 
 
-def _fail(say, batch, name, error):
+def _report_failure(say, batch, name, error):
     traceback.print_exception(type(error), error, error.__traceback__)
-    say(type="failure", batch=batch, id=name, kind=_kind(error), message="%s: %s" % (type(error).__name__, error))
+    say(type="failure", batch=batch, id=name, kind=_error_kind(error), message="%s: %s" % (type(error).__name__, error))

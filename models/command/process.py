@@ -71,7 +71,7 @@ class WorkerProcess:
         self.command, self.patience = list(command), patience
         self._scratch = tempfile.TemporaryDirectory(prefix="medimg_eval-")
         self.scratch = Path(self._scratch.name)
-        shown = {name: os.environ[name] for name in (*KEPT_ENVIRONMENT, *environment) if name in os.environ}
+        environment_ = {name: os.environ[name] for name in (*KEPT_ENVIRONMENT, *environment) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a program that the user named
                 self.command,
@@ -79,7 +79,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
-                env=shown,
+                env=environment_,
                 start_new_session=True,
             )
         except OSError as error:
@@ -113,18 +113,18 @@ class WorkerProcess:
             WorkerError: the program ended, fell silent, or answers what it was not asked.
         """
         self.say({"type": "ask", "batch": batch, "items": list(items)})
-        asked = {item["id"] for item in items}
+        item_ids = {item["id"] for item in items}
         while True:
             message = self._hear(self.patience.reply_s)
             kind = message.get("type")
             if kind in ("reply", "failure") and message.get("batch") == batch:
-                if message.get("id") not in asked:
+                if message.get("id") not in item_ids:
                     raise WorkerError(f"the worker answers {message.get('id')!r}, which was not asked, or twice")
-                asked.discard(message["id"])
+                item_ids.discard(message["id"])
                 yield message
             elif kind == "done" and message.get("batch") == batch:
-                if asked:
-                    raise WorkerError(f"the worker is done and left out {len(asked)} of {len(items)} items")
+                if item_ids:
+                    raise WorkerError(f"the worker is done and left out {len(item_ids)} of {len(items)} items")
                 return
             elif kind == "log":
                 log.info("worker: %s", message.get("message"))

@@ -55,14 +55,14 @@ class ServerProcess:
     ) -> None:
         self.command, self.patience = list(command), patience
         self.lines: deque[str] = deque(maxlen=40)
-        shown = {name: os.environ[name] for name in (*KEPT_ENVIRONMENT, *environment) if name in os.environ}
+        environment_ = {name: os.environ[name] for name in (*KEPT_ENVIRONMENT, *environment) if name in os.environ}
         self._process = subprocess.Popen(  # noqa: S603 - a program that the user named
             [sys.executable, "-S", str(GUARD), str(patience.grace_s), *self.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=shown,
+            env=environment_,
             start_new_session=True,
         )
         threading.Thread(target=self._read, args=(self._process.stdout,), name="server", daemon=True).start()
@@ -98,7 +98,7 @@ class ServerProcess:
                 process.stdout.close()
 
     def _wait(self, is_ready: Callable[[], bool]) -> None:
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         while not is_ready():
             now = time.monotonic()
             if not self.is_alive:
@@ -106,8 +106,8 @@ class ServerProcess:
                 raise UserError(f"{self.command[0]} ended before it served{self.last_words()}")
             if now - began > self.patience.startup_s:
                 raise UserError(f"{self.command[0]} does not serve after {now - began:.0f} s{self.last_words()}")
-            if now - told > 30:
-                told = now
+            if now - reported > 30:
+                reported = now
                 log.info("waiting for %s since %.0f s%s", self.command[0], now - began, self.last_words())
             time.sleep(LOOK_S)
 

@@ -59,8 +59,8 @@ def box_of_input(transform: Any, size: tuple[int, int]) -> Box:
     edges = []
     for axis in (0, 1):
         numbers = np.arange(size[axis], dtype=np.float32) + 0.5
-        shown = _geometry(transform, np.broadcast_to(numbers[:, None] if axis == 0 else numbers, size))
-        line = shown[:, shown.shape[1] // 2] if axis == 0 else shown[shown.shape[0] // 2]
+        resized = _transform_geometry(transform, np.broadcast_to(numbers[:, None] if axis == 0 else numbers, size))
+        line = resized[:, resized.shape[1] // 2] if axis == 0 else resized[resized.shape[0] // 2]
         middle, step = len(line) // 2, max(1, len(line) // 8)
         first, last = float(line[middle - step]), float(line[middle + step])
         slope = (last - first) / (2 * step)
@@ -72,15 +72,15 @@ def box_of_input(transform: Any, size: tuple[int, int]) -> Box:
     return top, left, bottom, right
 
 
-def _geometry(transform: Any, numbers: Any) -> Any:
+def _transform_geometry(transform: Any, numbers: Any) -> Any:
     """The same after those steps of a transform that move pixels, float32, (row, column)."""
     from PIL import Image
 
     picture: Picture = Image.fromarray(np.ascontiguousarray(numbers, np.float32))
     if hasattr(transform, "resize_size") and hasattr(transform, "crop_size"):
         functional: Any = importlib.import_module("torchvision.transforms.functional")
-        shown = functional.resize(picture, transform.resize_size, interpolation=transform.interpolation)
-        return np.asarray(functional.center_crop(shown, transform.crop_size))
+        resized = functional.resize(picture, transform.resize_size, interpolation=transform.interpolation)
+        return np.asarray(functional.center_crop(resized, transform.crop_size))
     steps = getattr(transform, "transforms", None)
     if steps is None:
         raise UserError(f"model.explain: {type(transform).__name__} is no transform whose steps are known here")

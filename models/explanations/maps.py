@@ -52,10 +52,10 @@ def explain_pictures(
     network.eval()
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
-            shown = inputs.detach().clone()
+            input_ = inputs.detach().clone()
             if wanted.kind == "grad_cam":
-                return _grad_cam(network, shown, wanted.layer, classes, score)
-            return _attention(network, shown, score, rolled=wanted.kind == "attention_rollout")
+                return _grad_cam(network, input_, wanted.layer, classes, score)
+            return _attention_maps(network, input_, score, rolled=wanted.kind == "attention_rollout")
     finally:
         network.train(learning)
 
@@ -65,20 +65,20 @@ def _grad_cam(
 ) -> PictureMaps:
     """The positive part of the sum of a layer's channels, each weighed by the mean gradient of a score in it."""
     name = _grid_layer(network, shown[:1]) if layer is None else layer
-    known = dict(network.named_modules())
-    if name not in known:
-        raise UserError(f"model.explain.layer: the network has no module {name!r}{nearest(name, list(known))}")
-    kept: list[Tensor] = []
-    handle = known[name].register_forward_hook(lambda module, given, found: kept.append(found))
+    modules = dict(network.named_modules())
+    if name not in modules:
+        raise UserError(f"model.explain.layer: the network has no module {name!r}{nearest(name, list(modules))}")
+    activations: list[Tensor] = []
+    handle = modules[name].register_forward_hook(lambda module, given, found: activations.append(found))
     try:
         scores = score(network(shown.requires_grad_()))  # frozen weights alone would leave no gradient
     finally:
         handle.remove()
-    if len(kept) != 1 or not isinstance(kept[0], Tensor) or kept[0].ndim not in (3, 4):
+    if len(activations) != 1 or not isinstance(activations[0], Tensor) or activations[0].ndim not in (3, 4):
         raise UserError(f"model.explain.layer: {name!r} gives no grid of features; name another module")
-    features, maps = kept[0], []
-    for place, each in enumerate(classes):
-        (slopes,) = torch.autograd.grad(scores[:, each].sum(), features, retain_graph=place + 1 < len(classes))
+    features, maps = activations[0], []
+    for index, each in enumerate(classes):
+        (slopes,) = torch.autograd.grad(scores[:, each].sum(), features, retain_graph=index + 1 < len(classes))
         grids = _as_grid(features.detach(), network), _as_grid(slopes, network)
         weights = grids[1].mean((2, 3), keepdim=True)
         maps.append((weights * grids[0]).sum(1).relu())
@@ -97,7 +97,7 @@ def _grid_layer(network: nn.Module, one: Tensor) -> str:
         for name, module in network.named_modules():
             if name:
                 hook = module.register_forward_hook(
-                    lambda _, given, found, name=name: _note(names, name, found, network)
+                    lambda _, given, found, name=name: _note_layer(names, name, found, network)
                 )
                 stack.callback(hook.remove)
         network(one)
@@ -109,7 +109,7 @@ def _grid_layer(network: nn.Module, one: Tensor) -> str:
     return names[-1]
 
 
-def _note(names: list[str], name: str, found: Any, network: nn.Module) -> None:
+def _note_layer(names: list[str], name: str, found: Any, network: nn.Module) -> None:
     if isinstance(found, Tensor) and found.ndim == 4 and min(_as_grid(found, network).shape[2:]) > 1:
         names.append(name)
 
@@ -119,12 +119,12 @@ def _as_grid(features: Tensor, network: nn.Module) -> Tensor:
     if features.ndim == 4:
         last = str(getattr(network, "output_fmt", "")).endswith("NHWC")
         return features.permute(0, 3, 1, 2) if last else features
-    rows, columns = _patches(network, features.shape[1])
+    rows, columns = _patch_grid(network, features.shape[1])
     grid: Tensor = features[:, -rows * columns :].transpose(1, 2).unflatten(2, (rows, columns))
     return grid
 
 
-def _patches(network: nn.Module, tokens: int) -> tuple[int, int]:
+def _patch_grid(network: nn.Module, tokens: int) -> tuple[int, int]:
     """Rows and columns of the patches of a transformer, whose tokens come last."""
     before = getattr(network, "num_prefix_tokens", None)
     grid: Any = getattr(getattr(network, "patch_embed", None), "grid_size", None)
@@ -136,43 +136,43 @@ def _patches(network: nn.Module, tokens: int) -> tuple[int, int]:
     raise UserError(f"model.explain: {tokens} tokens are no square of patches; name a layer that gives a grid")
 
 
-def _attention(network: nn.Module, shown: Tensor, score: Score, *, rolled: bool) -> PictureMaps:
+def _attention_maps(network: nn.Module, shown: Tensor, score: Score, *, rolled: bool) -> PictureMaps:
     """What the class token attends to, mean over heads; of transformers without one, the mean over patches."""
-    with _watched(network) as kept, torch.no_grad():
+    with _watch_attention(network) as watched, torch.no_grad():
         scores = score(network(shown))
-    each = [weights.double().mean(1) for weights in kept]
+    each = [weights.double().mean(1) for weights in watched]
     if rolled:
-        whole = torch.eye(each[0].shape[-1], dtype=torch.float64, device=shown.device).expand_as(each[0])
+        rollout = torch.eye(each[0].shape[-1], dtype=torch.float64, device=shown.device).expand_as(each[0])
         for weights in each:
             mixed = weights + torch.eye(weights.shape[-1], dtype=torch.float64, device=shown.device)
-            whole = mixed / mixed.sum(-1, keepdim=True) @ whole
+            rollout = mixed / mixed.sum(-1, keepdim=True) @ rollout
     else:
-        whole = each[-1]
-    rows, columns = _patches(network, whole.shape[-1])
-    before = whole.shape[-1] - rows * columns
-    seen = (whole[:, 0] if before else whole.mean(1))[:, before:]
-    maps = seen.unflatten(1, (rows, columns))[:, None]
+        rollout = each[-1]
+    rows, columns = _patch_grid(network, rollout.shape[-1])
+    before = rollout.shape[-1] - rows * columns
+    weights_ = (rollout[:, 0] if before else rollout.mean(1))[:, before:]
+    maps = weights_.unflatten(1, (rows, columns))[:, None]
     return PictureMaps(scores.double().cpu().numpy(), maps.float().cpu().numpy())
 
 
 @contextmanager
-def _watched(network: nn.Module) -> Iterator[list[Tensor]]:
+def _watch_attention(network: nn.Module) -> Iterator[list[Tensor]]:
     """Keeps the weights of attention, (picture, head, token, token), layer by layer, while the network runs."""
     layers: list[Any] = [getattr(block, "attn", None) for block in getattr(network, "blocks", ())]
-    if not layers or not all(hasattr(one, "attn_drop") and hasattr(one, "fused_attn") for one in layers):
+    if not layers or not all(hasattr(layer, "attn_drop") and hasattr(layer, "fused_attn") for layer in layers):
         raise UserError(
             "model.explain: attention can be read of vision transformers of timm with attention over all patches; "
             "use kind=grad_cam for other networks"
         )
-    kept: list[Tensor] = []
+    watched: list[Tensor] = []
     fused = [layer.fused_attn for layer in layers]
     with ExitStack() as stack:
         for layer in layers:
             layer.fused_attn = False  # which never holds the weights
-            hook = layer.attn_drop.register_forward_hook(lambda module, given, found: kept.append(given[0].detach()))
+            hook = layer.attn_drop.register_forward_hook(lambda module, given, found: watched.append(given[0].detach()))
             stack.callback(hook.remove)
         try:
-            yield kept
+            yield watched
         finally:
             for layer, before in zip(layers, fused, strict=True):
                 layer.fused_attn = before

@@ -36,13 +36,13 @@ class Explanation:
         if settings is None:
             return None
         try:
-            made = cls(settings) if isinstance(settings, str) else cls(**settings)  # type: ignore[arg-type]
+            explanation = cls(settings) if isinstance(settings, str) else cls(**settings)  # type: ignore[arg-type]
         except TypeError as error:
             raise UsageError(f"model.explain: {error}; expected kind, layer and of, or null") from error
-        UsageError.refuse_unknown("model.explain.kind is", KINDS, made.kind)
-        if made.layer is not None and made.kind != "grad_cam":
-            raise UsageError(f"model.explain.layer is of grad_cam alone; leave it out with {made.kind}")
-        return made
+        UsageError.refuse_unknown("model.explain.kind is", KINDS, explanation.kind)
+        if explanation.layer is not None and explanation.kind != "grad_cam":
+            raise UsageError(f"model.explain.layer is of grad_cam alone; leave it out with {explanation.kind}")
+        return explanation
 
     def classes_of(self, asked: Sequence[str], scores: Sequence[float]) -> list[str]:
         """Classes of one answer that get a map, of those that were asked for; raises UsageError for an unknown one."""

@@ -79,8 +79,8 @@ class FeatureExtractor(WithWeights, ABC):
         texts = [subject for subject in subjects if isinstance(subject, str)]
         pictures = [subject for subject in subjects if not isinstance(subject, str)]
         rows = iter(np.asarray(self.embed_texts(texts), np.float32) if texts else ())
-        seen = iter(self._seen(pictures))
-        return [Observation(next(rows)) if isinstance(subject, str) else next(seen) for subject in subjects]
+        seen_features = iter(self._seen(pictures))
+        return [Observation(next(rows)) if isinstance(subject, str) else next(seen_features) for subject in subjects]
 
     def _seen(self, pictures: Sequence[Any]) -> list[Observation]:
         if self.looks_up:
@@ -90,12 +90,12 @@ class FeatureExtractor(WithWeights, ABC):
         with ThreadPoolExecutor(threads(len(pictures)) or 1) as pool:
             images = list(pool.map(lambda picture: picture.read(), pictures))
         rows = one_each(self.embed_images(images), images, f"extractor {self.name!r}")
-        return [Observation(row, meta=_facts(image)) for row, image in zip(rows, images, strict=True)]
+        return [Observation(row, meta=_picture_facts(image)) for row, image in zip(rows, images, strict=True)]
 
     @property
     def revision(self) -> str:
         """Identity of its weights and of how pictures are brought to it."""
-        return "; ".join((*(self.called(one) for one in self.needs), self.preprocessing))
+        return "; ".join((*(self.called(need) for need in self.needs), self.preprocessing))
 
     @property
     @abstractmethod
@@ -194,7 +194,7 @@ class Encoder(FeatureExtractor, Embedder):
 
         count = threads(len(pictures))
         if count < 2:
-            return torch.stack([transform(one) for one in pictures]).to(self.on)
+            return torch.stack([transform(picture) for picture in pictures]).to(self.on)
         with ThreadPoolExecutor(count) as pool:
             return torch.stack(list(pool.map(transform, pictures))).to(self.on)
 
@@ -250,8 +250,10 @@ class Pixels(Encoder):
         """Returns grey values, 0 to 1, (picture, size * size), row by row."""
         from PIL.Image import Resampling
 
-        small = [one.convert("L").convert("F").resize((self.size, self.size), Resampling.BOX) for one in pictures]
-        rows = [np.asarray(one, np.float32).ravel() / np.float32(255) for one in small]
+        small = [
+            picture.convert("L").convert("F").resize((self.size, self.size), Resampling.BOX) for picture in pictures
+        ]
+        rows = [np.asarray(small_picture, np.float32).ravel() / np.float32(255) for small_picture in small]
         return np.stack(rows) if rows else np.zeros((0, self.size**2), np.float32)
 
 
@@ -310,8 +312,8 @@ class FeatureTable(FeatureExtractor):
         for length in range(min(longest, len(parts)), 0, -1):
             if parts[-length:] in rows:
                 return rows[parts[-length:]]
-        shown = files[0] if files else "a picture without a file"
-        raise CaseError(f"{shown}: {self.weights} has no row of it in column {self.file!r}")
+        shown_name = files[0] if files else "a picture without a file"
+        raise CaseError(f"{shown_name}: {self.weights} has no row of it in column {self.file!r}")
 
     @cached_property
     def _table(self) -> tuple[list[str], dict[tuple[str, ...], Array], int]:
@@ -341,7 +343,7 @@ class FeatureTable(FeatureExtractor):
         return names, rows, max(map(len, rows), default=0)
 
 
-def _facts(image: Image) -> dict[str, Any]:
+def _picture_facts(image: Image) -> dict[str, Any]:
     """Facts of a picture for notes: size and type in words, and whether it holds a single value."""
     array = np.asarray(image.array)
     size = " x ".join(map(str, array.shape[1:]))

@@ -40,8 +40,8 @@ class FindingClassifier(TimmEncoder):
         preferred_batch: int = 32,
     ) -> None:
         super().__init__(backbone, weights, options, device, preferred_batch)
-        self.findings = _names(self.name, "findings", findings)
-        self.thresholds = _thresholds(self.name, self.findings, thresholds)
+        self.findings = _finding_names(self.name, "findings", findings)
+        self.thresholds = _finding_thresholds(self.name, self.findings, thresholds)
 
     @property
     def preprocessing(self) -> str:
@@ -78,7 +78,7 @@ class ViewClassifier(TimmEncoder):
         preferred_batch: int = 32,
     ) -> None:
         super().__init__(backbone, weights, options, device, preferred_batch)
-        self.choices, self.chooses = _names(self.name, "choices", choices, least=2), str(chooses)
+        self.choices, self.chooses = _finding_names(self.name, "choices", choices, least=2), str(chooses)
 
     @property
     def preprocessing(self) -> str:
@@ -123,10 +123,10 @@ class ModelClassifier(FeatureExtractor):
             raise UsageError("extractors.NAME: expected either findings or choices")
         self.model, self.device, self.preferred_batch = model, device, preferred_batch
         if findings:
-            self.findings = _names(self.name, "findings", findings)
-            self.thresholds = _thresholds(self.name, self.findings, thresholds)
+            self.findings = _finding_names(self.name, "findings", findings)
+            self.thresholds = _finding_thresholds(self.name, self.findings, thresholds)
         else:
-            self.choices, self.chooses = _names(self.name, "choices", choices, least=2), str(chooses)
+            self.choices, self.chooses = _finding_names(self.name, "choices", choices, least=2), str(chooses)
         self._ready = False
 
     def check_ready(self) -> None:
@@ -149,27 +149,29 @@ class ModelClassifier(FeatureExtractor):
                 self.model.to(self.on)
             self._ready = True
         options = {str(number): name for number, name in labels.items()} if self.choices else {}
-        prompts = [Prompt(str(place), (image,), labels, options=options) for place, image in enumerate(images)]
-        found = [[float(answer[name]) for name in self.names] for answer in self.model.classify(prompts)]
-        return np.array(found, np.float32)
+        prompts = [Prompt(str(index), (image,), labels, options=options) for index, image in enumerate(images)]
+        values = [[float(answer[name]) for name in self.names] for answer in self.model.classify(prompts)]
+        return np.array(values, np.float32)
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
         """Returns the same of 8-bit pictures."""
-        arrays = [Image(np.moveaxis(np.asarray(one), -1, 0), np.eye(4), units="pixel") for one in pictures]
+        arrays = [Image(np.moveaxis(np.asarray(picture), -1, 0), np.eye(4), units="pixel") for picture in pictures]
         return self.embed_images(arrays)
 
 
-def _thresholds(extractor: str, findings: Sequence[str], thresholds: float | Mapping[str, float]) -> tuple[float, ...]:
-    given = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
+def _finding_thresholds(
+    extractor: str, findings: Sequence[str], thresholds: float | Mapping[str, float]
+) -> tuple[float, ...]:
+    thresholds_ = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
     key = f"extractors.{extractor or 'NAME'}.thresholds"
-    for finding, least in given.items():
+    for finding, least in thresholds_.items():
         UsageError.refuse_unknown(f"{key} names", findings, finding)
         if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
             raise UsageError(f"{key}: expected probabilities from 0 to 1, got {least!r} for {finding!r}")
-    return tuple(float(given.get(finding, 0.5)) for finding in findings)
+    return tuple(float(thresholds_.get(finding, 0.5)) for finding in findings)
 
 
-def _names(extractor: str, key: str, given: Sequence[str], least: int = 1) -> tuple[str, ...]:
+def _finding_names(extractor: str, key: str, given: Sequence[str], least: int = 1) -> tuple[str, ...]:
     names = () if isinstance(given, str) else tuple(map(str, given))
     if len(names) < least or len({name.lower() for name in names}) < len(names):
         raise UsageError(

@@ -36,18 +36,18 @@ class ColourStatistics(Encoder):
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns the statistics, float32, (picture, 27); three of each, of red, green and blue."""
-        rows = [_statistics(np.asarray(one.convert("RGB"))) for one in pictures]
+        rows = [_colour_statistics(np.asarray(picture.convert("RGB"))) for picture in pictures]
         return np.stack(rows) if rows else np.zeros((0, 3 * (len(SHARES) + 4)), np.float32)
 
 
-def _statistics(pixels: Array) -> Array:
+def _colour_statistics(pixels: Array) -> Array:
     density = _DENSITY[pixels]
     flat = density.reshape(-1, 3)
     steps = [
         np.abs(np.diff(density, axis=axis)).mean((0, 1)) if density.shape[axis] > 1 else np.zeros(3) for axis in (0, 1)
     ]
-    found = [flat.mean(0), flat.std(0), *np.percentile(flat, SHARES, axis=0), *steps]
-    return np.concatenate(found).astype(np.float32)
+    statistics = [flat.mean(0), flat.std(0), *np.percentile(flat, SHARES, axis=0), *steps]
+    return np.concatenate(statistics).astype(np.float32)
 
 
 _DENSITY = -np.log10((np.arange(256, dtype=np.float32) + 1) / 256)

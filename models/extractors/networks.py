@@ -87,11 +87,11 @@ class Inception(Encoder):
         import torch
         from PIL.Image import Resampling
 
-        scaled = [one.resize((self.EDGE, self.EDGE), Resampling.BILINEAR) for one in pictures]
-        pixels = np.stack([np.asarray(one, np.float32) for one in scaled]).transpose(0, 3, 1, 2) / 127.5 - 1
+        scaled = [picture.resize((self.EDGE, self.EDGE), Resampling.BILINEAR) for picture in pictures]
+        pixels = np.stack([np.asarray(picture, np.float32) for picture in scaled]).transpose(0, 3, 1, 2) / 127.5 - 1
         with torch.inference_mode():
-            found: Array = self.loaded(torch.from_numpy(pixels).to(self.on)).float().cpu().numpy()
-        return found
+            features: Array = self.loaded(torch.from_numpy(pixels).to(self.on)).float().cpu().numpy()
+        return features
 
 
 class TransformersEncoder(Encoder):
@@ -144,18 +144,20 @@ class TransformersEncoder(Encoder):
 
         model, processor = self.loaded
         if self.stretched:
-            pictures = [one.resize((self.stretched, self.stretched), Resampling.BILINEAR) for one in pictures]
+            pictures = [picture.resize((self.stretched, self.stretched), Resampling.BILINEAR) for picture in pictures]
         inputs = processor(images=list(pictures), return_tensors="pt")
         with self.computing():
-            said = model(pixel_values=inputs["pixel_values"].to(self.on))
+            output = model(pixel_values=inputs["pixel_values"].to(self.on))
         if self.pooled == "pooled":
-            found = said.pooler_output
-            if found is None:
+            features = output.pooler_output
+            if features is None:
                 raise UserError(f"{self.who}: this model has no pooled output; set {self.setting('pooled')}=class")
         else:
             # DINOv2's registers come after the first token, and are of no patch.
-            found = chosen(said.last_hidden_state, self.pooled, 1 + getattr(model.config, "num_register_tokens", 0))
-        vectors: Array = found.flatten(1).float().cpu().numpy()
+            features = chosen(
+                output.last_hidden_state, self.pooled, 1 + getattr(model.config, "num_register_tokens", 0)
+            )
+        vectors: Array = features.flatten(1).float().cpu().numpy()
         return vectors
 
 
@@ -203,13 +205,13 @@ class TimmEncoder(Encoder):
         """The backbone's own."""
         named = f"timm's {self.backbone}" if self.backbone else "timm's config.json"
         changed = f" but {self.preprocess}" if self.preprocess else ""
-        kept = "features before the head" if self.pooled == "pooled" else f"{self.pooled} tokens"
-        return f"{named}, its own preprocessing{changed}, {kept}"
+        kept_features = "features before the head" if self.pooled == "pooled" else f"{self.pooled} tokens"
+        return f"{named}, its own preprocessing{changed}, {kept_features}"
 
     def load(self) -> Any:
         """Loads the backbone without its head."""
         timm: Any = importlib.import_module("timm")
-        options = {key: _layer(value) for key, value in self.options.items()}
+        options = {key: _find_layer(value) for key, value in self.options.items()}
         if self.backbone is None:
             network = _of_folder(timm, self.find(self.needs[0]), len(self.names), options).to(self.on)
         else:
@@ -236,19 +238,19 @@ class TimmEncoder(Encoder):
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the head would be given, or of a classifier its logits, (picture, feature)."""
         network, transform = self.loaded
-        shown = self.prepared(pictures, transform)
+        batch = self.prepared(pictures, transform)
         with self.computing():
             if self.pooled == "pooled":
-                found = network(shown)
+                features = network(batch)
             else:
-                tokens, before = network.forward_features(shown), getattr(network, "num_prefix_tokens", 0)
+                tokens, before = network.forward_features(batch), getattr(network, "num_prefix_tokens", 0)
                 if tokens.ndim != 3 or (self.pooled != "mean" and not before):
                     raise UserError(
                         f"{self.who}: {self.backbone or self.weights} has no {self.pooled} tokens; "
                         f"set {self.setting('pooled')}=pooled"
                     )
-                found = chosen(tokens, self.pooled, before)
-        vectors: Array = found.float().cpu().numpy()
+                features = chosen(tokens, self.pooled, before)
+        vectors: Array = features.float().cpu().numpy()
         return vectors
 
 
@@ -274,7 +276,7 @@ def _of_folder(timm: Any, folder: Any, classes: int, options: Mapping[str, Any])
     return network.eval().requires_grad_(requires_grad=False)
 
 
-def _layer(value: Any) -> Any:
+def _find_layer(value: Any) -> Any:
     """A layer of timm or torch by its name; any other value stays."""
     if not isinstance(value, str) or not value.startswith(("timm.layers.", "torch.nn.")):
         return value
@@ -318,14 +320,14 @@ class OpenClipEncoder(Encoder):
         """Returns vectors of length 1, (picture, feature)."""
         from medimg_eval.case import Image
 
-        arrays = [Image(np.moveaxis(np.asarray(one), -1, 0), np.eye(4), units="pixel") for one in pictures]
-        found: Array = self.loaded.embed_images(arrays)
-        return found
+        arrays = [Image(np.moveaxis(np.asarray(picture), -1, 0), np.eye(4), units="pixel") for picture in pictures]
+        features: Array = self.loaded.embed_images(arrays)
+        return features
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns vectors of length 1, (text, feature)."""
-        found: Array = self.loaded.embed_texts(texts)
-        return found
+        features: Array = self.loaded.embed_texts(texts)
+        return features
 
 
 class BioViLT(Encoder):
@@ -384,13 +386,13 @@ class BioViLT(Encoder):
         import torch
 
         network = self.loaded
-        seen = np.stack([_middle(one) for one in pictures])
+        pixels = np.stack([_crop_middle(picture) for picture in pictures])
         with torch.inference_mode():
-            shown = torch.from_numpy(seen)[:, None].expand(-1, 3, -1, -1).to(self.on)
-            static = network.encoder.backbone_to_vit(network.encoder.encoder(shown))
+            batch = torch.from_numpy(pixels)[:, None].expand(-1, 3, -1, -1).to(self.on)
+            static = network.encoder.backbone_to_vit(network.encoder.encoder(batch))
             missing = network.encoder.missing_previous_emb.expand_as(static)
-            places = network.projector.model(torch.cat([static, missing], dim=1))
-            vectors = torch.nn.functional.normalize(places.mean(dim=(2, 3)), dim=1)
+            patches = network.projector.model(torch.cat([static, missing], dim=1))
+            vectors = torch.nn.functional.normalize(patches.mean(dim=(2, 3)), dim=1)
         return vectors.float().cpu().numpy()
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
@@ -398,14 +400,14 @@ class BioViLT(Encoder):
         import torch
 
         bert, head, tokenizer = self._reader
-        found = []
+        vectors_ = []
         for start in range(0, len(texts), self.preferred_batch):
             inputs, _ = encoded(tokenizer, texts[start : start + self.preferred_batch], LONGEST, self.on)
             with torch.inference_mode():
                 hidden = head["dense_to_hidden"](bert(**inputs).last_hidden_state[:, 0])
                 vectors = head["dense_to_output"](head["LayerNorm"](torch.nn.functional.gelu(hidden)))
-            found.append(torch.nn.functional.normalize(vectors, dim=1).float().cpu().numpy())
-        return np.concatenate(found) if found else np.zeros((0, JOINT), np.float32)
+            vectors_.append(torch.nn.functional.normalize(vectors, dim=1).float().cpu().numpy())
+        return np.concatenate(vectors_) if vectors_ else np.zeros((0, JOINT), np.float32)
 
     @cached_property
     def _reader(self) -> tuple[Any, Any, Any]:
@@ -426,7 +428,7 @@ class BioViLT(Encoder):
         return network.bert, network.cls_projection_head, tokenizer_of(folder)
 
 
-def _middle(picture: Picture) -> Array:
+def _crop_middle(picture: Picture) -> Array:
     """The middle of a picture, float32 from 0 to 1, (448, 448)."""
     from PIL.Image import Resampling
 
@@ -494,19 +496,19 @@ class PatientSiamese(Encoder):
         import torch
         from PIL.Image import Resampling
 
-        scaled = [one.resize((self.edge, self.edge), Resampling.BILINEAR) for one in pictures]
-        pixels = (np.stack([np.asarray(one, np.float32) for one in scaled]) / 255 - MEAN) / SPREAD
-        shown = torch.from_numpy(pixels.astype(np.float32).transpose(0, 3, 1, 2))
+        scaled = [picture.resize((self.edge, self.edge), Resampling.BILINEAR) for picture in pictures]
+        pixels = (np.stack([np.asarray(picture, np.float32) for picture in scaled]) / 255 - MEAN) / SPREAD
+        batch = torch.from_numpy(pixels.astype(np.float32).transpose(0, 3, 1, 2))
         with torch.inference_mode():
-            found: Array = self.loaded["model"](shown.to(self.on)).sigmoid().float().cpu().numpy()
-        return found
+            features: Array = self.loaded["model"](batch.to(self.on)).sigmoid().float().cpu().numpy()
+        return features
 
     def compare(self, one: Array, other: Array) -> Array:
         """Returns logits of being of one patient, float64, by features (..., feature) that are broadcast."""
         last = self.loaded["fc_end"]
         weight, bias = (part.detach().double().cpu().numpy() for part in (last.weight, last.bias))
-        found: Array = np.abs(one.astype(np.float64) - other) @ weight[0] + bias[0]
-        return found
+        scores: Array = np.abs(one.astype(np.float64) - other) @ weight[0] + bias[0]
+        return scores
 
 
 def _on_hub(given: str | None, holds: tuple[str, ...], licence: str, what: str = "") -> Weights:

@@ -26,8 +26,8 @@ IMAGENET = "BSD-3-Clause; trained on ImageNet, which is for research"
 # Where a picture of three colours goes through: (channels, kernel, stride, padding) of a convolution, "M" of a maximum.
 _ALEX = ((64, 11, 4, 2), "M", (192, 5, 1, 2), "M", (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1))
 _VGG = tuple(
-    one if one == "M" else (one, 3, 1, 1)
-    for one in (64, 64, "M", 128, 128, "M", 256, 256, 256, "M", 512, 512, 512, "M", 512, 512, 512)
+    width if width == "M" else (width, 3, 1, 1)
+    for width in (64, 64, "M", 128, 128, "M", 256, 256, 256, "M", 512, 512, 512, "M", 512, 512, 512)
 )
 
 
@@ -71,14 +71,14 @@ class PerceptualDistance(Annotator):
                 f"{self.name or type(self).__name__} needs {self.smallest} rows and columns, got {pairs.shape[2:]}"
             )
         self._loaded = self.load() if self._loaded is None else self._loaded
-        found: list[float] = []
+        distances: list[float] = []
         step = max(1, self.preferred_batch)
         for start in range(0, len(pairs), step):
             some = torch.from_numpy(np.ascontiguousarray(pairs[start : start + step], dtype=np.float32)).to(self.on)
             both = [some[:, side, None].expand(-1, 3, -1, -1) for side in (0, 1)]
             with torch.inference_mode():
-                found += self.between(*both).double().cpu().tolist()
-        return found
+                distances += self.between(*both).double().cpu().tolist()
+        return distances
 
 
 class LPIPS(PerceptualDistance):
@@ -132,18 +132,18 @@ class LPIPS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self.filled(_convolutions(self.layers), self.needs[0])
+        backbone = self.filled(_convolution_network(self.layers), self.needs[0])
         widths = [backbone.features[tap - 1].out_channels for tap in self.taps]
-        return backbone.features, self.filled(_heads(widths), self.needs[1])
+        return backbone.features, self.filled(_channel_weights(widths), self.needs[1])
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""
         features, heads = self._loaded
         shift, scale = (one.new_tensor(some).view(1, 3, 1, 1) for some in (self.SHIFT, self.SCALE))
         total = one.new_zeros(len(one))
-        layers = (_tapped(features, ((side * 2 - 1) - shift) / scale, self.taps) for side in (one, other))
+        layers = (_tap_layers(features, ((side * 2 - 1) - shift) / scale, self.taps) for side in (one, other))
         for first, second, head in zip(*layers, heads.children(), strict=True):
-            difference = (_unit(first) - _unit(second)) ** 2
+            difference = (_unit_features(first) - _unit_features(second)) ** 2
             total = total + head(difference).mean(dim=(1, 2, 3))
         return total
 
@@ -189,17 +189,19 @@ class DISTS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self.filled(_convolutions(_VGG), self.needs[0])
+        backbone = self.filled(_convolution_network(_VGG), self.needs[0])
         widths = [3, *(backbone.features[tap - 1].out_channels for tap in self.TAPS)]
-        return backbone.features, self.filled(_shares(sum(widths)), self.needs[1]), widths
+        return backbone.features, self.filled(_share_module(sum(widths)), self.needs[1]), widths
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""
         features, shares, widths = self._loaded
         centre, spread = (one.new_tensor(some).view(1, 3, 1, 1) for some in (self.MEAN, self.SPREAD))
-        sides = [[side, *_tapped(features, (side - centre) / spread, self.TAPS, smooth=True)] for side in (one, other)]
-        whole = shares.alpha.double().sum() + shares.beta.double().sum()
-        alpha, beta = ((some.double().flatten() / whole).split(widths) for some in (shares.alpha, shares.beta))
+        sides = [
+            [side, *_tap_layers(features, (side - centre) / spread, self.TAPS, smooth=True)] for side in (one, other)
+        ]
+        total_ = shares.alpha.double().sum() + shares.beta.double().sum()
+        alpha, beta = ((some.double().flatten() / total_).split(widths) for some in (shares.alpha, shares.beta))
         total = one.new_zeros(len(one)).double()
         for number, (first, second) in enumerate(zip(*sides, strict=True)):
             texture, structure = self._alike(first.double().flatten(2), second.double().flatten(2))
@@ -210,33 +212,33 @@ class DISTS(PerceptualDistance):
     def _alike(self, one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns how alike texture and structure are, (picture, channel), of features (picture, channel, place)."""
         means = one.mean(2), other.mean(2)
-        rest = one - means[0][..., None], other - means[1][..., None]
-        spreads = (rest[0] ** 2).mean(2) + (rest[1] ** 2).mean(2)
+        residuals = one - means[0][..., None], other - means[1][..., None]
+        spreads = (residuals[0] ** 2).mean(2) + (residuals[1] ** 2).mean(2)
         texture = (2 * means[0] * means[1] + self.SMALL) / (means[0] ** 2 + means[1] ** 2 + self.SMALL)
-        structure = (2 * (rest[0] * rest[1]).mean(2) + self.SMALL) / (spreads + self.SMALL)
+        structure = (2 * (residuals[0] * residuals[1]).mean(2) + self.SMALL) / (spreads + self.SMALL)
         return texture, structure
 
 
-def _convolutions(layers: Sequence[Any]) -> Any:
+def _convolution_network(layers: Sequence[Any]) -> Any:
     """Returns a network whose `features` are numbered as torchvision's are: a ReLU follows each convolution."""
     from torch import nn
 
     edge = 3 if layers is _ALEX else 2
-    made: list[nn.Module] = []
+    modules: list[nn.Module] = []
     channels = 3
-    for one in layers:
-        if one == "M":
-            made.append(nn.MaxPool2d(edge, 2))
+    for layer in layers:
+        if layer == "M":
+            modules.append(nn.MaxPool2d(edge, 2))
             continue
-        wider, kernel, stride, padding = one
-        made += [nn.Conv2d(channels, wider, kernel, stride, padding), nn.ReLU()]
+        wider, kernel, stride, padding = layer
+        modules += [nn.Conv2d(channels, wider, kernel, stride, padding), nn.ReLU()]
         channels = wider
     network = nn.Module()
-    network.features = nn.Sequential(*made)
+    network.features = nn.Sequential(*modules)
     return network
 
 
-def _heads(widths: Sequence[int]) -> Any:
+def _channel_weights(widths: Sequence[int]) -> Any:
     """Returns weights of channels, one for each layer, called as in the authors' file."""
     from torch import nn
 
@@ -248,7 +250,7 @@ def _heads(widths: Sequence[int]) -> Any:
     return heads
 
 
-def _shares(width: int) -> Any:
+def _share_module(width: int) -> Any:
     import torch
     from torch import nn
 
@@ -258,24 +260,26 @@ def _shares(width: int) -> Any:
     return shares
 
 
-def _tapped(features: Any, picture: torch.Tensor, taps: Sequence[int], *, smooth: bool = False) -> list[torch.Tensor]:
+def _tap_layers(
+    features: Any, picture: torch.Tensor, taps: Sequence[int], *, smooth: bool = False
+) -> list[torch.Tensor]:
     """Returns what some layers say; maxima are replaced by roots of mean squares where they are to be smooth."""
     from torch import nn
 
-    found = []
+    tapped = []
     for number, layer in enumerate(features[: taps[-1] + 1]):
-        picture = _pooled(picture) if smooth and isinstance(layer, nn.MaxPool2d) else layer(picture)
+        picture = _pool_features(picture) if smooth and isinstance(layer, nn.MaxPool2d) else layer(picture)
         if number in taps:
-            found.append(picture)
-    return found
+            tapped.append(picture)
+    return tapped
 
 
-def _unit(features: torch.Tensor) -> torch.Tensor:
+def _unit_features(features: torch.Tensor) -> torch.Tensor:
     """Returns features of length 1 over channels, (picture, channel, row, column)."""
     return features / ((features**2).sum(1, keepdim=True).sqrt() + 1e-10)
 
 
-def _pooled(features: torch.Tensor) -> torch.Tensor:
+def _pool_features(features: torch.Tensor) -> torch.Tensor:
     """Returns the root of the mean square over 3 x 3 places, weighed by a Hanning window, of every second place."""
     from torch.nn import functional
 

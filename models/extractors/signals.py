@@ -38,7 +38,7 @@ class SignalStatistics(Embedder):
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Embeds signals (channel, 1, time): float32, (channel x (8 + bands),) each."""
-        return [self._vector(_only(prompt.case_id, shown_images(prompt), SIGNAL)) for prompt in prompts]
+        return [self._vector(_only_image(prompt.case_id, shown_images(prompt), SIGNAL)) for prompt in prompts]
 
     def _vector(self, image: Image) -> Array:
         samples = np.asarray(image.array, np.float64).reshape(image.array.shape[0], -1)
@@ -48,8 +48,8 @@ class SignalStatistics(Embedder):
         power = np.abs(np.fft.rfft(centred)[:, 1:]) ** 2
         edges = np.unique(np.geomspace(1, max(power.shape[1], 1) + 1, self.bands + 1).astype(int)) - 1
         bands = np.zeros((self.bands, len(samples)))
-        for place, (low, high) in enumerate(itertools.pairwise(edges)):
-            bands[place] = power[:, low:high].sum(1)
+        for band, (low, high) in enumerate(itertools.pairwise(edges)):
+            bands[band] = power[:, low:high].sum(1)
         shares = np.log10(bands / np.maximum(power.sum(1), 1e-12) + 1e-6)
         return np.concatenate([np.stack(shape), shares]).T.ravel().astype(np.float32)
 
@@ -73,17 +73,17 @@ class SequenceCounts(Embedder):
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Embeds codes of texts (1, 1, code): float32, (width + 1,) each: shares, then the log of the length."""
-        return [self._vector(_only(prompt.case_id, shown_images(prompt), SEQUENCE)) for prompt in prompts]
+        return [self._vector(_only_image(prompt.case_id, shown_images(prompt), SEQUENCE)) for prompt in prompts]
 
     def _vector(self, image: Image) -> Array:
         text = image.array.tobytes().decode().upper()
         pieces = [text[at : at + self.letters] for at in range(max(1, len(text) - self.letters + 1))]
-        places = [zlib.crc32(piece.encode()) % self.width for piece in pieces]
-        counts = np.bincount(places, minlength=self.width) / len(pieces)
+        indices = [zlib.crc32(piece.encode()) % self.width for piece in pieces]
+        counts = np.bincount(indices, minlength=self.width) / len(pieces)
         return np.append(counts, np.log1p(len(text))).astype(np.float32)
 
 
-def _only(case: str, images: Sequence[Image], form: str) -> Image:
+def _only_image(case: str, images: Sequence[Image], form: str) -> Image:
     if len(images) != 1 or images[0].attributes.get(FORM) != form:
         raise CaseError(f"case {case!r}: expected one {form}, got {len(images)} images")
     return images[0]

@@ -60,10 +60,10 @@ class TorchvisionEncoder(Encoder):
         from torch import nn
 
         models: Any = importlib.import_module("torchvision.models")
-        known = models.list_models(module=models)
-        if self.network not in known:
+        names = models.list_models(module=models)
+        if self.network not in names:
             raise UserError(
-                f"{self.setting('network')}: torchvision has no {self.network!r}{nearest(self.network, known)}"
+                f"{self.setting('network')}: torchvision has no {self.network!r}{nearest(self.network, names)}"
             )
         network = models.get_model(self.network, weights=None)
         last = [
@@ -73,8 +73,8 @@ class TorchvisionEncoder(Encoder):
         ]
         if not last:
             raise UserError(f"{self.setting('network')}: {self.network} has no last layer that is known here")
-        whole, _, part = last[-1].rpartition(".")
-        setattr(network.get_submodule(whole), part, nn.Identity())
+        module_path, _, part = last[-1].rpartition(".")
+        setattr(network.get_submodule(module_path), part, nn.Identity())
         network = self.filled(network, self.needs[0], prefix=self.prefix)
         return network, models.get_model_weights(self.network).DEFAULT.transforms()
 
@@ -87,10 +87,10 @@ class TorchvisionEncoder(Encoder):
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the last layer would be given, (picture, feature)."""
         network, transform = self.loaded
-        shown = self.prepared(pictures, transform)
+        batch = self.prepared(pictures, transform)
         with self.computing():
-            found = network(shown)
-        vectors: Array = found.flatten(1).float().cpu().numpy()
+            features = network(batch)
+        vectors: Array = features.flatten(1).float().cpu().numpy()
         return vectors
 
 
@@ -144,12 +144,12 @@ class TorchScriptEncoder(Encoder):
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
         """Returns what the program does, (picture, feature)."""
-        shown = self.prepared(pictures, self._tensor)
+        batch = self.prepared(pictures, self._tensor)
         with self.computing():
-            found = self.loaded(shown)
-        if found.ndim != 2:
-            raise UserError(f"{self.who}: the program gives {tuple(found.shape)}, expected (picture, feature)")
-        vectors: Array = found.float().cpu().numpy()
+            features = self.loaded(batch)
+        if features.ndim != 2:
+            raise UserError(f"{self.who}: the program gives {tuple(features.shape)}, expected (picture, feature)")
+        vectors: Array = features.float().cpu().numpy()
         return vectors
 
     def _tensor(self, picture: Picture) -> Any:

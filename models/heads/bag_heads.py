@@ -131,19 +131,19 @@ class BagHead(Head):
         for _ in range(self.epochs):
             total, order = 0.0, rng.permutation(len(bags))
             for begin in range(0, len(order), self.batch):
-                places = order[begin : begin + self.batch]
-                batch = Batch([sampled(bags[place], self.tiles, rng) for place in places], device)
-                truth = teacher.truth[places]
+                indices = order[begin : begin + self.batch]
+                batch = Batch([sampled(bags[index], self.tiles, rng) for index in indices], device)
+                truth = teacher.truth[indices]
                 with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
                     answer = network(batch, torch.from_numpy(np.nan_to_num(truth)))
-                loss = teacher.loss(answer.logits.float(), places)
+                loss = teacher.loss(answer.logits.float(), indices)
                 if answer.extra is not None:
                     loss = self.whole(loss, answer.extra)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
                 schedule.step()
-                total += float(loss.detach()) * len(places) / len(order)
+                total += float(loss.detach()) * len(indices) / len(order)
         return total
 
     def whole(self, loss: Tensor, extra: Tensor) -> Tensor:
@@ -173,8 +173,8 @@ class BagHead(Head):
         values: list[Array] = []
         weights: list[list[Array | None]] = []
         for network in self._networks(device):
-            found, seen = [], []
-            for some in _together(bags):
+            answers, weights_seen = [], []
+            for some in _group_bags(bags):
                 batch = Batch(some, device)
                 with (
                     limited_threads(network, len(batch.rows)),
@@ -182,19 +182,21 @@ class BagHead(Head):
                     torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"),
                 ):
                     answer = network(batch)
-                found.append(answer.logits.double().cpu().numpy())
+                answers.append(answer.logits.double().cpu().numpy())
                 parts = [None] * len(batch) if answer.attention is None else batch.parts(answer.attention.float().cpu())
-                seen += [None if part is None else part.numpy() for part in parts]
-            values.append(self._answers(np.concatenate(found)))
-            weights.append(seen)
-        together = [None if one[0] is None else np.mean(one, 0) for one in zip(*weights, strict=True)]
+                weights_seen += [None if part is None else part.numpy() for part in parts]
+            values.append(self._answers(np.concatenate(answers)))
+            weights.append(weights_seen)
+        together = [
+            None if head_weights[0] is None else np.mean(head_weights, 0) for head_weights in zip(*weights, strict=True)
+        ]
         return np.mean(values, 0), together
 
     def _answers(self, logits: Array) -> Array:
         kind = self.facts["kind"]
         if kind == "numbers":
-            found: Array = logits * self.arrays["spread"] + self.arrays["level"]
-            return found
+            answers: Array = logits * self.arrays["spread"] + self.arrays["level"]
+            return answers
         if kind == "exclusive":
             raised = np.exp(logits - logits.max(1, keepdims=True))
             shares: Array = raised / raised.sum(1, keepdims=True)
@@ -266,8 +268,8 @@ class Teacher:
         if self.kind == "survival":
             return discrete_time_loss(logits, truth[:, 0].long(), truth[:, 1])
         if self.kind == "numbers":
-            known = ~torch.isnan(truth)
-            return ((logits - torch.nan_to_num(truth)).square() * known).sum() / known.sum().clamp(min=1)
+            is_known = ~torch.isnan(truth)
+            return ((logits - torch.nan_to_num(truth)).square() * is_known).sum() / is_known.sum().clamp(min=1)
         if self.kind == "classes":
             return class_loss(logits, truth, exclusive=False)
         weights = torch.from_numpy(self.weights[places]).to(logits.device)
@@ -306,7 +308,7 @@ def limited_threads(network: nn.Module, tiles: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _together(bags: PackedBags) -> Iterator[list[Array]]:
+def _group_bags(bags: PackedBags) -> Iterator[list[Array]]:
     """Bags that are computed at once: whole ones, of not too many tiles together."""
     some: list[Array] = []
     for bag in bags:

@@ -37,8 +37,8 @@ class Dropout(nn.Module):
         if not self.training or not self.share:
             return rows
         drawn = torch.empty(-(-rows.numel() // 4), dtype=torch.int64, device=rows.device).random_(-(2**63), None)
-        kept = drawn.view(torch.int16)[: rows.numel()].view(rows.shape) >= round(self.share * 2**16) - 2**15
-        return rows * kept.to(rows.dtype).div_(1 - self.share)
+        is_kept = drawn.view(torch.int16)[: rows.numel()].view(rows.shape) >= round(self.share * 2**16) - 2**15
+        return rows * is_kept.to(rows.dtype).div_(1 - self.share)
 
 
 class PoolingNetwork(nn.Module):
@@ -104,8 +104,8 @@ class AttentionNetwork(nn.Module):
         rows = self.project(batch.rows)
         turned = self.attend(rows)
         if self.gated:
-            one, gate = turned.chunk(2, 1)
-            turned = self.forget(one.tanh()) * self.forget(gate.sigmoid())
+            value, gate = turned.chunk(2, 1)
+            turned = self.forget(value.tanh()) * self.forget(gate.sigmoid())
         else:
             turned = turned.tanh()
         shares = batch.softmax(self.weigh(turned))
@@ -123,14 +123,14 @@ class AttentionNetwork(nn.Module):
         losses = []
         for part, some, classes in zip(batch.parts(rows), batch.parts(shares), truth, strict=True):
             count = min(self.instances, len(part))
-            for place, inspect in enumerate(self.inspect or ()):
-                weights = some[:, place if self.branches > 1 else 0]
+            for index, inspect in enumerate(self.inspect or ()):
+                weights = some[:, index if self.branches > 1 else 0]
                 top = part[weights.topk(count).indices]
-                present = bool(classes[place] >= 0.5)
-                shown = torch.cat([top, part[(-weights).topk(count).indices]]) if present else top
-                wanted = torch.zeros(len(shown), dtype=torch.long, device=rows.device)
+                present = bool(classes[index] >= 0.5)
+                instances = torch.cat([top, part[(-weights).topk(count).indices]]) if present else top
+                wanted = torch.zeros(len(instances), dtype=torch.long, device=rows.device)
                 wanted[:count] = int(present)
-                losses.append(nn.functional.cross_entropy(inspect(shown), wanted))
+                losses.append(nn.functional.cross_entropy(inspect(instances), wanted))
         return torch.stack(losses).mean()
 
 
@@ -146,9 +146,9 @@ class DualStreamNetwork(nn.Module):
 
     def forward(self, batch: Batch, truth: Tensor | None = None) -> Answer:
         """Answers for bags by the mean of both streams."""
-        told, queries, values = self.tell(batch.rows), self.query(batch.rows), self.value(batch.rows)
+        scores, queries, values = self.tell(batch.rows), self.query(batch.rows), self.value(batch.rows)
         logits, attention = [], []
-        for some, query, value in zip(batch.parts(told), batch.parts(queries), batch.parts(values), strict=True):
+        for some, query, value in zip(batch.parts(scores), batch.parts(queries), batch.parts(values), strict=True):
             critical = query[some.argmax(0)]
             shares = (query @ critical.T / math.sqrt(query.shape[1])).softmax(0)
             bag = self.classify((shares.T @ value)[None])[0, :, 0]
@@ -211,12 +211,12 @@ class NystromAttention(nn.Module):
         query, key, value = (part.reshape(len(padded), self.heads, -1).transpose(0, 1) for part in self._parts(padded))
         query = query / math.sqrt(query.shape[2])
         near, far = (part.reshape(self.heads, self.landmarks, -1, part.shape[2]).mean(2) for part in (query, key))
-        left = (query @ far.transpose(1, 2)).softmax(2)
+        left_softmax = (query @ far.transpose(1, 2)).softmax(2)
         right = (near @ key.transpose(1, 2)).softmax(2)
         middle = pseudo_inverse((near @ far.transpose(1, 2)).softmax(2))
-        found = (left @ middle) @ (right @ value)
+        attended = (left_softmax @ middle) @ (right @ value)
         moved = self.along(value.permute(2, 0, 1)).permute(1, 2, 0)
-        joined: Tensor = self.join((found + moved).transpose(0, 1).reshape(len(padded), -1))
+        joined: Tensor = self.join((attended + moved).transpose(0, 1).reshape(len(padded), -1))
         return joined[-count:]
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, ...]:
@@ -226,9 +226,9 @@ class NystromAttention(nn.Module):
 def pseudo_inverse(matrices: Tensor, steps: int = 6) -> Tensor:
     """The Moore-Penrose inverse of square matrices (..., n, n), by iterations of third order."""
     sizes = matrices.abs()
-    found = matrices.transpose(-1, -2) / (sizes.sum(-1).amax() * sizes.sum(-2).amax())
+    inverse = matrices.transpose(-1, -2) / (sizes.sum(-1).amax() * sizes.sum(-2).amax())
     eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     for _ in range(steps):
-        both = matrices @ found
-        found = 0.25 * found @ (13 * eye - both @ (15 * eye - both @ (7 * eye - both)))
-    return found
+        both = matrices @ inverse
+        inverse = 0.25 * inverse @ (13 * eye - both @ (15 * eye - both @ (7 * eye - both)))
+    return inverse

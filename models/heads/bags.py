@@ -58,28 +58,28 @@ class PackedBags(Sequence[Array]):
         """
         if isinstance(bags, PackedBags):
             return bags
-        kept: list[Array] = []
+        parts: list[Array] = []
         file: Any = None
         lengths, width, held = [], 0, 0
-        for place, bag in enumerate(bags):
+        for index, bag in enumerate(bags):
             try:
                 some = as_vectors(bag, expected=width or None).astype(np.float32, copy=False)
             except UserError as error:
-                raise UserError(f"bag {place}: {error}") from error
+                raise UserError(f"bag {index}: {error}") from error
             width = some.shape[1]
             lengths.append(len(some))
             held += some.nbytes
             if file is None and spill is not None and held > IN_MEMORY:
                 file = spill.open("wb")
-                for one in kept:
-                    file.write(one.tobytes())
-                kept = []
+                for part in parts:
+                    file.write(part.tobytes())
+                parts = []
             if file is None:
-                kept.append(some)
+                parts.append(some)
             else:
                 file.write(some.tobytes())
         if file is None:
-            return cls(kept)
+            return cls(parts)
         file.close()
         assert spill is not None  # noqa: S101 - it was opened
         rows = np.memmap(spill, np.float32, "r", shape=(sum(lengths), width))
@@ -132,5 +132,5 @@ def sampled(bag: Array, tiles: int | None, rng: np.random.Generator) -> Array:
     """At most so many tiles of a bag, drawn without putting back, in their order."""
     if tiles is None or len(bag) <= tiles:
         return bag
-    found: Array = bag[np.sort(rng.choice(len(bag), tiles, replace=False))]
-    return found
+    sample: Array = bag[np.sort(rng.choice(len(bag), tiles, replace=False))]
+    return sample

@@ -49,9 +49,9 @@ class BalancedLinear(Head):
         import torch
 
         vectors = torch.from_numpy(np.ascontiguousarray(as_vectors(features), dtype=np.float32))
-        known = torch.from_numpy(~np.isnan(targets.values))
+        is_known = torch.from_numpy(~np.isnan(targets.values))
         truth = torch.from_numpy(np.nan_to_num(targets.values).astype(np.float32))
-        positives, negatives = ((truth == value) & known for value in (1, 0))
+        positives, negatives = ((truth == value) & is_known for value in (1, 0))
         weights = torch.where(positives.any(0), negatives.sum(0) / positives.sum(0).clamp(min=1), 1.0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -63,7 +63,7 @@ class BalancedLinear(Head):
                     losses = torch.nn.functional.binary_cross_entropy_with_logits(
                         layer(vectors[rows]), truth[rows], pos_weight=weights, reduction="none"
                     )
-                    loss = losses[known[rows]].mean()
+                    loss = losses[is_known[rows]].mean()
                     loss.backward()
                     optimiser.step()
         self.arrays = {
@@ -82,5 +82,5 @@ class BalancedLinear(Head):
         """Returns probabilities, float64, (case, class)."""
         held = self.arrays
         logits = as_vectors(features, expected=held["weight"].shape[1]).astype(np.float64) @ held["weight"].T
-        found: Array = np.exp(-np.logaddexp(0, -(logits + held["bias"])))
-        return found
+        probabilities: Array = np.exp(-np.logaddexp(0, -(logits + held["bias"])))
+        return probabilities

@@ -79,8 +79,8 @@ class Targets:
             raise UserError(
                 f"{len(wrong)} of {len(self)} cases have no class, or several; this head needs exactly one in each"
             )
-        found: Array = present.argmax(1)
-        return found
+        codes: Array = present.argmax(1)
+        return codes
 
 
 @dataclass(kw_only=True)
@@ -145,7 +145,7 @@ class Head(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Arguments of the constructor, by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}
 
     def save(self, folder: Path) -> None:
         """Writes `head.safetensors` and `head.json` into a folder."""
@@ -179,8 +179,8 @@ class PathHead(Head):
 
 def name_of(kind: type) -> str:
     """The name of a head in configs."""
-    found = f"{kind.__module__.rpartition('.')[2]}:{kind.__qualname__}"
-    return next((name for name, place in HEADS.items() if place == found), f"{kind.__module__}:{kind.__qualname__}")
+    name_ = f"{kind.__module__.rpartition('.')[2]}:{kind.__qualname__}"
+    return next((name for name, target in HEADS.items() if target == name_), f"{kind.__module__}:{kind.__qualname__}")
 
 
 def make_head(config: str | Mapping[str, Any] | Head) -> Head:
@@ -195,10 +195,10 @@ def make_head(config: str | Mapping[str, Any] | Head) -> Head:
     name = str(settings.pop("name", ""))
     UsageError.refuse_unknown("there is no head", HEADS, name)
     module, _, kind = HEADS[name].partition(":")
-    made: type[Head] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
-    known = {one.name for one in fields(made) if one.init}
-    UsageError.refuse_unknown(f"head {name} has no setting", known, *settings)
-    return made(**settings)
+    head_class: type[Head] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
+    names = {field.name for field in fields(head_class) if field.init}
+    UsageError.refuse_unknown(f"head {name} has no setting", names, *settings)
+    return head_class(**settings)
 
 
 def load_head(folder: Path) -> Head:
@@ -250,14 +250,16 @@ def refuse_absent(targets: Targets) -> None:
             raise UserError("none of the cases to fit on has the event")
         return
     if targets.kind == "numbers":
-        lost = [n for n, column in zip(targets.names, targets.values.T, strict=True) if np.isnan(column).all()]
+        absent_names = [n for n, column in zip(targets.names, targets.values.T, strict=True) if np.isnan(column).all()]
     else:
-        told = [column[~np.isnan(column)] >= 0.5 for column in targets.values.T]
-        wrong = [(not seen.any()) or (targets.kind == "classes" and bool(seen.all())) for seen in told]
-        lost = [name for name, absent in zip(targets.names, wrong, strict=True) if absent]
-    if lost:
+        labels = [column[~np.isnan(column)] >= 0.5 for column in targets.values.T]
+        wrong = [
+            (not is_positive.any()) or (targets.kind == "classes" and bool(is_positive.all())) for is_positive in labels
+        ]
+        absent_names = [name for name, absent in zip(targets.names, wrong, strict=True) if absent]
+    if absent_names:
         what = "number" if targets.kind == "numbers" else "class"
         raise UserError(
-            f"the cases to fit on do not teach {what} {', '.join(lost)}: no case has it, or every case; "
+            f"the cases to fit on do not teach {what} {', '.join(absent_names)}: no case has it, or every case; "
             "leave it out of the task, or choose another split to fit on"
         )

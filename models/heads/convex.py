@@ -115,8 +115,8 @@ class LogisticLoss:
         """Applies the inverse of the approximate Hessian: features are centred, so that the bias stands apart."""
         inner = weight - bias[:, None] * self._centre
         turned = inner @ self._vectors / (curvature[:, None] * self._values + penalty)
-        found = turned @ self._vectors.T
-        return found, bias / curvature - found @ self._centre
+        preconditioned = turned @ self._vectors.T
+        return preconditioned, bias / curvature - preconditioned @ self._centre
 
 
 def minimise(
@@ -136,14 +136,14 @@ def minimise(
     """
     width, outputs = loss.features.shape[1], loss.truth.shape[1]
     point = _Point(loss, loss.features.new_zeros(outputs, width), loss.features.new_zeros(outputs))
-    found, history = [], _History()
+    solutions, history = [], _History()
     before = None
     for penalty in penalties:
         if before is not None:
             history.shift(penalty - before)
-        found.append(_descend(point, penalty, history, tolerance, iterations))
+        solutions.append(_minimise_penalty(point, penalty, history, tolerance, iterations))
         before = penalty
-    return found
+    return solutions
 
 
 class _Point:
@@ -195,30 +195,30 @@ class _History:
         self.changes: list[tuple[Tensor, Tensor]] = []
 
     def add(self, step: tuple[Tensor, Tensor], change: tuple[Tensor, Tensor]) -> None:
-        if _dot(step, change) > 0:
+        if _dot_product(step, change) > 0:
             self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
 
     def shift(self, penalty: float) -> None:
         """Another penalty changes each gradient by so much times its step; pairs that no longer curve up are lost."""
         moved = [(y[0] + penalty * s[0], y[1]) for s, y in zip(self.steps, self.changes, strict=True)]
-        kept = [(s, y) for s, y in zip(self.steps, moved, strict=True) if _dot(s, y) > 0]
-        self.steps, self.changes = [s for s, _ in kept], [y for _, y in kept]
+        pairs = [(s, y) for s, y in zip(self.steps, moved, strict=True) if _dot_product(s, y) > 0]
+        self.steps, self.changes = [s for s, _ in pairs], [y for _, y in pairs]
 
     def direction(self, gradient: tuple[Tensor, Tensor], precondition: Any) -> tuple[Tensor, Tensor]:
         weight, bias = gradient
         shares = []
         for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
-            share = _dot(step, (weight, bias)) / _dot(step, change)
+            share = _dot_product(step, (weight, bias)) / _dot_product(step, change)
             weight, bias = weight - share * change[0], bias - share * change[1]
             shares.append(share)
         weight, bias = precondition(weight, bias)
         for step, change, share in zip(self.steps, self.changes, reversed(shares), strict=True):
-            back = _dot(change, (weight, bias)) / _dot(step, change)
+            back = _dot_product(change, (weight, bias)) / _dot_product(step, change)
             weight, bias = weight + (share - back) * step[0], bias + (share - back) * step[1]
         return -weight, -bias
 
 
-def _descend(point: _Point, penalty: float, history: _History, tolerance: float, iterations: int) -> Solution:
+def _minimise_penalty(point: _Point, penalty: float, history: _History, tolerance: float, iterations: int) -> Solution:
     """Minimises for one penalty, from where the point stands."""
     gradient, objective = point.gradient(penalty), point.objective(penalty)
     taken, converged = 0, False
@@ -232,7 +232,7 @@ def _descend(point: _Point, penalty: float, history: _History, tolerance: float,
 
         weight, bias = history.direction(gradient, precondition)
         # Half of what a quadratic model promises from here.
-        promised = -_dot(gradient, (weight, bias)) / 2
+        promised = -_dot_product(gradient, (weight, bias)) / 2
         converged = promised <= tolerance * max(objective, 1e-12)
         if converged or taken == iterations:
             break
@@ -247,5 +247,5 @@ def _descend(point: _Point, penalty: float, history: _History, tolerance: float,
     return Solution(point.weight, point.bias, objective, taken, converged)
 
 
-def _dot(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
+def _dot_product(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
     return float((one[0] * other[0]).sum(dtype=torch.float64) + (one[1] * other[1]).sum(dtype=torch.float64))

@@ -58,17 +58,17 @@ class CoxNet(PathHead):
         vectors = as_vectors(features).astype(np.float64)
         refuse_absent(targets)
         start = np.zeros(vectors.shape[1])
-        made: dict[str, tuple[Array, Array, Array]] = {}
+        scaled_by_kind: dict[str, tuple[Array, Array, Array]] = {}
         risks = _Risks.of(targets.values)
-        for place in sorted(range(len(heads)), key=lambda at: -heads[at].alpha):
-            head = heads[place]
-            if head.scale not in made:
+        for index in sorted(range(len(heads)), key=lambda at: -heads[at].alpha):
+            head = heads[index]
+            if head.scale not in scaled_by_kind:
                 mean, deviation = scaling_of(vectors, head.scale)
-                made[head.scale] = (scaled(vectors, mean, deviation), mean, deviation)
-            shown, mean, deviation = made[head.scale]
-            weight, taken, converged = _descend(shown, risks, start, head)
+                scaled_by_kind[head.scale] = (scaled(vectors, mean, deviation), mean, deviation)
+            vectors_, mean, deviation = scaled_by_kind[head.scale]
+            weight, taken, converged = _newton_steps(vectors_, risks, start, head)
             start = weight
-            times, hazard = risks.baseline(shown @ weight)
+            times, hazard = risks.baseline(vectors_ @ weight)
             head.arrays = {"weight": weight, "mean": mean, "deviation": deviation, "times": times, "hazard": hazard}
             head.facts = {
                 "kind": targets.kind,
@@ -76,7 +76,7 @@ class CoxNet(PathHead):
                 "alpha": head.alpha,
                 "n_iter": taken,
                 "converged": converged,
-                "objective": risks.loss(shown @ weight) + head.penalty(weight),
+                "objective": risks.loss(vectors_ @ weight) + head.penalty(weight),
             }
         return heads
 
@@ -89,15 +89,15 @@ class CoxNet(PathHead):
         """Returns the logarithm of each case's relative hazard, float64, (case, 1)."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["weight"])).astype(np.float64)
-        found: Array = (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
-        return found
+        risk: Array = (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
+        return risk
 
     def survival(self, risk: Array, times: Sequence[float]) -> Array:
         """Probabilities of surviving times, float64, (case, time), of what `predict` gave."""
-        places = np.searchsorted(self.arrays["times"], np.asarray(times, np.float64), side="right")
-        hazard = np.concatenate([[0.0], self.arrays["hazard"]])[places]
-        found: Array = np.exp(-np.exp(np.clip(risk, None, 500)) * hazard[None])
-        return found
+        indices = np.searchsorted(self.arrays["times"], np.asarray(times, np.float64), side="right")
+        hazard = np.concatenate([[0.0], self.arrays["hazard"]])[indices]
+        survival: Array = np.exp(-np.exp(np.clip(risk, None, 500)) * hazard[None])
+        return survival
 
 
 class _Risks(NamedTuple):
@@ -134,8 +134,8 @@ class _Risks(NamedTuple):
     def loss(self, risk: Array) -> float:
         """The negative mean partial log-likelihood."""
         _, sums, top = self._sums(risk)
-        told = risk[self.order] - top - np.log(sums)
-        return -float(told[self.event].sum()) / len(risk)
+        log_likelihood = risk[self.order] - top - np.log(sums)
+        return -float(log_likelihood[self.event].sum()) / len(risk)
 
     def derivatives(self, risk: Array) -> tuple[Array, Array]:
         """First and second (diagonal) derivatives of n times the loss by each case's risk, in the given order."""
@@ -159,7 +159,7 @@ class _Risks(NamedTuple):
         return times[last], steps[last]
 
 
-def _descend(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tuple[Array, int, bool]:
+def _newton_steps(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tuple[Array, int, bool]:
     """Proximal Newton steps with the diagonal of the Hessian, by coordinate descent, halved until the loss falls."""
     weight, count = start.copy(), len(shown)
     risk = shown @ weight
@@ -168,7 +168,7 @@ def _descend(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tuple[A
     for taken in range(1, head.max_iter + 1):
         first, second = risks.derivatives(risk)
         second = np.maximum(second, 1e-10 * max(second.max(), 1e-300))
-        moved = _coordinates(shown, first / count, second / count, weight, lasso, ridge)
+        moved = _coordinate_descent(shown, first / count, second / count, weight, lasso, ridge)
         step = moved - weight
         size = float(np.abs(step).max())
         if size <= head.tolerance * max(float(np.abs(weight).max()), 1e-3):
@@ -185,7 +185,7 @@ def _descend(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tuple[A
     return weight, head.max_iter, False
 
 
-def _coordinates(shown: Array, first: Array, second: Array, start: Array, lasso: float, ridge: float) -> Array:
+def _coordinate_descent(shown: Array, first: Array, second: Array, start: Array, lasso: float, ridge: float) -> Array:
     """Minimises a quadratic model of the loss with the penalty, by coordinate descent where it has a lasso."""
     gram = shown.T @ (shown * second[:, None])
     slope = shown.T @ first  # at the start; kept up to date below
@@ -196,16 +196,16 @@ def _coordinates(shown: Array, first: Array, second: Array, start: Array, lasso:
     active = np.arange(len(weight))
     for sweep in range(1000):
         largest = 0.0
-        for place in active:
-            if curve[place] <= 0:
+        for index in active:
+            if curve[index] <= 0:
                 continue
-            wanted = weight[place] - slope[place] / curve[place]
-            wanted = np.sign(wanted) * max(abs(wanted) - lasso / curve[place], 0.0)
-            change = wanted - weight[place]
+            wanted = weight[index] - slope[index] / curve[index]
+            wanted = np.sign(wanted) * max(abs(wanted) - lasso / curve[index], 0.0)
+            change = wanted - weight[index]
             if change != 0:
-                slope += gram[place] * change
-                slope[place] += ridge * change
-                weight[place] = wanted
+                slope += gram[index] * change
+                slope[index] += ridge * change
+                weight[index] = wanted
                 largest = max(largest, abs(change))
         if largest <= 1e-9 * max(float(np.abs(weight).max()), 1e-3):
             if len(active) == len(weight):

@@ -75,9 +75,9 @@ class EarlyFusion(_Fused):
     def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
         """Fits the head; raises UserError for a part that no case has."""
         array = self._checked(features, targets)
-        lost = [part for part, some in self._parts(array) if np.isnan(some).all()]
-        if lost:
-            raise UserError(f"no case to fit on has {', '.join(lost)}")
+        missing = [part for part, some in self._parts(array) if np.isnan(some).all()]
+        if missing:
+            raise UserError(f"no case to fit on has {', '.join(missing)}")
         held = ~np.isnan(array)
         mean = np.where(held, array, 0).sum(0) / np.maximum(held.sum(0), 1)
         gaps = np.array([bool(np.isnan(some).any()) for _, some in self._parts(array)])
@@ -93,8 +93,8 @@ class EarlyFusion(_Fused):
 
     def survival(self, risks: Array, horizons: Sequence[float]) -> Array:
         """Survival at times, where the inner head knows it."""
-        found: Array = self._kept("all").survival(risks, horizons)  # type: ignore[attr-defined]
-        return found
+        survival: Array = self._kept("all").survival(risks, horizons)  # type: ignore[attr-defined]
+        return survival
 
     def _filled(self, features: Array) -> Array:
         there = np.stack([~np.isnan(some).all(1) for _, some in self._parts(features)], axis=1).astype(np.float64)
@@ -114,7 +114,7 @@ class LateFusion(_Fused):
         """Fits the heads; raises UserError naming the part from whose cases nothing can be learned."""
         array = self._checked(features, targets)
         heads: dict[str, Head] = {}
-        self.arrays = {"mean": np.nan_to_num(_means(array))}
+        self.arrays = {"mean": np.nan_to_num(_bag_means(array))}
         scale = []
         for (part, some), (_, mean) in zip(self._parts(array), self._parts(self.arrays["mean"][None]), strict=True):
             rows = np.flatnonzero(~np.isnan(some).all(1))
@@ -126,8 +126,10 @@ class LateFusion(_Fused):
                 heads[part] = make_head(self.of).fit(filled, targets.take(rows), own)
             except UserError as error:
                 raise UserError(f"of the {len(rows)} cases with {part}: {error}") from error
-            said = heads[part].predict(filled)
-            scale.append([said.mean(), max(float(said.std()), 1e-12)] if targets.kind == "survival" else [0.0, 1.0])
+            predicted = heads[part].predict(filled)
+            scale.append(
+                [predicted.mean(), max(float(predicted.std()), 1e-12)] if targets.kind == "survival" else [0.0, 1.0]
+            )
         self.arrays["scale"] = np.array(scale)
         self.facts = {**next(iter(heads.values())).facts}
         self._keep(heads)
@@ -143,8 +145,8 @@ class LateFusion(_Fused):
             self._parts(array), means, self.arrays["scale"], strict=True
         ):
             there = ~np.isnan(some).all(1, keepdims=True)
-            said = (self._kept(part).predict(np.where(np.isnan(some), mean, some)) - middle) / spread
-            total = total + np.where(there, said, 0)
+            predicted = (self._kept(part).predict(np.where(np.isnan(some), mean, some)) - middle) / spread
+            total = total + np.where(there, predicted, 0)
             count += there
         if not count.all():
             raise UserError(
@@ -153,7 +155,7 @@ class LateFusion(_Fused):
         return np.asarray(total / count, np.float64)
 
 
-def _means(features: Array) -> Array:
+def _bag_means(features: Array) -> Array:
     held = ~np.isnan(features)
     means: Array = np.where(held, features, 0).sum(0) / np.where(held.any(0), held.sum(0), 1)
     return means

@@ -72,12 +72,14 @@ def search(
     changes = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if validation is not None:
         heads = head.fit_path(fit.features, fit.targets, fit.groups, changes)
-        values = [_judged(one, validation, criterion) for one in heads]
+        values = [_judge_head(head, validation, criterion) for head in heads]
     else:
         values, last = _cross_validated(head, changes, fit, criterion, folds)
         heads = [*last]
-    trials = [Trial(change, value, _told(one)) for change, value, one in zip(changes, values, heads, strict=True)]
-    able = [place for place, value in enumerate(values) if not math.isnan(value)]
+    trials = [
+        Trial(change, value, _head_facts(head)) for change, value, head in zip(changes, values, heads, strict=True)
+    ]
+    able = [index for index, value in enumerate(values) if not math.isnan(value)]
     if not able:
         raise UserError(f"{criterion} cannot be computed of the cases to choose on; name others, or another criterion")
     # The first of those that no rounding error parts.
@@ -91,15 +93,18 @@ def _cross_validated(
     head: Head, changes: Sequence[Mapping[str, Any]], fit: Lessons, criterion: str, folds: int
 ) -> tuple[list[float], Sequence[Head]]:
     """The mean value over folds of each change, and the heads of the last fold."""
-    places = folds_of(fit.groups, fit.targets, folds)
+    fold_of = folds_of(fit.groups, fit.targets, folds)
     heads: Sequence[Head] = []
-    found = []
+    values = []
     for fold in range(folds):
-        part, left = _rows(fit, np.flatnonzero(places != fold)), _rows(fit, np.flatnonzero(places == fold))
+        part, remaining = (
+            _select_lessons(fit, np.flatnonzero(fold_of != fold)),
+            _select_lessons(fit, np.flatnonzero(fold_of == fold)),
+        )
         heads = head.fit_path(part.features, part.targets, part.groups, changes)
-        found.append([_judged(one, left, criterion) for one in heads])
+        values.append([_judge_head(head, remaining, criterion) for head in heads])
     with np.errstate(invalid="ignore"):
-        return np.mean(found, 0).tolist(), heads
+        return np.mean(values, 0).tolist(), heads
 
 
 def folds_of(groups: Sequence[str], targets: Targets, folds: int) -> Array:
@@ -114,25 +119,25 @@ def folds_of(groups: Sequence[str], targets: Targets, folds: int) -> Array:
             f"there are {len(names)} patients to fit on, too few for {folds} folds; set model.folds, or name cases to "
             "validate on"
         )
-    first = {group: place for place, group in reversed(list(enumerate(groups)))}
+    first = {group: index for index, group in reversed(list(enumerate(groups)))}
     shows = targets.values[:, 1] if targets.kind == "survival" else np.nan_to_num(targets.values).argmax(1)
     order = sorted(names, key=lambda name: (float(shows[first[name]]), name))
-    fold = {name: place % folds for place, name in enumerate(order)}
+    fold = {name: index % folds for index, name in enumerate(order)}
     return np.array([fold[group] for group in groups], np.int64)
 
 
-def _rows(lessons: Lessons, places: Array) -> Lessons:
+def _select_lessons(lessons: Lessons, places: Array) -> Lessons:
     """Those of some cases."""
     some, held = places.tolist(), lessons.features
-    features = held[places] if isinstance(held, np.ndarray) else [held[place] for place in some]
-    return Lessons(features, lessons.targets.take(places), [lessons.groups[place] for place in some])
+    features = held[places] if isinstance(held, np.ndarray) else [held[index] for index in some]
+    return Lessons(features, lessons.targets.take(places), [lessons.groups[index] for index in some])
 
 
-def _judged(head: Head, lessons: Lessons, criterion: str) -> float:
+def _judge_head(head: Head, lessons: Lessons, criterion: str) -> float:
     return CRITERIA[criterion](head.predict(lessons.features), lessons.targets)
 
 
-def _told(head: Head) -> dict[str, Any]:
+def _head_facts(head: Head) -> dict[str, Any]:
     return {name: head.facts[name] for name in ("n_iter", "converged", "objective", "losses") if name in head.facts}
 
 
@@ -140,33 +145,35 @@ def negative_loss(predicted: Array, targets: Targets) -> float:
     """Larger is better: of classes the mean log-likelihood, of numbers R2, of survival Harrell's C."""
     if targets.kind == "survival":
         return c_index(predicted, targets)
-    truth, known = np.nan_to_num(targets.values), ~np.isnan(targets.values)
+    truth, is_known = np.nan_to_num(targets.values), ~np.isnan(targets.values)
     if targets.kind == "numbers":
-        away = np.where(known, predicted - truth, 0.0)
+        away = np.where(is_known, predicted - truth, 0.0)
         spread = np.nanvar(targets.values, 0)
-        errors = (away**2).sum(0) / np.maximum(known.sum(0), 1)
+        errors = (away**2).sum(0) / np.maximum(is_known.sum(0), 1)
         return float(1 - (errors / np.where(spread > 0, spread, 1)).mean())
     sure = np.clip(predicted, 1e-15, 1)
-    told = truth * np.log(sure)
+    log_likelihood = truth * np.log(sure)
     if targets.kind == "classes":
-        told = np.where(known, told + (1 - truth) * np.log(np.clip(1 - predicted, 1e-15, 1)), 0.0)
-        return float(told.sum() / max(known.sum(), 1))
-    return float(told.sum(1).mean())
+        log_likelihood = np.where(
+            is_known, log_likelihood + (1 - truth) * np.log(np.clip(1 - predicted, 1e-15, 1)), 0.0
+        )
+        return float(log_likelihood.sum() / max(is_known.sum(), 1))
+    return float(log_likelihood.sum(1).mean())
 
 
 def auroc(predicted: Array, targets: Targets) -> float:
     """The mean over classes, one against the rest; of those that some cases have and others lack."""
     from scipy.stats import rankdata
 
-    found = []
+    values = []
     for scores, column in zip(predicted.T, targets.values.T, strict=True):
-        known = ~np.isnan(column)
-        present = column[known] >= 0.5
+        is_known = ~np.isnan(column)
+        present = column[is_known] >= 0.5
         positive, negative = int(present.sum()), int((~present).sum())
         if positive and negative:
-            ranks = rankdata(scores[known])
-            found.append((ranks[present].sum() - positive * (positive + 1) / 2) / (positive * negative))
-    return float(np.mean(found)) if found else math.nan
+            ranks = rankdata(scores[is_known])
+            values.append((ranks[present].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    return float(np.mean(values)) if values else math.nan
 
 
 def balanced_accuracy(predicted: Array, targets: Targets) -> float:
@@ -177,12 +184,12 @@ def balanced_accuracy(predicted: Array, targets: Targets) -> float:
 
 def pearson(predicted: Array, targets: Targets) -> float:
     """The mean over numbers; of those that vary."""
-    found = []
-    for one, other in zip(predicted.T, targets.values.T, strict=True):
-        known = ~np.isnan(other)
-        if known.sum() > 1 and np.ptp(one[known]) > 0 and np.ptp(other[known]) > 0:
-            found.append(np.corrcoef(one[known], other[known])[0, 1])
-    return float(np.mean(found)) if found else math.nan
+    values = []
+    for predicted_column, true_column in zip(predicted.T, targets.values.T, strict=True):
+        is_known = ~np.isnan(true_column)
+        if is_known.sum() > 1 and np.ptp(predicted_column[is_known]) > 0 and np.ptp(true_column[is_known]) > 0:
+            values.append(np.corrcoef(predicted_column[is_known], true_column[is_known])[0, 1])
+    return float(np.mean(values)) if values else math.nan
 
 
 def c_index(predicted: Array, targets: Targets) -> float:

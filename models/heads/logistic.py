@@ -58,16 +58,16 @@ class LogisticRegression(PathHead):
     ) -> list[Self]:
         """Fits for each change; those that differ in C alone share the eigenvectors, and each starts at the last."""
         heads = [self.changed(change) for change in grid]
-        found: dict[int, Self] = {}
-        for some in grouped((repr(replace(head, C=1.0)), place) for place, head in enumerate(heads)).values():
-            found |= dict(zip(some, _fitted(features, targets, [heads[place] for place in some]), strict=True))
-        return [found[place] for place in range(len(heads))]
+        heads_: dict[int, Self] = {}
+        for some in grouped((repr(replace(head, C=1.0)), index) for index, head in enumerate(heads)).values():
+            heads_ |= dict(zip(some, _fit_heads(features, targets, [heads[index] for index in some]), strict=True))
+        return [heads_[index] for index in range(len(heads))]
 
     def predict(self, features: Features) -> Array:
         """Returns probabilities, float64, (case, class)."""
         held = self.arrays
-        shown = scaled(as_vectors(features, expected=len(held["mean"])), held["mean"], held["deviation"])
-        logits = np.float64(shown @ held["weight"].T.astype(shown.dtype)) + held["bias"]
+        vectors = scaled(as_vectors(features, expected=len(held["mean"])), held["mean"], held["deviation"])
+        logits = np.float64(vectors @ held["weight"].T.astype(vectors.dtype)) + held["bias"]
         if self.facts["kind"] == "classes" or logits.shape[1] == 1:
             present = np.exp(-np.logaddexp(0, -logits))
             return present if self.facts["kind"] == "classes" else np.hstack([1 - present, present])
@@ -86,13 +86,13 @@ class LogisticRegression(PathHead):
         """
         import torch
 
-        held = {name: torch.from_numpy(np.asarray(one)).to(features) for name, one in self.arrays.items()}
-        found = (features - held["mean"]) / held["deviation"] @ held["weight"].T + held["bias"]
-        alone = self.facts["kind"] != "classes" and found.shape[1] == 1
-        return torch.cat([-found, found], dim=1) if alone else found
+        held = {name: torch.from_numpy(np.asarray(array)).to(features) for name, array in self.arrays.items()}
+        logits = (features - held["mean"]) / held["deviation"] @ held["weight"].T + held["bias"]
+        alone = self.facts["kind"] != "classes" and logits.shape[1] == 1
+        return torch.cat([-logits, logits], dim=1) if alone else logits
 
 
-def _fitted(features: Features, targets: Targets, heads: Sequence[Any]) -> list[Any]:
+def _fit_heads(features: Features, targets: Targets, heads: Sequence[Any]) -> list[Any]:
     """Heads that differ in C alone, fitted."""
     import torch
 
@@ -106,35 +106,35 @@ def _fitted(features: Features, targets: Targets, heads: Sequence[Any]) -> list[
     mean, deviation = scaling_of(vectors, first.scale)
     if vectors.size <= SMALL:
         vectors = vectors.astype(np.float64)
-    shown = torch.from_numpy(np.ascontiguousarray(scaled(vectors, mean, deviation)))
+    tensor = torch.from_numpy(np.ascontiguousarray(scaled(vectors, mean, deviation)))
     exclusive = targets.kind == "exclusive" and len(targets.names) > 2
-    truth, weights = _truth(targets, exclusive=exclusive, balanced=first.balanced)
+    truth, weights = _truth_matrix(targets, exclusive=exclusive, balanced=first.balanced)
     loss = LogisticLoss(
-        shown, torch.from_numpy(truth).to(shown), torch.from_numpy(weights).to(shown), exclusive=exclusive
+        tensor, torch.from_numpy(truth).to(tensor), torch.from_numpy(weights).to(tensor), exclusive=exclusive
     )
-    amounts = [_amount(head.C, vectors.shape[1], len(targets.names)) for head in heads]
+    amounts = [_regularisation_amount(head.C, vectors.shape[1], len(targets.names)) for head in heads]
     order = np.argsort(amounts, kind="stable")
-    tolerance = first.tolerance or (1e-12 if shown.dtype == torch.float64 else 1e-7)
-    solved = minimise(loss, [1 / amounts[place] for place in order], tolerance=tolerance, iterations=first.max_iter)
-    for place, one in zip(order, solved, strict=True):
-        weight, bias = one.weight.double().numpy(), one.bias.double().numpy()
-        heads[place].arrays = {"weight": weight, "bias": bias, "mean": mean, "deviation": deviation}
-        heads[place].facts = {
+    tolerance = first.tolerance or (1e-12 if tensor.dtype == torch.float64 else 1e-7)
+    solved = minimise(loss, [1 / amounts[index] for index in order], tolerance=tolerance, iterations=first.max_iter)
+    for index, solution in zip(order, solved, strict=True):
+        weight, bias = solution.weight.double().numpy(), solution.bias.double().numpy()
+        heads[index].arrays = {"weight": weight, "bias": bias, "mean": mean, "deviation": deviation}
+        heads[index].facts = {
             "kind": targets.kind,
             "names": list(targets.names),
-            "C": amounts[place],
-            "n_iter": one.iterations,
-            "converged": one.converged,
-            "objective": one.objective,
+            "C": amounts[index],
+            "n_iter": solution.iterations,
+            "converged": solution.converged,
+            "objective": solution.objective,
         }
     return list(heads)
 
 
-def _amount(given: float | str, width: int, classes: int) -> float:
+def _regularisation_amount(given: float | str, width: int, classes: int) -> float:
     return width * classes / 100 if given == "adaptive" else float(given)
 
 
-def _truth(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array, Array]:
+def _truth_matrix(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array, Array]:
     """Truth, float64, (case, output), and the weight of each case, or of each case and output."""
     values = np.nan_to_num(targets.values)
     if targets.kind == "exclusive":
@@ -142,9 +142,9 @@ def _truth(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array,
         counts = np.bincount(codes, minlength=len(targets.names))
         weights = (len(codes) / (len(counts) * counts))[codes] if balanced else np.ones(len(codes))
         return (values, weights) if exclusive else (values[:, 1:], weights[:, None])
-    known = (~np.isnan(targets.values)).astype(np.float64)
+    weights_ = (~np.isnan(targets.values)).astype(np.float64)
     if balanced:
-        present = np.where(values >= 0.5, known, 0)
-        ones, of = present.sum(0), known.sum(0)
-        known = np.where(present > 0, of / (2 * ones), known * of / (2 * (of - ones)))
-    return values, known
+        present = np.where(values >= 0.5, weights_, 0)
+        positives, of = present.sum(0), weights_.sum(0)
+        weights_ = np.where(present > 0, of / (2 * positives), weights_ * of / (2 * (of - positives)))
+    return values, weights_

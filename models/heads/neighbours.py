@@ -65,8 +65,8 @@ class NearestNeighbours(Head):
         if np.isnan(targets.values).any():
             raise UserError("nearest neighbours need to know every class of each case to fit on; use head=logistic")
         mean, deviation = _centre_of(vectors, self.centre)
-        known = unit(scaled(vectors, mean, deviation))
-        self.arrays = {"known": known, "votes": targets.values, "mean": mean, "deviation": deviation}
+        references = unit(scaled(vectors, mean, deviation))
+        self.arrays = {"known": references, "votes": targets.values, "mean": mean, "deviation": deviation}
         self.facts = {"kind": targets.kind, "names": list(targets.names)}
         return self
 
@@ -74,12 +74,12 @@ class NearestNeighbours(Head):
         """Returns each class's share of the votes, float64, (case, class)."""
         held = self.arrays
         vectors = as_vectors(features, expected=held["known"].shape[1])
-        shown = unit(scaled(vectors, held["mean"], held["deviation"]).astype(held["known"].dtype, copy=False))
-        places, cosines = nearest_rows(held["known"], shown, self.k, precision=self.precision)
+        queries = unit(scaled(vectors, held["mean"], held["deviation"]).astype(held["known"].dtype, copy=False))
+        indices, cosines = nearest_rows(held["known"], queries, self.k, precision=self.precision)
         weights = np.ones_like(cosines)
         if self.temperature is not None:
             weights = np.exp((cosines - cosines.max(1, keepdims=True)) / self.temperature)
-        votes = np.einsum("qk,qkc->qc", weights, held["votes"][places])
+        votes = np.einsum("qk,qkc->qc", weights, held["votes"][indices])
         shares: Array = votes / weights.sum(1, keepdims=True)
         return shares
 
@@ -100,8 +100,8 @@ class Prototypes(Head):
         refuse_absent(targets)
         codes = targets.codes
         mean, deviation = _centre_of(vectors, "mean")
-        shown = unit(scaled(vectors, mean, deviation))
-        means = np.stack([shown[codes == code].mean(0, dtype=np.float64) for code in range(len(targets.names))])
+        vectors_ = unit(scaled(vectors, mean, deviation))
+        means = np.stack([vectors_[codes == code].mean(0, dtype=np.float64) for code in range(len(targets.names))])
         self.arrays = {"prototypes": means, "mean": mean, "deviation": deviation}
         self.facts = {"kind": targets.kind, "names": list(targets.names)}
         return self
@@ -110,18 +110,18 @@ class Prototypes(Head):
         """Returns shares of the classes, float64, (case, class), the largest for the nearest prototype."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
-        shown = unit(scaled(vectors, held["mean"], held["deviation"])).astype(np.float64)
-        away = -((shown[:, None] - held["prototypes"][None]) ** 2).sum(2)
+        vectors_ = unit(scaled(vectors, held["mean"], held["deviation"])).astype(np.float64)
+        away = -((vectors_[:, None] - held["prototypes"][None]) ** 2).sum(2)
         shares = np.exp(away - away.max(1, keepdims=True))
-        found: Array = shares / shares.sum(1, keepdims=True)
-        return found
+        probabilities: Array = shares / shares.sum(1, keepdims=True)
+        return probabilities
 
 
 def unit(vectors: Array) -> Array:
     """Vectors of length 1, in their dtype; zeros stay."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    found: Array = vectors / np.maximum(lengths, np.finfo(vectors.dtype).tiny)[:, None]
-    return found
+    unit_vectors: Array = vectors / np.maximum(lengths, np.finfo(vectors.dtype).tiny)[:, None]
+    return unit_vectors
 
 
 def nearest_rows(known: Array, shown: Array, k: int, *, precision: str = "float32") -> tuple[Array, Array]:
@@ -140,22 +140,22 @@ def nearest_rows(known: Array, shown: Array, k: int, *, precision: str = "float3
 
     base = torch.from_numpy(np.ascontiguousarray(known))
     rough = base.bfloat16() if precision == "bfloat16" else None
-    places, cosines = [], []
+    indices, cosines = [], []
     for at in range(0, len(shown), QUERIES):
         some = torch.from_numpy(np.ascontiguousarray(shown[at : at + QUERIES]))
         if rough is None:
-            alike, found = _largest(some @ base.T, k)
+            similarities, candidates = _largest_values(some @ base.T, k)
         else:
             wanted = min(len(known), 4 * k + 16)
-            _, found = _largest((some.bfloat16() @ rough.T).float(), wanted, ties=False)
-            alike = torch.stack([base[few] @ one for few, one in zip(found, some, strict=True)])
-        order = np.lexsort((found.numpy(), -alike.numpy()), axis=1)[:, :k]
-        places.append(np.take_along_axis(found.numpy(), order, 1))
-        cosines.append(np.take_along_axis(alike.double().numpy(), order, 1))
-    return np.concatenate(places), np.concatenate(cosines)
+            _, candidates = _largest_values((some.bfloat16() @ rough.T).float(), wanted, ties=False)
+            similarities = torch.stack([base[few] @ query for few, query in zip(candidates, some, strict=True)])
+        order = np.lexsort((candidates.numpy(), -similarities.numpy()), axis=1)[:, :k]
+        indices.append(np.take_along_axis(candidates.numpy(), order, 1))
+        cosines.append(np.take_along_axis(similarities.double().numpy(), order, 1))
+    return np.concatenate(indices), np.concatenate(cosines)
 
 
-def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
+def _largest_values(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
     """The k largest of each row and their places, in no order; of equal ones at the border the earlier.
 
     The k largest lie in the k blocks of largest maxima, so that one pass over a row finds them.
@@ -164,7 +164,7 @@ def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
 
     count, full = alike.shape[1], alike.shape[1] // BLOCK * BLOCK
     if full // BLOCK <= 2 * k:
-        values, places = torch.topk(alike, k, dim=1)
+        values, indices = torch.topk(alike, k, dim=1)
         crowded = (alike >= values[:, -1:]).sum(1) > k
     else:
         tops = alike[:, :full].unflatten(1, (BLOCK, -1)).amax(1)  # over columns far apart, which is quickest
@@ -173,12 +173,12 @@ def _largest(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
         few = torch.cat([few, torch.arange(full, count).expand(len(few), -1)], 1)
         held = alike.gather(1, few)
         values, inner = torch.topk(held, k, dim=1)
-        places, border = few.gather(1, inner), values[:, -1:]
+        indices, border = few.gather(1, inner), values[:, -1:]
         crowded = ((held >= border).sum(1) > k) | ((tops >= border).sum(1) > k)
     for row in torch.nonzero(crowded)[:, 0].tolist() if ties else ():
         order = torch.sort(alike[row], descending=True, stable=True).indices[:k]
-        values[row], places[row] = alike[row][order], order
-    return values, places
+        values[row], indices[row] = alike[row][order], order
+    return values, indices
 
 
 def _centre_of(vectors: Array, centre: str) -> tuple[Array, Array]:

@@ -36,15 +36,15 @@ class NormPenalised(Head):
         vectors = as_vectors(features)
         refuse_absent(targets)
         amount = vectors.shape[1] * len(targets.names) / 100 if self.C == "adaptive" else float(self.C)
-        shown = torch.from_numpy(np.ascontiguousarray(vectors))
+        tensor = torch.from_numpy(np.ascontiguousarray(vectors))
         codes = torch.from_numpy(targets.codes)
-        weight = torch.zeros(len(targets.names), shown.shape[1], dtype=shown.dtype, requires_grad=True)
-        bias = torch.zeros(len(targets.names), dtype=shown.dtype, requires_grad=True)
+        weight = torch.zeros(len(targets.names), tensor.shape[1], dtype=tensor.dtype, requires_grad=True)
+        bias = torch.zeros(len(targets.names), dtype=tensor.dtype, requires_grad=True)
         search = torch.optim.LBFGS([weight, bias], max_iter=self.max_iter, line_search_fn="strong_wolfe")
 
         def closure() -> torch.Tensor:
             search.zero_grad()
-            loss = torch.nn.functional.cross_entropy(shown @ weight.T + bias, codes)
+            loss = torch.nn.functional.cross_entropy(tensor @ weight.T + bias, codes)
             # At zero the norm has no gradient; 0 is one of its subgradients.
             loss = loss + weight.norm() / (2 * amount) if weight.any() else loss
             loss.backward()
@@ -72,5 +72,5 @@ class NormPenalised(Head):
         logits = as_vectors(features, expected=held["weight"].shape[1]).astype(np.float64) @ held["weight"].T
         logits = logits + held["bias"]
         shares = np.exp(logits - logits.max(1, keepdims=True))
-        found: Array = shares / shares.sum(1, keepdims=True)
-        return found
+        probabilities: Array = shares / shares.sum(1, keepdims=True)
+        return probabilities

@@ -63,22 +63,22 @@ class Ridge(PathHead):
         refuse_absent(targets)
         if np.isnan(targets.values).any():
             raise UserError("ridge regression needs every number of each case to fit on")
-        places = grouped((head.scale, place) for place, head in enumerate(heads))
-        for scale, some in places.items():
+        by_scale = grouped((head.scale, index) for index, head in enumerate(heads))
+        for scale, some in by_scale.items():
             products = _Products(vectors, targets.values, scale)
-            for place in some:
-                heads[place] = _fitted(heads[place], products, targets)
-                if heads[place].solver == "lsqr":
-                    _stop_early(heads[place], products, vectors, targets)
+            for index in some:
+                heads[index] = _fit_ridge(heads[index], products, targets)
+                if heads[index].solver == "lsqr":
+                    _stop_early(heads[index], products, vectors, targets)
         return heads
 
     def predict(self, features: Features) -> Array:
         """Returns float64, (case, number)."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
-        shown = scaled(vectors, held["mean"], held["deviation"])
-        found: Array = np.float64(shown @ held["weight"].astype(shown.dtype)) + held["bias"]
-        return found
+        vectors_ = scaled(vectors, held["mean"], held["deviation"])
+        predicted: Array = np.float64(vectors_ @ held["weight"].astype(vectors_.dtype)) + held["bias"]
+        return predicted
 
 
 class _Products:
@@ -100,19 +100,19 @@ class _Products:
         self.values, self.vectors = eigenvalues[::-1].clip(0), eigenvectors[:, ::-1]
 
 
-def _fitted(head: Any, products: _Products, targets: Targets) -> Any:
+def _fit_ridge(head: Any, products: _Products, targets: Targets) -> Any:
     width, outputs = products.cross.shape
     if head.components is not None and head.components > min(width, products.count):
         raise UserError(
             f"head.components is {head.components}; features have length {width}, and there are {products.count} cases"
         )
-    kept = head.components or width
-    alpha = 100 / (kept * outputs) if head.alpha == "hest" else float(head.alpha)
+    components = head.components or width
+    alpha = 100 / (components * outputs) if head.alpha == "hest" else float(head.alpha)
     centred = products.cross - products.count * np.outer(products.centre, products.level)
-    basis = products.vectors[:, :kept]
+    basis = products.vectors[:, :components]
     if head.intercept or head.components is not None:
         # A PCA's scores have mean 0, so that the level of the numbers takes no part in the weights.
-        curve = products.values[:kept] + alpha
+        curve = products.values[:components] + alpha
         if alpha == 0:
             curve = np.where(curve > 1e-12 * max(curve.max(), 1e-300), curve, np.inf)
         weight = basis @ ((basis.T @ centred) / curve[:, None])
@@ -121,10 +121,10 @@ def _fitted(head: Any, products: _Products, targets: Targets) -> Any:
     else:
         weight = np.linalg.lstsq(products.gram + alpha * np.eye(width), products.cross, rcond=None)[0]
         bias = np.zeros(outputs)
-    made = replace(head)
-    made.arrays = {"weight": weight, "bias": bias, "mean": products.mean, "deviation": products.deviation}
-    made.facts = {"kind": targets.kind, "names": list(targets.names), "alpha": alpha, "components": kept}
-    return made
+    fitted = replace(head)
+    fitted.arrays = {"weight": weight, "bias": bias, "mean": products.mean, "deviation": products.deviation}
+    fitted.facts = {"kind": targets.kind, "names": list(targets.names), "alpha": alpha, "components": components}
+    return fitted
 
 
 def _stop_early(head: Any, products: _Products, vectors: Array, targets: Targets) -> None:

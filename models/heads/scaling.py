@@ -47,7 +47,7 @@ def scaled(features: Array, mean: Array, deviation: Array) -> Array:
     if features.dtype == np.float64:
         standard: Array = (features - mean) / deviation
         return standard
-    found = np.empty_like(features)
+    scaled_features = np.empty_like(features)
     for at in range(0, len(features), BLOCK):  # differences of large means lose digits in float32
-        found[at : at + BLOCK] = (features[at : at + BLOCK] - mean) / deviation
-    return found
+        scaled_features[at : at + BLOCK] = (features[at : at + BLOCK] - mean) / deviation
+    return scaled_features

@@ -39,7 +39,7 @@ class SgdEnsemble(Head):
         refuse_absent(targets)
         codes = targets.codes
         mean, deviation = scaling_of(vectors, "standard")
-        shown = scaled(vectors, mean, deviation)
+        vectors_ = scaled(vectors, mean, deviation)
         weights, biases = [], []
         for seed in range(self.members):
             member = SGDClassifier(
@@ -49,7 +49,7 @@ class SgdEnsemble(Head):
                 learning_rate="adaptive",
                 eta0=self.rate,
                 random_state=seed,
-            ).fit(shown, codes)
+            ).fit(vectors_, codes)
             weights.append(member.coef_)
             biases.append(member.intercept_)
         self.arrays = {
@@ -65,12 +65,12 @@ class SgdEnsemble(Head):
         """Returns the mean probabilities, float64, (case, class)."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
-        shown = scaled(vectors, held["mean"], held["deviation"]).astype(np.float64)
-        total = np.zeros((len(shown), len(self.facts["names"])))
+        vectors_ = scaled(vectors, held["mean"], held["deviation"]).astype(np.float64)
+        total = np.zeros((len(vectors_), len(self.facts["names"])))
         for weight, bias in zip(held["weight"], held["bias"], strict=True):
-            present = np.exp(-np.logaddexp(0, -(shown @ weight.T + bias)))
+            present = np.exp(-np.logaddexp(0, -(vectors_ @ weight.T + bias)))
             if present.shape[1] == 1:
                 present = np.hstack([1 - present, present])
             total += present / present.sum(1, keepdims=True)
-        found: Array = total / len(held["weight"])
-        return found
+        mean_votes: Array = total / len(held["weight"])
+        return mean_votes

@@ -75,8 +75,8 @@ class InspectAgent(VisionLanguageModel):
 
     def usage(self) -> Mapping[str, Any]:
         """What a model of ours has cost so far."""
-        told: Mapping[str, Any] = getattr(self.model, "usage", dict)()
-        return told
+        usage: Mapping[str, Any] = getattr(self.model, "usage", dict)()
+        return usage
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Has the agent answer prompts, all sessions at once.
@@ -87,8 +87,8 @@ class InspectAgent(VisionLanguageModel):
         """
         inspect, datasets = import_optional("inspect_ai"), import_optional("inspect_ai.dataset")
         samples = [
-            datasets.Sample(id=place, input=as_chat_messages(prompt), metadata={"case": prompt.case_id})
-            for place, prompt in enumerate(prompts, 1)
+            datasets.Sample(id=number, input=as_chat_messages(prompt), metadata={"case": prompt.case_id})
+            for number, prompt in enumerate(prompts, 1)
         ]
         task = inspect.Task(dataset=samples, solver=self._solver(), name="medimg_eval", **self.limits)
         model = self.model if isinstance(self.model, str) else wrapped_model(self.model, decoding)
@@ -109,19 +109,19 @@ class InspectAgent(VisionLanguageModel):
             done = {sample.id: sample for sample in log.samples or ()}
         if not done:
             raise UserError(f"{self.agent}: inspect ended with {log.status!r}: {getattr(log.error, 'message', '')}")
-        failed = [prompt for place, prompt in enumerate(prompts, 1) if done[place].error is not None]
+        failed = [prompt for number, prompt in enumerate(prompts, 1) if done[number].error is not None]
         if failed:
             sample = done[list(prompts).index(failed[0]) + 1]
             raise CaseError(f"case {failed[0].case_id!r}: {sample.error.message}")
-        return [_turn(done[place], prompt) for place, prompt in enumerate(prompts, 1)]
+        return [_session_turn(done[number], prompt) for number, prompt in enumerate(prompts, 1)]
 
     def _solver(self) -> Any:
-        made = self._factory(**self.settings)
+        solver = self._factory(**self.settings)
         agents = import_optional("inspect_ai.agent")
-        return agents.as_solver(made) if agents.is_agent(made) else made
+        return agents.as_solver(solver) if agents.is_agent(solver) else solver
 
 
-def _turn(sample: Any, prompt: Prompt) -> Turn:
+def _session_turn(sample: Any, prompt: Prompt) -> Turn:
     """Reply of a session; what the prompt itself held is no step."""
     sample.messages = sample.messages[len(prompt.messages) :]
     finish = str(sample.output.stop_reason) if sample.output.choices else ""

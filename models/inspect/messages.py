@@ -22,7 +22,7 @@ FINISHED = {"max_tokens": "length", "model_length": "length", "tool_calls": "cal
 def as_chat_messages(prompt: Prompt) -> list[Any]:
     """A prompt as messages of inspect, its images as PNG within them."""
     library = import_optional("inspect_ai.model")
-    urls = [_url(picture) for picture in as_pictures(prompt)]
+    urls = [_picture_url(picture) for picture in as_pictures(prompt)]
     kinds = {"system": library.ChatMessageSystem, "assistant": library.ChatMessageAssistant}
     return [
         kinds.get(message.role, library.ChatMessageUser)(
@@ -38,7 +38,7 @@ def as_chat_messages(prompt: Prompt) -> list[Any]:
 def as_prompt(case_id: str, messages: Sequence[Any], tools: Sequence[Any]) -> Prompt:
     """Messages of inspect as a prompt; the images that they hold are read."""
     images: list[Image] = []
-    said = []
+    converted = []
     for message in messages:
         parts: list[str | int] = []
         for part in [message.content] if isinstance(message.content, str) else message.content:
@@ -48,22 +48,22 @@ def as_prompt(case_id: str, messages: Sequence[Any], tools: Sequence[Any]) -> Pr
                 parts.append(part.text)
             elif part.type == "image":
                 parts.append(len(images))
-                images.append(_image(part.image))
+                images.append(_image_of_url(part.image))
         calls = tuple(
             ToolCall(call.function, dict(call.arguments or {}), call.id)
             for call in getattr(message, "tool_calls", None) or ()
         )
         name, call_id = getattr(message, "function", None) or "", getattr(message, "tool_call_id", None) or ""
-        said.append(Message(message.role, tuple(parts), calls, call_id, name))
+        converted.append(Message(message.role, tuple(parts), calls, call_id, name))
     specs = tuple(
         ToolSpec(tool.name, tool.description, tool.parameters.model_dump(exclude_none=True)) for tool in tools
     )
-    return Prompt(case_id, tuple(images), messages=tuple(said), tools=specs)
+    return Prompt(case_id, tuple(images), messages=tuple(converted), tools=specs)
 
 
 def steps_of(sample: Any) -> Iterator[dict[str, Any]]:
     """Yields the steps of a sample that was run, as a trace of ours has them."""
-    made = {call.id: call for message in sample.messages for call in getattr(message, "tool_calls", None) or ()}
+    calls_ = {call.id: call for message in sample.messages for call in getattr(message, "tool_calls", None) or ()}
     seconds = {event.id: event.working_time for event in sample.events if event.event == "tool"}
     for message in sample.messages:
         if message.role == "assistant":
@@ -73,7 +73,7 @@ def steps_of(sample: Any) -> Iterator[dict[str, Any]]:
             ]
             yield {"kind": "model", "text": message.text, "answer": message.text.strip(), "calls": calls}
         elif message.role == "tool":
-            call = made.get(message.tool_call_id)
+            call = calls_.get(message.tool_call_id)
             step = {"kind": "tool", "name": message.function or "", "call_id": message.tool_call_id or ""}
             step |= {"arguments": dict(call.arguments or {}) if call else {}, "result": message.text}
             if message.error is not None:
@@ -89,19 +89,22 @@ def usage_of(told: Mapping[str, Any]) -> Usage:
     every = list(told.values())
     if not every:
         return Usage()
-    cached = sum((one.input_tokens_cache_read or 0) + (one.input_tokens_cache_write or 0) for one in every)
-    read = sum((one.input_tokens or 0) for one in every) + cached
-    thought = sum(one.reasoning_tokens or 0 for one in every)
-    return Usage(read, cached or None, sum(one.output_tokens or 0 for one in every), thought or None)
+    cached = sum(
+        (model_usage.input_tokens_cache_read or 0) + (model_usage.input_tokens_cache_write or 0)
+        for model_usage in every
+    )
+    read = sum((model_usage.input_tokens or 0) for model_usage in every) + cached
+    thought = sum(model_usage.reasoning_tokens or 0 for model_usage in every)
+    return Usage(read, cached or None, sum(model_usage.output_tokens or 0 for model_usage in every), thought or None)
 
 
-def _url(picture: Any) -> str:
+def _picture_url(picture: Any) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-def _image(url: str) -> Image:
+def _image_of_url(url: str) -> Image:
     from PIL import Image as Pictures
 
     kind, _, data = url.partition(",")

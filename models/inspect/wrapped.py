@@ -45,12 +45,12 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
                 if entry["turn"] is None:
                     batch, self._waiting = self._waiting, []
                     how = decoding if not config.max_tokens else Decoding(config.max_tokens, config.temperature or 0.0)
-                    prompts = [one["prompt"] for one in batch]
+                    prompts = [request["prompt"] for request in batch]
                     turns = await anyio.to_thread.run_sync(wrapper.generate, prompts, how)
-                    for one, turn in zip(batch, one_each(turns, prompts), strict=True):
-                        one["turn"] = turn
+                    for request, turn in zip(batch, one_each(turns, prompts), strict=True):
+                        request["turn"] = turn
             earlier = sum(message.role == "tool" for message in input)
-            return _output(entry["turn"], protocol if tools else None, library, earlier)
+            return _model_output(entry["turn"], protocol if tools else None, library, earlier)
 
         async def count_text_tokens(self, text: str) -> int:
             """About how many tokens a text has; inspect's own counter is loaded from the network."""
@@ -82,34 +82,34 @@ def _in_words(prompt: Any, protocol: Any) -> Any:
     return replace(prompt, messages=tuple(messages), tools=())
 
 
-def _output(turn: Any, protocol: Any, library: Any, earlier: int) -> Any:
+def _model_output(turn: Any, protocol: Any, library: Any, earlier: int) -> Any:
     """A reply as inspect has it; calls without an id are numbered on from those that were made earlier."""
-    known = turn if isinstance(turn, Turn) else Turn(str(turn))
-    parted = split_thought(known, known.thought)
-    answer, calls = parted.answer, list(known.calls)
+    reply = turn if isinstance(turn, Turn) else Turn(str(turn))
+    parted = split_thought(reply, reply.thought)
+    answer, calls = parted.answer, list(reply.calls)
     if protocol is not None:
         answer, calls = protocol.read(answer)
     tools = import_optional("inspect_ai.tool")
     written = [
         tools.ToolCall(
-            call.id or f"call_{earlier + place}", call.name, dict(call.arguments), parse_error=call.error or None
+            call.id or f"call_{earlier + index}", call.name, dict(call.arguments), parse_error=call.error or None
         )
-        for place, call in enumerate(calls)
+        for index, call in enumerate(calls)
     ]
     content: Any = answer
     if parted.thought:
         content = [library.ContentReasoning(reasoning=parted.thought), library.ContentText(text=answer)]
     message = library.ChatMessageAssistant(content=content, tool_calls=written or None, source="generate")
-    reason = {"length": "max_tokens", "filter": "content_filter"}.get(known.finish, "tool_calls" if written else "stop")
+    reason = {"length": "max_tokens", "filter": "content_filter"}.get(reply.finish, "tool_calls" if written else "stop")
     output = library.ModelOutput(
         model="medimg_eval", choices=[library.ChatCompletionChoice(message=message, stop_reason=reason)]
     )
-    read, written_tokens = known.usage.input or 0, known.usage.output or 0
+    read, written_tokens = reply.usage.input or 0, reply.usage.output or 0
     output.usage = library.ModelUsage(
-        input_tokens=read - (known.usage.cached or 0),
-        input_tokens_cache_read=known.usage.cached,
+        input_tokens=read - (reply.usage.cached or 0),
+        input_tokens_cache_read=reply.usage.cached,
         output_tokens=written_tokens,
         total_tokens=read + written_tokens,
-        reasoning_tokens=known.usage.thought,
+        reasoning_tokens=reply.usage.thought,
     )
     return output

@@ -63,26 +63,26 @@ class PrecomputedAnnotations(Segmenter, Detector):
                 f"case {prompt.case_id!r}: areas are drawn on pictures and slides, not on {grid.shape} voxels"
             )
         numbered = {name: label for label, name in prompt.labels.items()}
-        labels = {said: numbered[name] for said, name in self._known(prompt).items()}
+        labels = {file_name: numbered[name] for file_name, name in self._known(prompt).items()}
         drawn, numbers = draw(read_annotations(self._path(prompt)), labels, (grid.shape[0], grid.shape[1]), self.frame)
         return Mask(drawn, grid.affine, units=grid.units, instances=numbers)
 
     def _points(self, prompt: Prompt) -> Points:
-        known = self._known(prompt)
+        name_of = self._known(prompt)
         centres, names, scores = [np.zeros((0, 2))], [], []
-        for one in read_annotations(self._path(prompt)):
-            if one.name in known and one.kind != "line":
-                found = one.centres()
-                centres.append(self.frame.indices(found))
-                names += [known[one.name]] * len(found)
-                scores += [self._confidence(one, prompt)] * len(found)
+        for annotation in read_annotations(self._path(prompt)):
+            if annotation.name in name_of and annotation.kind != "line":
+                centres_ = annotation.centres()
+                centres.append(self.frame.indices(centres_))
+                names += [name_of[annotation.name]] * len(centres_)
+                scores += [self._confidence(annotation, prompt)] * len(centres_)
         return Points(np.concatenate(centres), tuple(names), scores=np.array(scores, np.float64))
 
     def _known(self, prompt: Prompt) -> dict[str, str]:
         """Returns the label that each class of the file stands for."""
-        known = {name: name for name in prompt.labels.values()} if self.classes is None else dict(self.classes)
-        UserError.refuse_unknown("model.classes: there is no label", prompt.labels.values(), *known.values())
-        return known
+        names = {name: name for name in prompt.labels.values()} if self.classes is None else dict(self.classes)
+        UserError.refuse_unknown("model.classes: there is no label", prompt.labels.values(), *names.values())
+        return names
 
     def _confidence(self, one: Annotation, prompt: Prompt) -> float:
         if not self.score:

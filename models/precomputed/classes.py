@@ -52,20 +52,22 @@ class PrecomputedClasses(FromFiles, Classifier):
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         if self.label:
             return [self._named(prompt) for prompt in prompts]
-        return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]
+        return [
+            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._numbers.detect(prompts), strict=True)
+        ]
 
     def _named(self, prompt: Prompt) -> Mapping[str, float]:
         line, classes = self._numbers.line(prompt), list(prompt.labels.values())
         if (name := line.text(self.label)) not in classes:
             raise CaseError(f"{line.place}: column {self.label!r} names no class: {name!r}{nearest(name, classes)}")
-        return {one: float(one == name) for one in classes}
+        return {class_name: float(class_name == name) for class_name in classes}
 
     def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
-        lost = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if lost is not None:
-            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {lost!r}")
+        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
+        if missing is not None:
+            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {missing!r}")
         if not self.logits:
             return numbers
         values = np.array(list(numbers.values()))
-        found = np.exp(log_softmax(values)) if prompt.options else 0.5 * (1 + np.tanh(values / 2))
-        return dict(zip(numbers, found.tolist(), strict=True))
+        probabilities = np.exp(log_softmax(values)) if prompt.options else 0.5 * (1 + np.tanh(values / 2))
+        return dict(zip(numbers, probabilities.tolist(), strict=True))

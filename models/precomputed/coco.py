@@ -35,7 +35,7 @@ class PrecomputedCoco(FromFiles, Detector):
 
     def __init__(self, root: str, annotations: str) -> None:
         self.root, self.annotations = Path(root).expanduser(), Path(annotations).expanduser()
-        results, content = _read(self.root), _read(self.annotations)
+        results, content = _read_json(self.root), _read_json(self.annotations)
         try:
             self.images = {str(image["file_name"]): image["id"] for image in content["images"]}
             self.names = {category["id"]: str(category["name"]) for category in content["categories"]}
@@ -50,8 +50,8 @@ class PrecomputedCoco(FromFiles, Detector):
             self.results[result.get("image_id")].append((f"{self.root}, item {number}", result))
         strange = set(self.results) - set(self.images.values())
         if strange:
-            place = self.results[next(iter(strange))][0][0]
-            raise UserError(f"{place}: image_id {next(iter(strange))!r:.60} is none of {self.annotations}")
+            location = self.results[next(iter(strange))][0][0]
+            raise UserError(f"{location}: image_id {next(iter(strange))!r:.60} is none of {self.annotations}")
 
     def detect(self, prompts: Prompts) -> Sequence[Boxes]:
         """Reads the results of each image; what is not understood raises CaseError naming the file and the item."""
@@ -63,20 +63,20 @@ class PrecomputedCoco(FromFiles, Detector):
         results = self.results.get(self.images[prompt.case_id], [])
         corners, areas, scores = np.zeros((len(results), 4)), np.zeros(len(results)), np.zeros(len(results))
         masks: list[Runs] = []
-        for place, (where, result) in enumerate(results):
+        for index, (where, result) in enumerate(results):
             if "segmentation" in result:
-                masks.append(_mask(where, result["segmentation"]))
+                masks.append(_read_mask(where, result["segmentation"]))
             box = result.get("bbox") or (
                 box_of_runs(masks[-1], result["segmentation"]["size"][0]) if "segmentation" in result else None
             )
             if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)) or min(box[2:]) < 0:
                 raise CaseError(f"{where}: 'bbox' is {box!r:.60}, expected x, y, width and height")
             left, top, width, height = box
-            corners[place] = top, left, top + height - 1, left + width - 1
-            areas[place] = width * height
+            corners[index] = top, left, top + height - 1, left + width - 1
+            areas[index] = width * height
             if not _is_number(result.get("score")):
                 raise CaseError(f"{where}: 'score' is {result.get('score')!r:.60}, expected a number")
-            scores[place] = result["score"]
+            scores[index] = result["score"]
         if masks and len(masks) < len(results):
             raise CaseError(
                 f"{self.root}: of {len(results)} results of {prompt.case_id!r} {len(masks)} have a segmentation"
@@ -94,7 +94,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _mask(where: str, segmentation: Any) -> Runs:
+def _read_mask(where: str, segmentation: Any) -> Runs:
     try:
         height, width = segmentation["size"]
         return coco_runs(segmentation, (height, width))
@@ -102,7 +102,7 @@ def _mask(where: str, segmentation: Any) -> Runs:
         raise CaseError(f"{where}: 'segmentation' is not understood ({error}); expected size and counts") from error
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -132,7 +132,7 @@ class ResultFiles:
         self._bare: dict[str, str] = {}
         if self.root.is_file():
             self._cases = self._by_case(read_table(self.root), {case: "case", **needed})
-            self._bare = {bare: name for name in self._cases if (bare := _bare(name)) != name}
+            self._bare = {bare: name for name in self._cases if (bare := _bare_name(name)) != name}
         elif not self.root.is_dir():
             raise UserError(f"{self.root}: no such file or folder; set model.root to the table or folder of results")
         elif "{case}" not in pattern or Path(pattern).suffix.lower() not in (*SEPARATORS, ".json"):
@@ -149,7 +149,7 @@ class ResultFiles:
             path = self.root / self.pattern.replace("{case}", case_id)
             if not path.is_file():
                 names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-                raise CaseError(f"{path}: no result for case {case_id!r}{_close(path.name, names)}")
+                raise CaseError(f"{path}: no result for case {case_id!r}{_close_name(path.name, names)}")
             return path, _read_json(path) if path.suffix.lower() == ".json" else read_table(path).lines()
         if case_id in self._cases:
             return self.root, self._cases[case_id].lines()
@@ -166,7 +166,7 @@ class ResultFiles:
 
     def like(self, case_id: str) -> str:
         """Names the table's case that is most like one it lacks."""
-        return _close(case_id, self._cases or ())
+        return _close_name(case_id, self._cases or ())
 
     def _by_case(self, table: Table, needed: Mapping[str, str]) -> dict[str, Table]:
         missing = next((column for column in needed if column not in table.header), None)
@@ -175,9 +175,9 @@ class ResultFiles:
                 f"{self.root}: there is no column {missing!r}{nearest(missing, table.header)}; "
                 f"set model.{needed[missing]}"
             )
-        place = table.header.index(self.case)
-        found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
-        return {case: table._replace(rows=rows) for case, rows in found.items()}
+        column = table.header.index(self.case)
+        by_case = grouped((fields[column].strip(), (number, fields)) for number, fields in table.rows)
+        return {case: table._replace(rows=rows) for case, rows in by_case.items()}
 
 
 def cases_in(root: Path, pattern: str) -> list[str]:
@@ -225,16 +225,16 @@ def _read_json(path: Path) -> list[Line]:
     odd = next((item for item in items if not isinstance(item, dict)), None)
     if odd is not None:
         raise CaseError(f"{path}: expected a list of objects, found {odd!r:.60} in it")
-    return [Line(f"{path}, item {place}", item) for place, item in enumerate(items, start=1)]
+    return [Line(f"{path}, item {number}", item) for number, item in enumerate(items, start=1)]
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     """The name of a case without folders and without the ending of an image."""
     last = name.replace("\\", "/").rpartition("/")[2]
     return next((last[: -len(ending)] for ending in ENDINGS if last.lower().endswith(ending)), last)
 
 
-def _close(name: str, names: Iterable[str]) -> str:
+def _close_name(name: str, names: Iterable[str]) -> str:
     """Returns `" (there is 'x')"` for the name that is most like another."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.8)
     return f" (there is {close[0]!r})" if close else ""

@@ -66,14 +66,14 @@ class PrecomputedFrames(FromFiles, FrameLabeler):
                 raise CaseError(f"{line.place}: column {self.frame!r} holds {number}, expected a frame of 0 or more")
             frames.append(int(number))
         order = np.argsort(frames, kind="stable")
-        places = np.array(frames, np.int64)[order]
-        twice = places[1:][np.diff(places) == 0]
+        frame_numbers = np.array(frames, np.int64)[order]
+        twice = frame_numbers[1:][np.diff(frame_numbers) == 0]
         if len(twice):
             raise CaseError(f"{path}: case {case!r} has frame {twice[0]} twice")
-        kept = order[places % self.every == 0]
+        kept_order = order[frame_numbers % self.every == 0]
         columns = {}
         for name, column in self.columns.items():
-            chosen = [lines[place] for place in kept]
+            chosen = [lines[index] for index in kept_order]
             values = [line.number(column) if name in numeric else line.text(column) for line in chosen]
             columns[name] = np.array(values, float if name in numeric else object)
-        return FrameLabels(places[places % self.every == 0] // self.every, columns)
+        return FrameLabels(frame_numbers[frame_numbers % self.every == 0] // self.every, columns)

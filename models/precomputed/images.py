@@ -68,28 +68,28 @@ class PrecomputedImages(FromFiles, Synthesizer):
         ]
 
     def _files(self, case: str, wanted: int) -> list[Path]:
-        found = self._table.get(case, []) if self._table is not None else self._sought(case)
-        if len(found) < wanted or (len(found) > wanted and not self.first):
+        files = self._table.get(case, []) if self._table is not None else self._sought(case)
+        if len(files) < wanted or (len(files) > wanted and not self.first):
             where = "the table" if self._table is not None else repr(self.pattern.replace("{case}", case))
-            more = "; set model.first=true to take the first" if len(found) > wanted else ""
-            raise CaseError(f"{self.root}: {len(found)} pictures of case {case!r} ({where}), expected {wanted}{more}")
-        return found[:wanted]
+            hint = "; set model.first=true to take the first" if len(files) > wanted else ""
+            raise CaseError(f"{self.root}: {len(files)} pictures of case {case!r} ({where}), expected {wanted}{hint}")
+        return files[:wanted]
 
     def _sought(self, case: str) -> list[Path]:
         name = self.pattern.replace("{case}", case)
         folder = (self.root / name).parent
         begin, numbered, end = Path(name).name.partition("{n}")
-        known = ENDINGS if end.endswith(".*") or name.endswith(".*") else ()
+        endings = ENDINGS if end.endswith(".*") or name.endswith(".*") else ()
         begin, end = begin.removesuffix(".*"), end.removesuffix(".*")
         there = []
         names = self._names(folder)
-        for place in range(bisect_left(names, begin), len(names)):
-            path = folder / names[place]
+        for index in range(bisect_left(names, begin), len(names)):
+            path = folder / names[index]
             if not path.name.startswith(begin):
                 break
-            if known and path.suffix.lower() not in known:
+            if endings and path.suffix.lower() not in endings:
                 continue
-            stem = path.name[: -len(path.suffix)] if known else path.name
+            stem = path.name[: -len(path.suffix)] if endings else path.name
             middle = stem.removeprefix(begin).removesuffix(end) if numbered else ""
             if numbered and stem == f"{begin}{middle}{end}" and middle.isdigit():
                 there.append((int(middle), path))
@@ -99,7 +99,7 @@ class PrecomputedImages(FromFiles, Synthesizer):
 
     def _names(self, folder: Path) -> list[str]:
         if folder not in self._listed:
-            self._listed[folder] = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+            self._listed[folder] = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return self._listed[folder]
 
     def _read(self, table: Path, name: str, file: str) -> dict[str, list[Path]]:
@@ -108,13 +108,13 @@ class PrecomputedImages(FromFiles, Synthesizer):
         with UserError.about(table, "cannot be read as a table", OSError, ValueError):
             rows = pd.read_csv(table, dtype=str, keep_default_na=False)
         UserError.refuse_unknown(f"{table}: has no column", rows, name, file)
-        twice = [one for one, count in Counter(rows[file]).items() if count > 1]
+        twice = [repeated for repeated, count in Counter(rows[file]).items() if count > 1]
         if twice:
             raise UserError(f"{table}: picture {twice[0]!r} stands there {Counter(rows[file])[twice[0]]} times")
-        found: dict[str, list[Path]] = {}
+        files_by_case: dict[str, list[Path]] = {}
         for case, picture in zip(rows[name].str.strip(), rows[file].str.strip(), strict=True):
-            found.setdefault(case, []).append(self.root / picture)
-        return found
+            files_by_case.setdefault(case, []).append(self.root / picture)
+        return files_by_case
 
 
 class PrecomputedReconstructions(FromFiles, Reconstructor):

@@ -81,12 +81,12 @@ class Precomputed(FromFiles, Segmenter):
 
     def _translated(self, mask: Mask, wanted: Translation, path: Path) -> Mask:
         try:
-            labels, lost = wanted.apply(mask.labels)
+            labels, unmapped = wanted.apply(mask.labels)
         except ValueError as error:
             raise CaseError(f"{path}: {error}; check model.translate.from") from error
-        self.dropped.update(lost)
-        note = ", ".join(f"{name} {count}" for name, count in lost.items())
-        notes = (*mask.notes, f"voxels of classes without a label, now background: {note}") if lost else mask.notes
+        self.dropped.update(unmapped)
+        note = ", ".join(f"{name} {count}" for name, count in unmapped.items())
+        notes = (*mask.notes, f"voxels of classes without a label, now background: {note}") if unmapped else mask.notes
         return replace(mask, labels=labels, names={}, notes=notes)
 
     def _joined(self, case_id: str, wanted: Translation) -> Mask:
@@ -145,7 +145,7 @@ class MaskFiles(Precomputed):
         path = self._path(prompt.case_id)
         frames = bool(self.grids) and not self.resampled and path.suffix.lower() == ".dcm"
         grid = MaskFile(self.grids[prompt.case_id]).geometry() if self.grids else None
-        mask = _numbered(read_mask(path, grid=grid) if frames else super()._read(prompt), prompt.labels)
+        mask = _renumber_mask(read_mask(path, grid=grid) if frames else super()._read(prompt), prompt.labels)
         if grid is None or not self.resampled:
             return mask
         try:
@@ -159,7 +159,7 @@ class MaskFiles(Precomputed):
         return self.files[case_id]
 
 
-def _numbered(mask: Mask, labels: Mapping[int, str]) -> Mask:
+def _renumber_mask(mask: Mask, labels: Mapping[int, str]) -> Mask:
     """The mask with the task's integers, where its file names all of its own as the task does, as DICOM-SEG may."""
     numbers = {name: label for label, name in labels.items()}
     if not mask.names or not set(mask.names.values()) <= numbers.keys():
@@ -196,14 +196,14 @@ class NnUnetResults(Precomputed):
         postprocess: Sequence[Step] = (),
     ) -> None:
         folder = Path(root).expanduser()
-        described = _dataset(folder) if folder.is_dir() else {}
+        described = _read_dataset(folder) if folder.is_dir() else {}
         ending = str(described.get("file_ending", ".nii.gz"))
         translate = dict(translate or {})
         if not translate.get("from") and (names := _label_names(described)):
             translate["from"] = names
         super().__init__(root, pattern + ending, translate, postprocess)
         self.described = bool(described)
-        self.files = _validated(self.root, ending, folds)
+        self.files = _validation_files(self.root, ending, folds)
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Checks that nnU-Net wrote the folder and that there are predictions, then the translation."""
@@ -234,20 +234,20 @@ class NnUnetResults(Precomputed):
         return self.files[name]
 
 
-def _dataset(folder: Path) -> Mapping[str, Any]:
+def _read_dataset(folder: Path) -> Mapping[str, Any]:
     """`dataset.json` of the folder, or of the trained model that it lies in; empty where there is none."""
-    for place in (folder, *list(folder.resolve().parents)[:3]):
-        path = place / "dataset.json"
+    for parent in (folder, *list(folder.resolve().parents)[:3]):
+        path = parent / "dataset.json"
         if path.is_file():
             with UserError.about(path, "is no JSON", ValueError):
-                found = json.loads(path.read_text(encoding="utf-8"))
-            labels = found.get("labels", {}) if isinstance(found, dict) else None
+                content = json.loads(path.read_text(encoding="utf-8"))
+            labels = content.get("labels", {}) if isinstance(content, dict) else None
             if not isinstance(labels, dict) or not all(isinstance(number, int | list) for number in labels.values()):
                 raise UserError(
                     f"{path}: expected `labels` to be name: integer, as nnU-Net v2 writes it; name the classes of an "
                     "older version with model=precomputed model.translate.from"
                 )
-            return dict(found)
+            return dict(content)
     return {}
 
 
@@ -260,7 +260,7 @@ def _label_names(described: Mapping[str, Any]) -> dict[int, str]:
     return known_classes({int(value): name for name, value in labels.items() if name != "ignore"})
 
 
-def _validated(root: Path, ending: str, folds: Sequence[int] | None) -> dict[str, Path]:
+def _validation_files(root: Path, ending: str, folds: Sequence[int] | None) -> dict[str, Path]:
     """File name -> file, of all the wanted folds; empty where there is no fold."""
     numbers = [int(path.parent.name[5:]) for path in root.glob("fold_*/validation") if path.parent.name[5:].isdigit()]
     lacking = [fold for fold in folds or [] if fold not in numbers]

@@ -120,15 +120,15 @@ class PrecomputedPlaces(Detector):
         direction: Sequence[str] | None = None
         if self.space.startswith("verse"):
             direction, lines = self._direction(path, lines)
-        found = [(line, numbers) for line in lines if (numbers := self._numbers(line)) is not None]
-        xyz = np.array([numbers for _, numbers in found], dtype=np.float64).reshape(-1, len(self.columns))
+        numbered = [(line, numbers) for line in lines if (numbers := self._numbers(line)) is not None]
+        xyz = np.array([numbers for _, numbers in numbered], dtype=np.float64).reshape(-1, len(self.columns))
         only = self.named or next(iter(prompt.labels.values()), "")
-        names = tuple(line.text(self.label) if self.label else only for line, _ in found)
-        scores = np.array([self._confidence(line) for line, _ in found]) if self.score else None
+        names = tuple(line.text(self.label) if self.label else only for line, _ in numbered)
+        scores = np.array([self._confidence(line) for line, _ in numbered]) if self.score else None
         if self.form != "points":
-            return Boxes(self._corners(xyz, grid, found, path), names, scores)
+            return Boxes(self._corners(xyz, grid, numbered, path), names, scores)
         if direction is not None and grid is not None:
-            return Points(_along(xyz, direction, grid, in_mm=self.space == "verse_miccai"), names, scores=scores)
+            return Points(_voxels_along(xyz, direction, grid, in_mm=self.space == "verse_miccai"), names, scores=scores)
         return Points(self._placed(xyz, grid), names, scores=scores)
 
     def _numbers(self, line: Line) -> list[float] | None:
@@ -239,7 +239,7 @@ class PrecomputedNumbers(FromFiles, Detector):
         return {name: line.number(column) for name, column in columns.items()}
 
 
-def _along(xyz: Array, direction: Sequence[str], grid: Geometry, *, in_mm: bool) -> Array:
+def _voxels_along(xyz: Array, direction: Sequence[str], grid: Geometry, *, in_mm: bool) -> Array:
     """Turns coordinates along named axes, counted from the first voxel there, to voxel indices of the image."""
     from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 

@@ -106,15 +106,15 @@ def remeasure(text: str, centimetres: float, *, add: bool = False) -> str:
     >>> remeasure("ETT tip is 9 cm above the carina. Clear lungs.", float("nan"))
     'Clear lungs.'
     """
-    stated = [one for one in measurements(text) if one.thing == TUBE and one.role == "stated"]
+    stated = [length for length in measurements(text) if length.thing == TUBE and length.role == "stated"]
     if not stated:
         written = f"The endotracheal tube ends {centimetres:.1f} cm above the carina."
         return f"{text.rstrip()} {written}".lstrip() if add and not math.isnan(centimetres) else text
     if not math.isnan(centimetres):
-        for one in reversed(stated):
-            text = f"{text[: one.start]}{centimetres:.1f} cm{text[one.end :]}"
+        for length in reversed(stated):
+            text = f"{text[: length.start]}{centimetres:.1f} cm{text[length.end :]}"
         return text
     for start, end in reversed([*sentence_spans(text)]):
-        if any(start <= one.start < end for one in stated):
+        if any(start <= length.start < end for length in stated):
             text = f"{text[:start].rstrip()} {text[end:].lstrip()}"
     return text.strip()

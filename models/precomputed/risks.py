@@ -54,10 +54,12 @@ class PrecomputedRisks(FromFiles, RiskModel):
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
-        return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]
+        return [
+            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._numbers.detect(prompts), strict=True)
+        ]
 
     def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> dict[str, float]:
-        lost = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if lost is not None:
-            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {lost!r}")
+        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
+        if missing is not None:
+            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {missing!r}")
         return {name: value * self._sign if name == "risk" else value for name, value in numbers.items()}

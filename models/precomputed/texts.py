@@ -74,7 +74,7 @@ class PrecomputedReports(VisionLanguageModel):
     def _by_case(self, table: pd.DataFrame) -> Mapping[str, str]:
         rows = table[list(self.columns)].copy()
         for name in self.columns:
-            rows[name] = [self._text(cell, name, place) for place, cell in enumerate(rows[name], start=1)]
+            rows[name] = [self._text(cell, name, number) for number, cell in enumerate(rows[name], start=1)]
         rows = rows.drop_duplicates()
         twice = rows[self.columns[0]].str.strip().duplicated(keep=False)
         self._ambiguous = set(rows[self.columns[0]][twice].str.strip())
@@ -107,9 +107,9 @@ class PrecomputedReports(VisionLanguageModel):
         several = next((prompt.case_id for prompt in prompts if prompt.case_id in self._ambiguous), None)
         if several is not None:
             raise CaseError(f"{self.file}: id {several!r} stands there with several texts; keep one of its rows")
-        lost = next((prompt.case_id for prompt in prompts if prompt.case_id not in texts), None)
-        if lost is not None:
-            raise CaseError(f"{self.file}: has no row for case {lost!r}")
+        missing = next((prompt.case_id for prompt in prompts if prompt.case_id not in texts), None)
+        if missing is not None:
+            raise CaseError(f"{self.file}: has no row for case {missing!r}")
         return [texts[prompt.case_id] for prompt in prompts]
 
 

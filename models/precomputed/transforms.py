@@ -52,8 +52,8 @@ class PrecomputedTransforms(FromFiles, Registrar):
     ) -> None:
         UsageError.refuse_unknown("there are no units of displacements", get_args(Units), units)
         self.patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-        for one in (*self.patterns, *([inverse] if inverse else [])):
-            self.root = result_folder(root, "transforms", one)
+        for pattern_ in (*self.patterns, *([inverse] if inverse else [])):
+            self.root = result_folder(root, "transforms", pattern_)
         self.units, self.inverse, self.short = units, inverse, short
 
     def held_cases(self) -> list[str]:
@@ -77,14 +77,14 @@ class PrecomputedTransforms(FromFiles, Registrar):
         if self.short and len(parts) == 4 and parts[1::2] == ["0000", "0001"]:
             names.insert(0, f"{parts[0]}_{parts[2]}")
         paths = [self.root / pattern.replace("{case}", name) for name in names for pattern in patterns]
-        found = next((path for path in paths if path.is_file()), None)
-        if found is None:
+        existing = next((path for path in paths if path.is_file()), None)
+        if existing is None:
             raise CaseError(f"case {case!r}: {paths[-1]}: no such file; set model.pattern to how the files are called")
-        return found
+        return existing
 
     def _read(self, path: Path, start: Geometry, end: Geometry) -> Array:
         with CaseError.about(path, "cannot be read as a transform", OSError, ValueError, RuntimeError, EOFError):
-            array = _matrix(path) if path.suffix in MATRICES else _displacement(path)
+            array = _read_matrix(path) if path.suffix in MATRICES else _read_displacement(path)
         if array.ndim == 2:
             return array
         axes = len(start.shape)
@@ -98,14 +98,14 @@ class PrecomputedTransforms(FromFiles, Registrar):
             return field
         if axes != 3:
             raise CaseError(f"{path}: displacements of pictures are in voxels; set model.units=voxel")
-        return displacement_in_voxels(field * _signs(self.units), start, end)
+        return displacement_in_voxels(field * _axis_signs(self.units), start, end)
 
 
-def _signs(units: Units) -> Array:
+def _axis_signs(units: Units) -> Array:
     return np.reshape((-1, -1, 1) if units == "lps" else (1, 1, 1), (3, 1, 1, 1))
 
 
-def _displacement(path: Path) -> Array:
+def _read_displacement(path: Path) -> Array:
     if path.suffix == ".npy":
         return np.asarray(np.load(path, allow_pickle=False))
     if path.suffix == ".npz":
@@ -119,7 +119,7 @@ def _displacement(path: Path) -> Array:
     return array[..., 0, :] if array.ndim == 5 and array.shape[3] == 1 else array
 
 
-def _matrix(path: Path) -> Array:
+def _read_matrix(path: Path) -> Array:
     """An affine map in RAS+ mm, (4, 4)."""
     if path.suffix == ".txt" and not path.read_text(encoding="utf-8", errors="replace").startswith("#Insight"):
         numbers = np.loadtxt(path, ndmin=2)
@@ -128,11 +128,11 @@ def _matrix(path: Path) -> Array:
         return numbers
     import SimpleITK as sitk  # noqa: N813
 
-    found = sitk.ReadTransform(str(path))
-    if found.GetDimension() != 3 or not found.IsLinear():
+    read_transform = sitk.ReadTransform(str(path))
+    if read_transform.GetDimension() != 3 or not read_transform.IsLinear():
         raise ValueError("is no affine map of three axes; store its displacement field")
-    start = np.array(found.TransformPoint((0.0, 0.0, 0.0)))
-    columns = [np.array(found.TransformPoint(tuple(step))) - start for step in np.eye(3)]
+    start = np.array(read_transform.TransformPoint((0.0, 0.0, 0.0)))
+    columns = [np.array(read_transform.TransformPoint(tuple(step))) - start for step in np.eye(3)]
     lps = np.eye(4)
     lps[:3, :3], lps[:3, 3] = np.stack(columns, axis=1), start
     turn = np.diag([-1.0, -1.0, 1.0, 1.0])

@@ -59,17 +59,19 @@ class PrecomputedValues(FromFiles, Regressor):
     def regress(self, prompts: Prompts) -> Sequence[Array | Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         if isinstance(self._source, Matrix):
-            places = self._places(self._source, prompts[0].labels) if prompts else []
-            return [self._source.row(prompt.case_id)[places] for prompt in prompts]
-        return [self._said(prompt, found) for prompt, found in zip(prompts, self._source.detect(prompts), strict=True)]
+            columns = self._places(self._source, prompts[0].labels) if prompts else []
+            return [self._source.row(prompt.case_id)[columns] for prompt in prompts]
+        return [
+            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._source.detect(prompts), strict=True)
+        ]
 
     def _places(self, matrix: Matrix, labels: Mapping[int, str]) -> list[int]:
         return matrix.columns_of([self._columns.get(name, name) for name in labels.values()])
 
     def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
-        lost = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if lost is not None:
-            raise CaseError(f"{self._source_path}: case {prompt.case_id!r} has no number for {lost!r}")
+        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
+        if missing is not None:
+            raise CaseError(f"{self._source_path}: case {prompt.case_id!r} has no number for {missing!r}")
         return numbers
 
     @property

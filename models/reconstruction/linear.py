@@ -56,16 +56,20 @@ class SenseCombine(Reconstructor):
 
         def combined(given: Array) -> Array:
             """The adjoint of what the scanner does."""
-            found: Array = (maps.conj() * inverse_fft(given, axes)).sum(axis=0)
-            return found
+            combined_image: Array = (maps.conj() * inverse_fft(given, axes)).sum(axis=0)
+            return combined_image
 
         def measure(picture: Array) -> Array:
             lines: Array = measured * _forward_fft(maps * picture, axes)
             return lines
 
         start = combined(samples)
-        found = _solved(start, lambda one: combined(measure(one)), axes, self.iterations, self.regularisation)
-        magnitude: Array = np.abs(found if centred else np.fft.ifftshift(found, [axis - 1 for axis in axes]))
+        combined_image = _conjugate_gradients(
+            start, lambda one: combined(measure(one)), axes, self.iterations, self.regularisation
+        )
+        magnitude: Array = np.abs(
+            combined_image if centred else np.fft.ifftshift(combined_image, [axis - 1 for axis in axes])
+        )
         return magnitude.astype(np.float32)
 
 
@@ -90,17 +94,17 @@ class FunctionReconstructor(Reconstructor):
 def zero_filled(image: Image) -> Array:
     """Reconstructs samples by an inverse FFT of each coil and the root of the sum of squares, float32, (*axes)."""
     coils = inverse_fft(image.array, frequency_axes(image), centred=is_centred(image))
-    found: Array = np.sqrt(np.square(np.abs(coils)).sum(axis=0))
-    return found.astype(np.float32)
+    root_sum: Array = np.sqrt(np.square(np.abs(coils)).sum(axis=0))
+    return root_sum.astype(np.float32)
 
 
 def frequency_axes(image: Image) -> list[int]:
     """Which axes of samples are frequencies, the coil's being 0; raises CaseError when none is said to be."""
     names = image.attributes.get("axes", "").split()
-    found = [axis for axis, name in enumerate(names, start=1) if name.startswith("k")]
-    if not found or len(names) != image.array.ndim - 1:
+    axes = [axis for axis, name in enumerate(names, start=1) if name.startswith("k")]
+    if not axes or len(names) != image.array.ndim - 1:
         raise CaseError(f"expected samples of k-space with named axes, got {image.array.shape} and axes {names}")
-    return found
+    return axes
 
 
 def is_centred(image: Image) -> bool:
@@ -119,8 +123,8 @@ def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: 
     """
     window = np.ones((1,) * samples.ndim)
     for axis in axes:
-        others = tuple(other for other in range(samples.ndim) if other != axis)
-        there = measured.any(axis=others)
+        other_axes = tuple(other_axis for other_axis in range(samples.ndim) if other_axis != axis)
+        there = measured.any(axis=other_axes)
         middle = samples.shape[axis] // 2
         missing = np.flatnonzero(~there)
         nearest_gap = np.abs(missing - middle).min() if len(missing) else middle
@@ -142,7 +146,7 @@ def _forward_fft(images: Array, axes: Sequence[int]) -> Array:
     return np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
 
 
-def _solved(
+def _conjugate_gradients(
     start: Array, apply: Callable[[Array], Array], axes: Sequence[int], iterations: int, regularisation: float
 ) -> Array:
     """Solves (A + regularisation) x = start by conjugate gradients, each slice by itself; `start` without any."""
@@ -151,17 +155,17 @@ def _solved(
     inside = tuple(axis - 1 for axis in axes)
 
     def product(one: Array, other: Array) -> Array:
-        found: Array = (one.conj() * other).real.sum(axis=inside, keepdims=True)
-        return found
+        product: Array = (one.conj() * other).real.sum(axis=inside, keepdims=True)
+        return product
 
-    found, rest, step = np.zeros_like(start), start.copy(), start.copy()
-    size = product(rest, rest)
+    solution, residual, step = np.zeros_like(start), start.copy(), start.copy()
+    size = product(residual, residual)
     for _ in range(iterations):
         moved = apply(step) + regularisation * step
         length = size / np.maximum(product(step, moved), np.finfo(size.dtype).tiny)
-        found = found + length * step
-        rest = rest - length * moved
-        smaller = product(rest, rest)
-        step = rest + smaller / np.maximum(size, np.finfo(size.dtype).tiny) * step
+        solution = solution + length * step
+        residual = residual - length * moved
+        smaller = product(residual, residual)
+        step = residual + smaller / np.maximum(size, np.finfo(size.dtype).tiny) * step
         size = smaller
-    return found
+    return solution

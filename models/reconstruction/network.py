@@ -47,14 +47,14 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         super().__init__()
         if start not in ("zero_filled", "sense"):
             raise UserError(f"expected model.start to be zero_filled or sense, got {start!r}")
-        made = network
+        network_ = network
         if isinstance(network, Mapping):
-            made = build_network(network, axes=2, channels=1, classes=1, window=(256, 256))
-        if not isinstance(made, nn.Module):
+            network_ = build_network(network, axes=2, channels=1, classes=1, window=(256, 256))
+        if not isinstance(network_, nn.Module):
             raise UserError(f"expected model.network to be a network or its name, got {type(network).__name__}")
         if checkpoint is not None:
-            load_weights(made, Path(checkpoint).expanduser())
-        self.network = made
+            load_weights(network_, Path(checkpoint).expanduser())
+        self.network = network_
         self.slices_per_case, self.batch = slices_per_case, batch
         self._trained = checkpoint is not None
         self._sense = SenseCombine() if start == "sense" else None
@@ -74,15 +74,15 @@ class NetworkReconstructor(nn.Module, Reconstructor):
     ) -> list[dict[str, Tensor]]:
         """Slices of one scan: `image` and `target`, (1, row, column) float32, in units of the simple reconstruction."""
         rng = np.random.default_rng(seed)
-        shown, scale = self._start(image)
+        start, scale = self._start(image)
         # Of an oversampled scan the reference is the middle, and only that is learnt.
         right = np.abs(target.array[0]).reshape(-1, *target.array.shape[-2:])
-        rows, columns = ((whole - cut) // 2 for whole, cut in zip(shown.shape[1:], right.shape[1:], strict=True))
-        shown = shown[:, rows : rows + right.shape[1], columns : columns + right.shape[2]]
-        drawn = rng.choice(len(shown), min(self.slices_per_case, len(shown)), replace=False)
+        rows, columns = ((full - cut) // 2 for full, cut in zip(start.shape[1:], right.shape[1:], strict=True))
+        start = start[:, rows : rows + right.shape[1], columns : columns + right.shape[2]]
+        drawn = rng.choice(len(start), min(self.slices_per_case, len(start)), replace=False)
         return [
             {
-                "image": torch.from_numpy(shown[index] / scale[index])[None],
+                "image": torch.from_numpy(start[index] / scale[index])[None],
                 "target": torch.from_numpy((right[index] / scale[index]).astype(np.float32))[None],
             }
             for index in drawn
@@ -93,17 +93,17 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         return nn.functional.l1_loss(self._mended(batch["image"]), batch["target"])
 
     def _reconstruct(self, image: Image) -> Array:
-        shown, scale = self._start(image)
+        start, scale = self._start(image)
         device = next(self.network.parameters()).device
-        pictures = torch.from_numpy(shown / scale)[:, None]
+        pictures = torch.from_numpy(start / scale)[:, None]
         parts = [self._mended(some.to(device)) for some in torch.split(pictures, self.batch)]
         mended = torch.cat(parts)[:, 0].clamp_min(0).float().cpu().numpy() * scale
         return mended.reshape(image.array.shape[1:])
 
     def _start(self, image: Image) -> tuple[Array, Array]:
         """The simple reconstruction, float32, (slice, row, column), and its largest values, (slice, 1, 1)."""
-        whole = zero_filled(image) if self._sense is None else self._sense.combine(image)
-        slices = whole.reshape(-1, *whole.shape[-2:])
+        combined_image = zero_filled(image) if self._sense is None else self._sense.combine(image)
+        slices = combined_image.reshape(-1, *combined_image.shape[-2:])
         largest = slices.max(axis=(1, 2), keepdims=True)
         return slices, np.where(largest > 0, largest, 1).astype(np.float32)
 

@@ -64,11 +64,11 @@ class SimpleItkRegistration(Registrar):
 
         if len(fixed.geometry.shape) != 3:
             raise CaseError(f"registers volumes, got images of shape {fixed.shape}")
-        still, moved = (_grey(image) for image in (fixed, moving))
+        still, moved = (_grey_image(image) for image in (fixed, moving))
         with CaseError.about("SimpleITK", "could not register the pair", RuntimeError):
-            found = self._transform(still, moved)
+            transform = self._transform(still, moved)
             field = sitk.TransformToDisplacementField(
-                found, sitk.sitkVectorFloat64, still.GetSize(), still.GetOrigin(), still.GetSpacing(),
+                transform, sitk.sitkVectorFloat64, still.GetSize(), still.GetOrigin(), still.GetSpacing(),
                 still.GetDirection(),
             )  # fmt: skip
         lps = sitk.GetArrayFromImage(field).transpose(3, 2, 1, 0)
@@ -100,8 +100,12 @@ class SimpleItkRegistration(Registrar):
         method.SetOptimizerAsRegularStepGradientDescent(1.0, 1e-3, self.iterations)
         method.SetOptimizerScalesFromPhysicalShift()
         method.SetInitialTransform(start, inPlace=False)
-        found = method.Execute(fixed, moving)
-        return sitk.CompositeTransform(found).GetNthTransform(0) if found.GetName() == "CompositeTransform" else found
+        transform = method.Execute(fixed, moving)
+        return (
+            sitk.CompositeTransform(transform).GetNthTransform(0)
+            if transform.GetName() == "CompositeTransform"
+            else transform
+        )
 
     def _spline(self, fixed: sitk.Image, moving: sitk.Image, affine: sitk.Transform) -> sitk.Transform:
         import SimpleITK as sitk  # noqa: N813
@@ -147,14 +151,14 @@ class SimpleItkRegistration(Registrar):
 
 def displacement_in_voxels(steps: Array, fixed: Geometry, moving: Geometry) -> Array:
     """A displacement in mm along RAS+ on the grid of the fixed image as one in voxels, float64, (axes, *spatial)."""
-    places = np.indices(fixed.shape, dtype=np.float64)
-    ends = np.tensordot(fixed.affine[:3, :3], places, 1) + fixed.affine[:3, 3].reshape(3, 1, 1, 1) + steps
+    coordinates = np.indices(fixed.shape, dtype=np.float64)
+    ends = np.tensordot(fixed.affine[:3, :3], coordinates, 1) + fixed.affine[:3, 3].reshape(3, 1, 1, 1) + steps
     inverse = np.linalg.inv(moving.affine)
-    found: Array = np.tensordot(inverse[:3, :3], ends, 1) + inverse[:3, 3].reshape(3, 1, 1, 1) - places
-    return found
+    displacement: Array = np.tensordot(inverse[:3, :3], ends, 1) + inverse[:3, 3].reshape(3, 1, 1, 1) - coordinates
+    return displacement
 
 
-def _grey(image: Image) -> sitk.Image:
+def _grey_image(image: Image) -> sitk.Image:
     import SimpleITK as sitk  # noqa: N813
 
     return sitk.Cast(Image(image.array[:1], image.affine, image.modality, image.units).to_sitk(), sitk.sitkFloat32)

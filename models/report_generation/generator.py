@@ -116,12 +116,12 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         if self.checkpoint is None or self.decoder is not None:
             return
         path = Path(self.checkpoint).expanduser()
-        kept = kept_beside(path, "packed")
-        if kept is None:
+        packed_words = kept_beside(path, "packed")
+        if packed_words is None:
             raise UserError(
                 f"{path}: holds no words of a report generator; set model.checkpoint to a run that fitted one"
             )
-        self._make(*unpacked(kept))
+        self._make(*unpacked(packed_words))
         load_weights(self, path)
 
     def train(self, mode: bool = True) -> Self:
@@ -167,14 +167,14 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         if not texts:
             raise CaseError(f"case {prompt.case_id!r} has no report to learn from; leave it out of the split to fit on")
         rng = np.random.default_rng(seed)
-        pictures, seen = self._stack(prompt, rng)
+        pictures, has_view = self._stack(prompt, rng)
         text = texts[int(rng.integers(len(texts)))]
         numbers = self.words.encode(text, self.max_tokens)
         padded = numbers + [self.words.pad] * (self.max_tokens - len(numbers))
         return [
             {
                 "pictures": pictures,
-                "seen": seen,
+                "seen": has_view,
                 "words": torch.tensor(padded),
                 "length": torch.tensor(len(numbers)),
                 "phrases": self.phrases.told(text),
@@ -220,8 +220,8 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
 
         device = self.places.device
         stacked = [self._stack(prompt) for prompt in prompts]
-        pictures, seen = (torch.stack(list(some)).to(device) for some in zip(*stacked, strict=True))
-        memory, mask, _ = self._memory(pictures, seen)
+        pictures, has_view = (torch.stack(list(some)).to(device) for some in zip(*stacked, strict=True))
+        memory, mask, _ = self._memory(pictures, has_view)
         written = self.words
         drawing = decoding.temperature > 0
         settings = GenerationConfig(
@@ -259,12 +259,12 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         grids = self.places.new_zeros(count, views, *self.places.shape)
         if bool(seen.any()):
             grids[seen] = (self.join(self.encoder(pictures[seen])) + self.places).to(grids.dtype)
-        whole = grids.flatten(1, 2)
+        flat_grids = grids.flatten(1, 2)
         there = seen[:, :, None].expand(-1, -1, self.places.shape[0]).flatten(1)
         first, likely = self.nothing.expand(count, -1), None  # to be attended to where no picture is shown
         if self.phrases:
-            mean = whole.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
-            likely = self.guess(torch.cat([mean, whole.amax(1)], dim=1))
+            mean = flat_grids.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+            likely = self.guess(torch.cat([mean, flat_grids.amax(1)], dim=1))
             first = first + self.tell(likely.sigmoid())
         memory = torch.cat([first[:, None], (grids + self.order[:views, None]).flatten(1, 2)], dim=1)
         return memory, torch.cat([there.new_ones(count, 1), there], dim=1).long(), likely
@@ -272,11 +272,11 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
     def _stack(self, prompt: Prompt, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The pictures of a prompt, (view, 3, row, column), zero where there is none, and which there are."""
         images = shown_images(prompt)[: self.views]
-        seen = torch.zeros(self.views, dtype=torch.bool)
-        seen[: len(images)] = True
+        has_view = torch.zeros(self.views, dtype=torch.bool)
+        has_view[: len(images)] = True
         empty = torch.zeros(3, self.encoder.edge, self.encoder.edge)
         pictures = [self.encoder.picture(image, rng, self.augment) for image in images]
-        return torch.stack([*pictures, *[empty] * (self.views - len(images))]), seen
+        return torch.stack([*pictures, *[empty] * (self.views - len(images))]), has_view
 
     def _make(self, words: Sequence[str], phrases: Sequence[str]) -> None:
         """Makes the networks; `words` only of a decoder made anew."""
@@ -363,11 +363,11 @@ class Encoder(nn.Module):
         from PIL import Image as Pictures
         from PIL import ImageOps
 
-        shown = as_picture(image)
-        whole = max(shown.size)
-        square = ImageOps.pad(shown, (whole, whole))
-        left, top, right, bottom = np.zeros(4) if rng is None else rng.uniform(0, strength * whole, 4)
-        box = (left, top, whole - right, whole - bottom)
+        picture = as_picture(image)
+        longest = max(picture.size)
+        square = ImageOps.pad(picture, (longest, longest))
+        left, top, right, bottom = np.zeros(4) if rng is None else rng.uniform(0, strength * longest, 4)
+        box = (left, top, longest - right, longest - bottom)
         scaled = square.resize((self.edge, self.edge), Pictures.Resampling.BILINEAR, box)
         pixels = np.asarray(scaled, np.float32) / 255
         if rng is not None:

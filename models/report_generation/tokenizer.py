@@ -50,12 +50,14 @@ class Words:
             UserError: there are none.
         """
         counts = Counter(word for text in texts for word in split(text))
-        known = sorted((word for word, count in counts.items() if count >= threshold), key=lambda w: (-counts[w], w))
-        if not known:
+        vocabulary = sorted(
+            (word for word, count in counts.items() if count >= threshold), key=lambda w: (-counts[w], w)
+        )
+        if not vocabulary:
             raise UserError(
                 f"no word occurs {threshold} times in the reports to fit on; lower model.threshold, or look at the data"
             )
-        return cls(known)
+        return cls(vocabulary)
 
     def encode(self, text: str, length: int) -> list[int]:
         """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
@@ -82,8 +84,8 @@ class Pieces:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        begin = _first(tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
-        end = _first(tokenizer.eos_token_id, tokenizer.sep_token_id)
+        begin = _first_number(tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
+        end = _first_number(tokenizer.eos_token_id, tokenizer.sep_token_id)
         if begin is None or end is None:
             raise UserError("model.decoder: its tokenizer has no tokens for the begin and the end of a text")
         self.begin, self.end = int(begin), int(end)
@@ -121,7 +123,7 @@ class Phrases:
     def learned(cls, texts: Sequence[str], number: int) -> Phrases:
         """The most frequent phrases that at least one report in a hundred has, and at most every second one."""
         counts = Counter(phrase for text in texts for phrase in phrases_of(text))
-        telling = [one for one, count in counts.items() if max(2, len(texts) / 100) <= count <= len(texts) / 2]
+        telling = [phrase for phrase, count in counts.items() if max(2, len(texts) / 100) <= count <= len(texts) / 2]
         return cls(sorted(telling, key=lambda one: (-counts[one], one))[:number])
 
     def told(self, text: str) -> Tensor:
@@ -133,25 +135,25 @@ class Phrases:
 def phrases_of(text: str) -> set[str]:
     """All phrases of one to three words, in lower case, of which none goes on after the end of a sentence."""
     words = [word.strip().casefold() for word in split(text)]
-    found = set()
+    phrases = set()
     for start in range(len(words)):
         for end in range(start + 1, min(start + 4, len(words) + 1)):
             if not words[end - 1][0].isalnum():
                 break
-            found.add(" ".join(words[start:end]))
-    return found
+            phrases.add(" ".join(words[start:end]))
+    return phrases
 
 
 def packed(words: Sequence[str], phrases: Sequence[str]) -> Tensor:
     """Words and phrases as a tensor, uint8, which checkpoints keep beside the weights."""
-    said = json.dumps({"words": list(words), "phrases": list(phrases)})
-    return torch.frombuffer(bytearray(said.encode()), dtype=torch.uint8)
+    content = json.dumps({"words": list(words), "phrases": list(phrases)})
+    return torch.frombuffer(bytearray(content.encode()), dtype=torch.uint8)
 
 
 def unpacked(kept: Tensor) -> tuple[list[str], list[str]]:
     """Words and phrases of such a tensor."""
-    said = json.loads(bytes(kept.tolist()))
-    return said["words"], said["phrases"]
+    content = json.loads(bytes(kept.tolist()))
+    return content["words"], content["phrases"]
 
 
 def split(text: str) -> list[str]:
@@ -159,5 +161,5 @@ def split(text: str) -> list[str]:
     return TOKEN.findall(" ".join(text.split()))
 
 
-def _first(*numbers: int | None) -> int | None:
+def _first_number(*numbers: int | None) -> int | None:
     return next((number for number in numbers if number is not None), None)

@@ -53,26 +53,28 @@ class Vote(nn.Module, Segmenter):
     def segment(self, prompts: Prompts) -> Sequence[Array | Mask]:
         """Asks every model in turn; raises CaseError where their answers lie on different grids."""
         answers = [model.segment(prompts) for model in self.models]
-        return [self._joined(prompt, given) for prompt, given in zip(prompts, zip(*answers, strict=True), strict=True)]
+        return [
+            self._joined(prompt, answers) for prompt, answers in zip(prompts, zip(*answers, strict=True), strict=True)
+        ]
 
     def _joined(self, prompt: Prompt, given: Sequence[Array | Mask]) -> Array | Mask:
         masks = [answer for answer in given if isinstance(answer, Mask)]
         maps = [answer.labels if isinstance(answer, Mask) else answer for answer in given]
-        odd = next((other.shape for other in maps if other.shape != maps[0].shape), None)
+        odd = next((label_map.shape for label_map in maps if label_map.shape != maps[0].shape), None)
         difference = next((apart for mask in masks if (apart := masks[0].geometry.difference(mask.geometry))), None)
         if odd or difference:
             raise CaseError(f"case {prompt.case_id!r}: the models' masks differ: {difference or f'{odd} voxels'}")
         geometry = masks[0].geometry if masks else prompt.image.geometry
-        labels = postprocessed(self.postprocess, _majority(maps), prompt.labels, geometry.spacing)
+        labels = postprocessed(self.postprocess, _majority_vote(maps), prompt.labels, geometry.spacing)
         return Mask(labels, masks[0].affine, units=masks[0].units) if masks else labels
 
 
-def _majority(maps: Sequence[Array]) -> Array:
+def _majority_vote(maps: Sequence[Array]) -> Array:
     """The label with most votes at each voxel, of equals the one that comes first; int32."""
     most = np.zeros(maps[0].shape, dtype=np.int16)
     winner = np.zeros(maps[0].shape, dtype=np.int32)
     for candidate in maps:
-        votes = sum((other == candidate).astype(np.int16) for other in maps)
+        votes = sum((label_map == candidate).astype(np.int16) for label_map in maps)
         ahead = votes > most
         winner[ahead], most[ahead] = candidate[ahead], votes[ahead]
     return winner

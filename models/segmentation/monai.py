@@ -103,20 +103,20 @@ class MonaiSegmenter(nn.Module, Segmenter):
         if (network is None) == (bundle is None):
             raise UserError("expected either model.network or model.bundle, got " + ("both" if network else "neither"))
         read = None if bundle is None else read_bundle(Path(bundle).expanduser())
-        said = dict(read.window) if read else {}
+        window_config = dict(read.window) if read else {}
         self.named = dict(read.classes) if read else {}
         self.checkpoints = [checkpoint] if isinstance(checkpoint, str) else list(checkpoint or [])
         self._has_weights = bool(self.checkpoints) or bundle is not None
         self.classes = classes
         self.translator = None if translate is None else Translator(translate, self.named)
         self.spatial_dims = spatial_dims
-        window = said.get("roi_size") if roi_size is None else roi_size
+        window = window_config.get("roi_size") if roi_size is None else roi_size
         self.roi_size: tuple[int, ...] | None = None if window is None else tuple(window)
-        self.overlap = float(_first(overlap, said.get("overlap"), 0.5))
-        self.sw_batch_size = int(_first(sw_batch_size, said.get("sw_batch_size"), 4))
+        self.overlap = float(_first_value(overlap, window_config.get("overlap"), 0.5))
+        self.sw_batch_size = int(_first_value(sw_batch_size, window_config.get("sw_batch_size"), 4))
         self.stitch_on_cpu, self.stitch_half = stitch_on_cpu, stitch_half
         self.flips, self.rotations = tuple(flips), rotations
-        self.steps = list(_first(preprocess, read.preprocess if read else None, ()))
+        self.steps = list(_first_value(preprocess, read.preprocess if read else None, ()))
         self.preprocess = Compose(self.steps)
         self.augment, self.postprocess, self.patches_per_case = list(augment), tuple(postprocess), patches_per_case
         self.loss = DiceCELoss(to_onehot_y=True, softmax=True)
@@ -182,7 +182,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         index = np.zeros(target.labels.shape, dtype=np.int32)
         for channel, label in enumerate(classes):
             index[target.labels == label] = channel  # any other label is background, as it is in scoring
-        data = {"image": _tensor(image.array, image.affine), "label": _tensor(index[None], image.affine)}
+        data = {"image": _meta_tensor(image.array, image.affine), "label": _meta_tensor(index[None], image.affine)}
         patches: list[dict[str, Any]] = sample(data)
         drawn = [{key: patch[key].as_tensor().float() for key in ("image", "label")} for patch in patches]
         flat = len(self._window()) < image.array.ndim - 1  # a slice is a picture to a 2-D network
@@ -191,7 +191,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
     def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Dice + cross-entropy (MONAI's DiceCELoss, softmax, background included) of a batch of patches."""
         (network,) = self._networks()
-        loss: Tensor = self.loss(_logits(network(batch["image"])), batch["label"])
+        loss: Tensor = self.loss(_first_output(network(batch["image"])), batch["label"])
         return loss
 
     def _segment(self, prompt: Prompt) -> Array:
@@ -210,13 +210,13 @@ class MonaiSegmenter(nn.Module, Segmenter):
     def _probabilities(self, prompt: Prompt) -> Probabilities:
         image, classes = prompt.image, self._classes(prompt.labels)
         prepared, pixels, predict, windows = self._shown(image, classes)
-        whole = all_probabilities(pixels, predict, windows).float()
+        probabilities = all_probabilities(pixels, predict, windows).float()
         if prepared.applied_operations:
-            whole = torch.stack([self._undone(one[None], prepared)[0] for one in whole])
-            total = whole.sum(0)  # less than 1 where resampling reached into what was cropped away
-            whole[0][total == 0] = 1  # cropped away: of the first class, as in a label map
-            whole /= torch.where(total == 0, 1, total)
-        array, lacking = whole.numpy(), [label for label in (0, *sorted(prompt.labels)) if label not in classes]
+            probabilities = torch.stack([self._undone(channel[None], prepared)[0] for channel in probabilities])
+            total = probabilities.sum(0)  # less than 1 where resampling reached into what was cropped away
+            probabilities[0][total == 0] = 1  # cropped away: of the first class, as in a label map
+            probabilities /= torch.where(total == 0, 1, total)
+        array, lacking = probabilities.numpy(), [label for label in (0, *sorted(prompt.labels)) if label not in classes]
         if lacking:
             array = np.concatenate([array, np.zeros((len(lacking), *array.shape[1:]), np.float32)])
         # Blending and resampling round, also to what is no probability.
@@ -228,7 +228,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         """The image after preprocessing, its pixels where they are stitched, what is asked of windows, and these."""
         if self.network is None or self.roi_size is None:
             self._fit_to(classes, image)
-        prepared = self.preprocess({"image": _tensor(image.array, image.affine)})["image"]
+        prepared = self.preprocess({"image": _meta_tensor(image.array, image.affine)})["image"]
         windows = self._windows(tuple(prepared.shape[1:]))
         predict = self._predict(classes, slices=prepared.ndim - 1 > len(self._window()))
         return prepared, prepared.as_tensor().to(windows.stitched_on), predict, windows
@@ -241,15 +241,15 @@ class MonaiSegmenter(nn.Module, Segmenter):
             total = torch.zeros(())
             for network in networks:
                 for view in views:
-                    logits = _logits(network(view.show(windows)))
+                    logits = _first_output(network(view.show(windows)))
                     if logits.shape[1] != len(classes):
                         raise UserError(
                             f"the network has {logits.shape[1]} output channels, the task needs {len(classes)}, one "
                             f"for each of {list(classes)}; set model.network.out_channels, or model.classes to the "
                             "label of each channel"
                         )
-                    seen = view.undo(logits.float().softmax(1))
-                    total = seen if total.ndim == 0 else total.add_(seen)
+                    undone = view.undo(logits.float().softmax(1))
+                    total = undone if total.ndim == 0 else total.add_(undone)
             return total.div_(len(networks) * len(views))
 
         if not slices:
@@ -259,20 +259,20 @@ class MonaiSegmenter(nn.Module, Segmenter):
     def _windows(self, shape: tuple[int, ...]) -> Windows:
         size, batch = self._window(), self.sw_batch_size
         overlap: tuple[float, ...] = (self.overlap,) * len(size)
-        alike: tuple[int, ...] = ()
+        flip_axes: tuple[int, ...] = ()
         if len(shape) > len(size):  # a slab of slices is one window, whose slices are the network's batch
-            alike = (len(size),)
+            flip_axes = (len(size),)
             size, overlap, batch = (*size, min(batch, shape[-1])), (*overlap, 0.0), 1
         device = next(self._networks()[0].parameters()).device
         stitched_on = torch.device("cpu") if self.stitch_on_cpu else device
         dtype = torch.float16 if self.stitch_half else torch.float32
-        return Windows(size, overlap, batch, device, stitched_on, alike, dtype)
+        return Windows(size, overlap, batch, device, stitched_on, flip_axes, dtype)
 
     def _best_of(self, probabilities: Tensor, prepared: MetaTensor) -> Tensor:
         """The most probable class on the grid before preprocessing, undone class by class."""
         best = index = torch.zeros(())
-        for number, one in enumerate(probabilities):
-            restored = self._undone(one[None].float(), prepared)[0]
+        for number, channel in enumerate(probabilities):
+            restored = self._undone(channel[None].float(), prepared)[0]
             if number == 0:
                 best, index = restored, torch.zeros(restored.shape, dtype=torch.int16)
                 continue
@@ -291,7 +291,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
 
     def _fit_to(self, classes: Sequence[int], image: Image) -> None:
         """Makes what the config leaves open fit images like this one."""
-        shape = tuple(self.preprocess({"image": _tensor(image.array, image.affine)})["image"].shape)
+        shape = tuple(self.preprocess({"image": _meta_tensor(image.array, image.affine)})["image"].shape)
         axes = self.spatial_dims or len(shape) - 1
         if self._own_window:
             name = str((self._wanted or {}).get("name"))
@@ -319,8 +319,8 @@ class MonaiSegmenter(nn.Module, Segmenter):
         """Takes a network, and as many copies as there are more checkpoints, and loads their weights."""
         assert network is not None  # noqa: S101 - the constructor has made sure
         copies = [network, *(copy.deepcopy(network) for _ in self.checkpoints[1:])]
-        for one, path in zip(copies, self.checkpoints, strict=False):
-            load_weights(one, Path(path).expanduser())
+        for copy_, path in zip(copies, self.checkpoints, strict=False):
+            load_weights(copy_, Path(path).expanduser())
         self.network, self.others = network, nn.ModuleList(copies[1:])
         self.train(self.training)  # a network that is made late is in the mode of its wrapper
 
@@ -356,15 +356,15 @@ class MonaiSegmenter(nn.Module, Segmenter):
         return [0, *ordered]
 
 
-def _first(*values: Any) -> Any:
+def _first_value(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 
-def _tensor(array: Array, affine: Array) -> MetaTensor:
+def _meta_tensor(array: Array, affine: Array) -> MetaTensor:
     return MetaTensor(torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)), affine=torch.from_numpy(affine))
 
 
-def _logits(output: Any) -> Tensor:
+def _first_output(output: Any) -> Tensor:
     # Networks with deep supervision return the full-resolution head first.
     first: Tensor = output[0] if isinstance(output, list | tuple) else output
     return first
@@ -387,8 +387,8 @@ class VistaSegmenter(MonaiSegmenter):
 
     def __init__(self, *, bundle: str, prompts: Mapping[str, int] | None = None, **settings: Any) -> None:
         super().__init__(bundle=bundle, **settings)
-        known = prompts or {name: number for number, name in self.named.items()}
-        self.prompts = {plain(name): int(number) for name, number in known.items()}
+        prompts_ = prompts or {name: number for number, name in self.named.items()}
+        self.prompts = {plain(name): int(number) for name, number in prompts_.items()}
         self.named = {}  # channels are those of the labels asked for
         self._adopt(ClassPrompted(self._networks()[0]))
 
@@ -426,7 +426,7 @@ class ClassPrompted(nn.Module):
         """Returns logits (window, 1 + class, *spatial) of windows (window, channel, *spatial)."""
         wanted = torch.tensor(self.prompts, device=windows.device)[:, None]
         logits = [self.network(input_images=window[None], class_vector=wanted)[:, 0] for window in windows]
-        return torch.stack([torch.cat([torch.zeros_like(one[:1]), one]) for one in logits])
+        return torch.stack([torch.cat([torch.zeros_like(row[:1]), row]) for row in logits])
 
 
 @dataclass(frozen=True)
@@ -471,7 +471,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise UserError(f"{config}: defines no `network_def`")
     network: nn.Module = parser.get_parsed_content("network_def")
     load_weights(network, folder / "models" / "model.pt")
-    return Bundle(network, _channel_names(folder), _preprocessing(parser), _bundle_window(parser))
+    return Bundle(network, _channel_names(folder), _preprocessing_steps(parser), _bundle_window(parser))
 
 
 def _would_run(config: Any) -> Iterator[str]:
@@ -497,22 +497,22 @@ def _channel_names(folder: Path) -> Mapping[int, str]:
     return known_classes(named) if len(named) > 1 else {}
 
 
-def _preprocessing(parser: Any) -> Sequence[Callable[[Any], Any]]:
-    said = parser.config.get("preprocessing")
-    if said is None:
+def _preprocessing_steps(parser: Any) -> Sequence[Callable[[Any], Any]]:
+    stated = parser.config.get("preprocessing")
+    if stated is None:
         return ()
-    if not (isinstance(said, dict) and isinstance(said.get("transforms"), list)):
+    if not (isinstance(stated, dict) and isinstance(stated.get("transforms"), list)):
         log.warning("the bundle's preprocessing is no list of transforms and is left out; set model.preprocess")
         return ()
-    names = [str(step.get("_target_", "")).rpartition(".")[2] for step in said["transforms"]]
+    names = [str(step.get("_target_", "")).rpartition(".")[2] for step in stated["transforms"]]
     wanted = [number for number, name in enumerate(names) if not name.startswith(READING)]
     steps = [parser.get_parsed_content(f"preprocessing#transforms#{number}") for number in wanted]
     return tuple(step for step in steps if step is not None)  # None where it is disabled
 
 
 def _bundle_window(parser: Any) -> Mapping[str, Any]:
-    said = parser.config.get("inferer")
-    if not isinstance(said, dict) or "SlidingWindowInferer" not in str(said.get("_target_")):
+    stated = parser.config.get("inferer")
+    if not isinstance(stated, dict) or "SlidingWindowInferer" not in str(stated.get("_target_")):
         return {}
     inferer = parser.get_parsed_content("inferer")
     return {"roi_size": inferer.roi_size, "overlap": inferer.overlap, "sw_batch_size": inferer.sw_batch_size}

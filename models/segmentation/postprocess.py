@@ -52,13 +52,13 @@ class KeepLargest(Step):
 
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
         """Returns a copy without the smaller components; of two equally large ones the first in index order stays."""
-        kept = mask.copy()
+        cleaned = mask.copy()
         chosen = self._chosen(names)
         for group in [chosen] if self.together else [[label] for label in chosen]:
-            for inside, parts, count in _components(mask, group):
+            for inside, parts, count in _label_components(mask, group):
                 sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
-                kept[inside][(parts > 0) & (parts != 1 + sizes.argmax())] = 0
-        return kept
+                cleaned[inside][(parts > 0) & (parts != 1 + sizes.argmax())] = 0
+        return cleaned
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class DropSmall(Step):
 
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
         """Returns a copy without the components that are smaller than either size."""
-        kept = mask.copy()
+        cleaned = mask.copy()
         least = max(self.voxels, self.volume / float(np.prod(spacing)) - 1e-9)
         for label in self._chosen(names):
-            for inside, parts, count in _components(mask, [label]):
+            for inside, parts, count in _label_components(mask, [label]):
                 small = np.bincount(parts.ravel(), minlength=count + 1) < least
                 small[0] = False
-                kept[inside][small[parts]] = 0
-        return kept
+                cleaned[inside][small[parts]] = 0
+        return cleaned
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class FillHoles(Step):
 
         filled = mask.copy()
         for label in self._chosen(names):
-            inside = _extent(mask == label)
+            inside = _true_extent(mask == label)
             if inside is not None:
                 part = filled[inside]
                 part[binary_fill_holes(part == label) & (part == 0)] = label
@@ -114,20 +114,20 @@ def postprocessed_mask(steps: Sequence[Step], mask: Mask, names: Names) -> Mask:
     return replace(mask, labels=postprocessed(steps, mask.labels, names, mask.geometry.spacing)) if steps else mask
 
 
-def _components(mask: Array, labels: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], Array, int]]:
+def _label_components(mask: Array, labels: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], Array, int]]:
     """The box that holds the labels, their components numbered from 1, and how many; nothing where they are absent."""
     from scipy.ndimage import label as number
 
     member = np.isin(mask, labels)
-    inside = _extent(member)
+    inside = _true_extent(member)
     if inside is not None:
         parts, count = number(member[inside], np.ones((3,) * mask.ndim))
         yield inside, parts, count
 
 
-def _extent(member: Array) -> tuple[slice, ...] | None:
+def _true_extent(member: Array) -> tuple[slice, ...] | None:
     """The smallest box that holds every true voxel, or None."""
     from scipy.ndimage import find_objects
 
-    (found,) = find_objects(member.astype(np.uint8), 1) or (None,)
-    return found
+    (box,) = find_objects(member.astype(np.uint8), 1) or (None,)
+    return box

@@ -60,11 +60,11 @@ class PromptableSegmenter(Segmenter):
         volume = pixels.ndim == 4
         stack = pixels if volume else pixels[..., None]
         labels = np.zeros(stack.shape[1:], dtype=np.int32)
-        for index, asked in sorted(_by_slice(prompt.guides, stack.shape[-1], volume=volume).items()):
-            encoded = self.encode(_rgb(stack[..., index]))
+        for index, slice_guides in sorted(_by_slice(prompt.guides, stack.shape[-1], volume=volume).items()):
+            encoded = self.encode(_as_rgb(stack[..., index]))
             best = np.zeros(labels.shape[:2], dtype=np.float32)
-            scores = self.decode(encoded, [guide for _, guide in asked])
-            for (label, _), score in zip(asked, scores, strict=True):
+            scores = self.decode(encoded, [guide for _, guide in slice_guides])
+            for (label, _), score in zip(slice_guides, scores, strict=True):
                 higher = score > best
                 labels[higher, index] = label
                 best = np.where(higher, score, best)
@@ -80,7 +80,7 @@ class PromptableSegmenter(Segmenter):
         return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
 
 
-def _rgb(picture: Array) -> Array:
+def _as_rgb(picture: Array) -> Array:
     """(channel, row, column) as (row, column, 3); grey is repeated, channels beyond the third are left out."""
     channels = picture[:3] if len(picture) >= 3 else np.repeat(picture[:1], 3, axis=0)
     return np.ascontiguousarray(np.moveaxis(channels, 0, -1))
@@ -90,15 +90,15 @@ def _by_slice(
     guides: Mapping[int, Sequence[Guide]], slices: int, *, volume: bool
 ) -> Mapping[int, list[tuple[int, Guide]]]:
     """Slice -> the label and the guide, flat, of everything to be segmented on it."""
-    found: dict[int, list[tuple[int, Guide]]] = {}
+    by_slice: dict[int, list[tuple[int, Guide]]] = {}
     for label, several in guides.items():
         for guide in several:
-            for index, flat in _flattened(guide, slices) if volume else [(0, guide)]:
-                found.setdefault(index, []).append((label, flat))
-    return found
+            for index, flat in _guides_by_slice(guide, slices) if volume else [(0, guide)]:
+                by_slice.setdefault(index, []).append((label, flat))
+    return by_slice
 
 
-def _flattened(guide: Guide, slices: int) -> Iterator[tuple[int, Guide]]:
+def _guides_by_slice(guide: Guide, slices: int) -> Iterator[tuple[int, Guide]]:
     """The slices a guide speaks of, and what it says of each; a slice without box and positive point is left out."""
     on = np.round(guide.points[:, -1]).astype(int)
     if guide.box is None:
@@ -187,20 +187,20 @@ class Sam(nn.Module, PromptableSegmenter):
         rows, columns = picture.shape[:2]
         scale = side / max(rows, columns)
         size = [int(rows * scale + 0.5), int(columns * scale + 0.5)]
-        shown = torch.from_numpy(picture).to(device, torch.float32).permute(2, 0, 1)[None]
-        shown = interpolate(shown, size, mode="bilinear", antialias=True, align_corners=False)
+        tensor = torch.from_numpy(picture).to(device, torch.float32).permute(2, 0, 1)[None]
+        tensor = interpolate(tensor, size, mode="bilinear", antialias=True, align_corners=False)
         mean, deviation = (torch.tensor(three, device=device).view(1, 3, 1, 1) for three in (MEAN, DEVIATION))
-        padded = pad((shown - mean) / deviation, (0, side - size[1], 0, side - size[0]))
+        padded = pad((tensor - mean) / deviation, (0, side - size[1], 0, side - size[0]))
         return Encoded(self.sam.get_image_embeddings(padded), (rows, columns), scale)
 
     @torch.inference_mode()
     def decode(self, encoded: Encoded, guides: Sequence[Guide]) -> Sequence[Array]:
         """Returns SAM's logits for each guide on the picture's own pixels."""
         maps: list[Array] = []
-        for alike in _alike(guides):
-            for begin in range(0, len(alike), self.at_once):
-                maps += self._decoded(encoded, [guides[index] for index in alike[begin : begin + self.at_once]])
-        order = [index for alike in _alike(guides) for index in alike]
+        for group in _group_guides(guides):
+            for begin in range(0, len(group), self.at_once):
+                maps += self._decoded(encoded, [guides[index] for index in group[begin : begin + self.at_once]])
+        order = [index for group in _group_guides(guides) for index in group]
         return [maps[order.index(index)] for index in range(len(guides))]
 
     def _decoded(self, encoded: Encoded, guides: Sequence[Guide]) -> list[Array]:
@@ -211,15 +211,15 @@ class Sam(nn.Module, PromptableSegmenter):
             pairs = np.stack(values).reshape(len(guides), -1, 2)[..., ::-1] * scale
             return torch.as_tensor(pairs.copy(), dtype=torch.float32, device=device)[None]
 
-        asked: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         boxes = [guide.box for guide in guides if guide.box is not None]
         if boxes:
-            asked["input_boxes"] = across_then_down(boxes).flatten(2)
+            arguments["input_boxes"] = across_then_down(boxes).flatten(2)
         if len(guides[0].points):
-            asked["input_points"] = across_then_down([guide.points for guide in guides])
+            arguments["input_points"] = across_then_down([guide.points for guide in guides])
             signs = np.stack([guide.positive for guide in guides]).astype(np.int64)
-            asked["input_labels"] = torch.as_tensor(signs, device=device)[None]
-        answer = self.sam(image_embeddings=encoded.embedding, multimask_output=False, **asked)
+            arguments["input_labels"] = torch.as_tensor(signs, device=device)[None]
+        answer = self.sam(image_embeddings=encoded.embedding, multimask_output=False, **arguments)
         logits = answer.pred_masks[0].float()  # (guide, 1, row, column)
         side = self.sam.config.vision_config.image_size
         enlarged = interpolate(logits, (side, side), mode="bilinear", align_corners=False)
@@ -228,6 +228,6 @@ class Sam(nn.Module, PromptableSegmenter):
         return list(back[:, 0].cpu().numpy())
 
 
-def _alike(guides: Sequence[Guide]) -> list[list[int]]:
+def _group_guides(guides: Sequence[Guide]) -> list[list[int]]:
     """Places of the guides that SAM can take together, group by group."""
     return list(grouped(((guide.box is None, len(guide.points)), index) for index, guide in enumerate(guides)).values())

@@ -73,13 +73,13 @@ def distinct_views(axes: int, flips: Sequence[int], rotations: bool) -> list[Vie
     Four turns and flips of both axes make 16 combinations, but a picture has eight orientations.
     """
     corners = torch.arange(2**axes).reshape(1, 1, *(2,) * axes)
-    found: dict[tuple[int, ...], View] = {}
+    views: dict[tuple[int, ...], View] = {}
     for turns in range(4 if rotations else 1):
         for count in range(len(flips) + 1):
             for chosen in itertools.combinations(flips, count):
                 view = View(turns, chosen)
-                found.setdefault(tuple(view.show(corners).flatten().tolist()), view)
-    return list(found.values())
+                views.setdefault(tuple(view.show(corners).flatten().tolist()), view)
+    return list(views.values())
 
 
 def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip]:
@@ -89,20 +89,20 @@ def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip
     with the most windows only as many planes are held as a window is thick: what no later window will touch is yielded
     and forgotten. Strips cover the image once, along one axis in ascending order.
     """
-    padded, margin = _padded(pixels, windows.size)
+    padded, margin = _pad_pixels(pixels, windows.size)
     shape = padded.shape[1:]
     axis = max(range(len(shape)), key=lambda a: shape[a] / windows.size[a])
-    starts = [_starts(*each) for each in zip(shape, windows.size, windows.overlap, strict=True)]
+    starts = [_window_starts(*each) for each in zip(shape, windows.size, windows.overlap, strict=True)]
     held = tuple(windows.size[axis] if a == axis else n for a, n in enumerate(shape))
-    weight = _importance(windows)
+    weight = _window_importance(windows)
     sums, total = torch.zeros(()), torch.zeros(held, dtype=windows.dtype, device=windows.stitched_on)
     for first, after in zip(starts[axis], [*starts[axis][1:], shape[axis]], strict=True):
         across = [[first] if a == axis else starts[a] for a in range(len(shape))]
-        places = list(itertools.product(*across))
-        for begin in range(0, len(places), windows.batch):
-            boxes = [_box(place, windows.size) for place in places[begin : begin + windows.batch]]
-            shown = torch.stack([padded[(slice(None), *box)] for box in boxes]).to(windows.device)
-            answers = predict(shown).to(windows.stitched_on, windows.dtype)
+        starts_ = list(itertools.product(*across))
+        for begin in range(0, len(starts_), windows.batch):
+            boxes = [_window_box(start, windows.size) for start in starts_[begin : begin + windows.batch]]
+            stacked = torch.stack([padded[(slice(None), *box)] for box in boxes]).to(windows.device)
+            answers = predict(stacked).to(windows.stitched_on, windows.dtype)
             if sums.ndim == 0:
                 sums = torch.zeros((answers.shape[1], *held), dtype=windows.dtype, device=windows.stitched_on)
             for box, answer in zip(boxes, answers, strict=True):
@@ -112,8 +112,8 @@ def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip
         finished = after - first
         strip = sums.narrow(axis + 1, 0, finished).div_(total.narrow(axis, 0, finished))
         yield from _without_margin(strip, axis, first, margin, pixels.shape[1:])
-        _forget(sums, axis + 1, finished)
-        _forget(total, axis, finished)
+        _shift_buffer(sums, axis + 1, finished)
+        _shift_buffer(total, axis, finished)
 
 
 def most_probable(pixels: Tensor, predict: Predict, windows: Windows) -> Tensor:
@@ -126,24 +126,24 @@ def most_probable(pixels: Tensor, predict: Predict, windows: Windows) -> Tensor:
 
 def all_probabilities(pixels: Tensor, predict: Predict, windows: Windows) -> Tensor:
     """Returns the probabilities of every class: `windows.dtype`, (class, *spatial), in main memory."""
-    whole = torch.zeros(())
+    probabilities = torch.zeros(())
     for strip in strips(pixels, predict, windows):
-        if whole.ndim == 0:
-            whole = torch.empty((len(strip.probabilities), *pixels.shape[1:]), dtype=windows.dtype)
-        whole[(slice(None), *strip.where)] = strip.probabilities.cpu()
-    return whole
+        if probabilities.ndim == 0:
+            probabilities = torch.empty((len(strip.probabilities), *pixels.shape[1:]), dtype=windows.dtype)
+        probabilities[(slice(None), *strip.where)] = strip.probabilities.cpu()
+    return probabilities
 
 
-def _starts(length: int, size: int, overlap: float) -> list[int]:
+def _window_starts(length: int, size: int, overlap: float) -> list[int]:
     step = max(1, int(size * (1 - overlap)))
     return [*range(0, length - size, step), length - size]
 
 
-def _box(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
+def _window_box(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(start, start + length) for start, length in zip(place, size, strict=True))
 
 
-def _padded(pixels: Tensor, size: Sequence[int]) -> tuple[Tensor, list[int]]:
+def _pad_pixels(pixels: Tensor, size: Sequence[int]) -> tuple[Tensor, list[int]]:
     """The image with zeros about it, as many on either side, where a window is larger; and what came before it."""
     lacking = [max(0, length - n) for length, n in zip(size, pixels.shape[1:], strict=True)]
     if not any(lacking):
@@ -152,7 +152,7 @@ def _padded(pixels: Tensor, size: Sequence[int]) -> tuple[Tensor, list[int]]:
     return pad(pixels, sides), [n // 2 for n in lacking]
 
 
-def _importance(windows: Windows) -> Tensor:
+def _window_importance(windows: Windows) -> Tensor:
     """Gaussian with a standard deviation of an eighth of the window, at least a thousandth, as MONAI weighs."""
     weight = torch.ones(())
     for axis, length in enumerate(windows.size):
@@ -176,10 +176,10 @@ def _without_margin(
     yield Strip(tuple(where), strip)
 
 
-def _forget(buffer: Tensor, axis: int, planes: int) -> None:
+def _shift_buffer(buffer: Tensor, axis: int, planes: int) -> None:
     """Moves what follows the first planes to the front and clears the rest, without a second buffer."""
-    kept = buffer.shape[axis] - planes
-    for begin in range(0, kept, planes):
-        count = min(planes, kept - begin)
+    kept_planes = buffer.shape[axis] - planes
+    for begin in range(0, kept_planes, planes):
+        count = min(planes, kept_planes - begin)
         buffer.narrow(axis, begin, count).copy_(buffer.narrow(axis, begin + planes, count))
-    buffer.narrow(axis, max(0, kept), min(planes, buffer.shape[axis])).zero_()
+    buffer.narrow(axis, max(0, kept_planes), min(planes, buffer.shape[axis])).zero_()

@@ -74,14 +74,14 @@ class UPerNet(nn.Module):
             self.register_buffer(name, torch.tensor(settings[name]).view(1, 3, 1, 1))
         self.eval()
         maps = self._maps(torch.zeros(1, 3, *img_size))
-        widths = [int(one.shape[1]) for one in maps]
+        widths = [int(level.shape[1]) for level in maps]
         self.pools = nn.ModuleList(
-            nn.Sequential(nn.AdaptiveAvgPool2d(edge), _block(widths[-1], channels, 1)) for edge in POOLED
+            nn.Sequential(nn.AdaptiveAvgPool2d(edge), _convolution_block(widths[-1], channels, 1)) for edge in POOLED
         )
-        self.whole = _block(widths[-1] + len(POOLED) * channels, channels, 3)
-        self.sides = nn.ModuleList(_block(width, channels, 1) for width in widths[:-1])
-        self.smooth = nn.ModuleList(_block(channels, channels, 3) for _ in widths[:-1])
-        self.fuse = nn.Sequential(_block(len(widths) * channels, channels, 3), nn.Dropout2d(0.1))
+        self.whole = _convolution_block(widths[-1] + len(POOLED) * channels, channels, 3)
+        self.sides = nn.ModuleList(_convolution_block(width, channels, 1) for width in widths[:-1])
+        self.smooth = nn.ModuleList(_convolution_block(channels, channels, 3) for _ in widths[:-1])
+        self.fuse = nn.Sequential(_convolution_block(len(widths) * channels, channels, 3), nn.Dropout2d(0.1))
         self.classify = nn.Conv2d(channels, out_channels, 1)
         self.train()
 
@@ -95,26 +95,29 @@ class UPerNet(nn.Module):
         """Logits, (picture, class, row, column), of pictures (picture, channel, row, column)."""
         maps = self._maps(pictures.expand(-1, 3, -1, -1))
         top = maps[-1]
-        seen = [top, *(_sized(pool(top), top) for pool in self.pools)]
-        levels = [*(side(one) for side, one in zip(self.sides, maps, strict=False)), self.whole(torch.cat(seen, 1))]
-        for place in range(len(levels) - 2, -1, -1):
-            levels[place] = levels[place] + _sized(levels[place + 1], levels[place])
-        levels[:-1] = [smooth(one) for smooth, one in zip(self.smooth, levels, strict=False)]
-        fused = self.fuse(torch.cat([_sized(one, levels[0]) for one in levels], 1))
-        return _sized(self.classify(fused), pictures)
+        pooled = [top, *(_resize_like(pool(top), top) for pool in self.pools)]
+        levels = [
+            *(side(level) for side, level in zip(self.sides, maps, strict=False)),
+            self.whole(torch.cat(pooled, 1)),
+        ]
+        for index in range(len(levels) - 2, -1, -1):
+            levels[index] = levels[index] + _resize_like(levels[index + 1], levels[index])
+        levels[:-1] = [smooth(level) for smooth, level in zip(self.smooth, levels, strict=False)]
+        fused = self.fuse(torch.cat([_resize_like(level, levels[0]) for level in levels], 1))
+        return _resize_like(self.classify(fused), pictures)
 
     @torch.no_grad()
     def _maps(self, pictures: Tensor) -> list[Tensor]:
         """The encoder's maps of features, fine to coarse."""
         network: Any = self.encoder
-        found = network.forward_intermediates(
+        maps = network.forward_intermediates(
             (pictures - self.mean) / self.std, indices=self._indices(), intermediates_only=True, output_fmt="NCHW"
         )
-        if len({one.shape[-2:] for one in found}) > 1:
-            return list(found)
+        if len({level.shape[-2:] for level in maps}) > 1:
+            return list(maps)
         return [
-            nn.functional.interpolate(one, scale_factor=scale, mode="bilinear")
-            for one, scale in zip(found, SCALES, strict=True)
+            nn.functional.interpolate(level, scale_factor=scale, mode="bilinear")
+            for level, scale in zip(maps, SCALES, strict=True)
         ]
 
     def _indices(self) -> list[int] | int:
@@ -122,15 +125,15 @@ class UPerNet(nn.Module):
         blocks = getattr(self.encoder, "blocks", None)
         if blocks is None:
             return LEVELS
-        return [max(0, (place + 1) * len(blocks) // LEVELS - 1) for place in range(LEVELS)]
+        return [max(0, (index + 1) * len(blocks) // LEVELS - 1) for index in range(LEVELS)]
 
 
-def _block(width: int, channels: int, edge: int) -> nn.Sequential:
+def _convolution_block(width: int, channels: int, edge: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(width, channels, edge, padding=edge // 2, bias=False), nn.GroupNorm(GROUPS, channels), nn.ReLU()
     )
 
 
-def _sized(rows: Tensor, like: Tensor) -> Tensor:
+def _resize_like(rows: Tensor, like: Tensor) -> Tensor:
     """A map brought to the size of another, bilinearly."""
     return nn.functional.interpolate(rows, like.shape[-2:], mode="bilinear", align_corners=False)

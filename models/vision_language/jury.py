@@ -64,8 +64,8 @@ class Jury(VisionLanguageModel):
 
     def usage(self) -> dict[str, Any]:
         """What each judge has cost so far, by its name."""
-        told = {name: dict(getattr(model, "usage", dict)()) for name, model in self.judges.items()}
-        return {name: usage for name, usage in told.items() if usage}
+        usages = {name: dict(getattr(model, "usage", dict)()) for name, model in self.judges.items()}
+        return {name: usage for name, usage in usages.items() if usage}
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Has every judge write about each prompt; a reply holds all their ballots.
@@ -75,13 +75,13 @@ class Jury(VisionLanguageModel):
         """
         ballots: list[list[Ballot]] = [[] for _ in prompts]
         for name, model in self.judges.items():
-            with _lent(model):
+            with _lend_gpu(model):
                 for repeat in range(self.repeats):
                     how = replace(decoding, seed=decoding.seed + repeat, temperature=self.temperature)
                     replies = one_each(model.generate(prompts, how if self.repeats > 1 else decoding), prompts, name)
-                    for place, reply in enumerate(replies):
-                        ballots[place].append(Ballot(name, repeat, str(reply), _known_usage(reply)))
-        return [Turn(write_ballots(of_prompt), usage=_total(of_prompt)) for of_prompt in ballots]
+                    for index, reply in enumerate(replies):
+                        ballots[index].append(Ballot(name, repeat, str(reply), _known_usage(reply)))
+        return [Turn(write_ballots(of_prompt), usage=_total_usage(of_prompt)) for of_prompt in ballots]
 
 
 def _known_usage(reply: Any) -> dict[str, float]:
@@ -89,17 +89,17 @@ def _known_usage(reply: Any) -> dict[str, float]:
     return {name: value for name, value in usage._asdict().items() if value is not None}
 
 
-def _total(ballots: Sequence[Ballot]) -> Usage:
+def _total_usage(ballots: Sequence[Ballot]) -> Usage:
     """Sum of the costs of ballots; None of what one of them did not report."""
-    told: dict[str, Any] = {
+    totals: dict[str, Any] = {
         name: sum(ballot.usage[name] for ballot in ballots) if all(name in ballot.usage for ballot in ballots) else None
         for name in Usage._fields
     }
-    return Usage(**told)
+    return Usage(**totals)
 
 
 @contextmanager
-def _lent(model: Any) -> Iterator[None]:
+def _lend_gpu(model: Any) -> Iterator[None]:
     """Puts a network on the GPU, if there is one, while it judges; two would not always fit there."""
     if not is_network(model):
         yield

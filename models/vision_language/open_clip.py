@@ -68,12 +68,12 @@ class OpenClip(nn.Module, Chooser, Embedder):
         absent: Sequence[str] = ("no {option}",),
     ) -> None:
         super().__init__()
-        if not _consistent(model_name, pretrained, checkpoint):
+        if not _is_consistent(model_name, pretrained, checkpoint):
             raise UsageError(
                 f"model.model_name={model_name}, pretrained={pretrained}, checkpoint={checkpoint}: expected a model on "
                 "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
             )
-        self.templates, self.absent = _texts("templates", templates), _texts("absent", absent)
+        self.templates, self.absent = _check_templates("templates", templates), _check_templates("absent", absent)
         UsageError.refuse_unknown("model.several is", ("mean", "largest"), several)
         self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
         self.several, self.batch = several, batch
@@ -105,10 +105,10 @@ class OpenClip(nn.Module, Chooser, Embedder):
         else:
             create = open_clip.create_model_from_pretrained  # raises where weights cannot be found
         with UserError.about(self.checkpoint or source, "cannot be loaded by open_clip", Exception):
-            made = create(source, pretrained=weights)
+            created = create(source, pretrained=weights)
             self._tokenize = open_clip.get_tokenizer(source)
-        self._preprocess = made[-1]
-        self.clip = made[0].eval()
+        self._preprocess = created[-1]
+        self.clip = created[0].eval()
 
     def forget(self) -> None:
         """Forgets embeddings of texts, which others than the present weights made."""
@@ -128,10 +128,10 @@ class OpenClip(nn.Module, Chooser, Embedder):
         Raises:
             CaseError: an image is no picture.
         """
-        seen = self._seen(prompts)
+        vectors = self._seen(prompts)
         return [
             dict(zip(prompt.options, similarity.tolist(), strict=True))
-            for prompt, similarity in zip(prompts, self._similarities(prompts, seen, self.templates), strict=True)
+            for prompt, similarity in zip(prompts, self._similarities(prompts, vectors, self.templates), strict=True)
         ]
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
@@ -143,42 +143,44 @@ class OpenClip(nn.Module, Chooser, Embedder):
         Raises:
             CaseError: an image is no picture.
         """
-        asked = [replace(prompt, options={str(key): name for key, name in prompt.labels.items()}) for prompt in prompts]
-        seen = self._seen(asked)
-        present = self._similarities(asked, seen, self.templates)
-        absent = self._similarities(asked, seen, self.absent)
+        asked_prompts = [
+            replace(prompt, options={str(key): name for key, name in prompt.labels.items()}) for prompt in prompts
+        ]
+        vectors = self._seen(asked_prompts)
+        present = self._similarities(asked_prompts, vectors, self.templates)
+        absent = self._similarities(asked_prompts, vectors, self.absent)
         scale = float(self.clip.logit_scale.detach().exp())
-        found = []
+        probabilities = []
         for prompt, there, gone in zip(prompts, present, absent, strict=True):
             if prompt.options:
                 weights = np.exp(scale * (there - there.max()))
                 numbers = weights / weights.sum()
             else:
                 numbers = 0.5 * (1 + np.tanh(scale * (there - gone) / 2))
-            found.append(dict(zip(prompt.labels.values(), numbers.tolist(), strict=True)))
-        return found
+            probabilities.append(dict(zip(prompt.labels.values(), numbers.tolist(), strict=True)))
+        return probabilities
 
     def _seen(self, prompts: Prompts) -> list[Array | None]:
         """The embeddings that each prompt's texts are compared with, (image, feature); None where it shows no image."""
         self.load()
-        found = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
-        return [next(found) if prompt.images else None for prompt in prompts]
+        vectors = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
+        return [next(vectors) if prompt.images else None for prompt in prompts]
 
     def _similarities(self, prompts: Prompts, seen: Sequence[Array | None], templates: Sequence[str]) -> list[Array]:
         """The similarity of each option to each prompt's image, float64, (option,); 0 without an image."""
         worded = [
-            self._worded(prompt, templates) if one is not None else []
-            for prompt, one in zip(prompts, seen, strict=True)
+            self._worded(prompt, templates) if vector is not None else []
+            for prompt, vector in zip(prompts, seen, strict=True)
         ]
         self.embed_texts([text for texts in worded for text in texts])  # together; below they are looked up
-        found: list[Array] = []
-        for prompt, texts, one in zip(prompts, worded, seen, strict=True):
-            if one is None:
-                found.append(np.zeros(len(prompt.options)))
+        similarities: list[Array] = []
+        for prompt, texts, vector in zip(prompts, worded, seen, strict=True):
+            if vector is None:
+                similarities.append(np.zeros(len(prompt.options)))
                 continue
-            options = _unit(self.embed_texts(texts).reshape(len(prompt.options), len(templates), -1).mean(1))
-            found.append((options @ one.T).max(1).astype(np.float64))
-        return found
+            options = _unit_vectors(self.embed_texts(texts).reshape(len(prompt.options), len(templates), -1).mean(1))
+            similarities.append((options @ vector.T).max(1).astype(np.float64))
+        return similarities
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Returns for each prompt a vector of length 1, float32: of its images, or of its text where it has none.
@@ -186,24 +188,26 @@ class OpenClip(nn.Module, Chooser, Embedder):
         Of several images it is that of the mean of their vectors.
         """
         pictured = [prompt for prompt in prompts if prompt.images]
-        seen = iter(self._images_of(pictured))
+        vectors = iter(self._images_of(pictured))
         read = iter(self.embed_texts([prompt.text for prompt in prompts if not prompt.images]))
-        return [_unit(next(seen).mean(0)) if prompt.images else next(read) for prompt in prompts]
+        return [_unit_vectors(next(vectors).mean(0)) if prompt.images else next(read) for prompt in prompts]
 
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
         """Returns which texts have more tokens than the model's context, such as 77; the rest of those is not read."""
         self.load()
         words = self._tokenize
-        whole = getattr(words, "tokenizer", None)  # of the Hugging Face library, which counts its own marks
-        if whole is not None:
-            return [len(whole(words.clean_fn(text), verbose=False).input_ids) > words.context_length for text in texts]
+        tokenizer = getattr(words, "tokenizer", None)  # of the Hugging Face library, which counts its own marks
+        if tokenizer is not None:
+            return [
+                len(tokenizer(words.clean_fn(text), verbose=False).input_ids) > words.context_length for text in texts
+            ]
         return [len(words.encode(text)) + 2 > words.context_length for text in texts]
 
     def shown(self, image: Image) -> Tensor:
         """A picture as the model takes it, float32, (3, row, column); raises CaseError when it is none."""
         self.load()
-        found: Tensor = self._preprocess(as_picture(image))
-        return found
+        tensor: Tensor = self._preprocess(as_picture(image))
+        return tensor
 
     def embed_images(self, images: Sequence[Image]) -> Array:
         """Returns the embeddings of pictures, float32, (image, feature), each of length 1.
@@ -212,11 +216,11 @@ class OpenClip(nn.Module, Chooser, Embedder):
             CaseError: one is no picture of 1 to 4 channels.
         """
         self.load()
-        found = []
+        batches = []
         for begin in range(0, len(images), self.batch):
             pictures = [self._preprocess(as_picture(image)) for image in images[begin : begin + self.batch]]
-            found.append(self._vectors(self.clip.encode_image, torch.stack(pictures)))
-        return np.concatenate(found) if found else np.zeros((0, 0), np.float32)
+            batches.append(self._vectors(self.clip.encode_image, torch.stack(pictures)))
+        return np.concatenate(batches) if batches else np.zeros((0, 0), np.float32)
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns the embeddings of texts, float32, (text, feature), each of length 1; each text is computed once."""
@@ -225,15 +229,15 @@ class OpenClip(nn.Module, Chooser, Embedder):
         for begin in range(0, len(missing), self.batch):
             some = missing[begin : begin + self.batch]
             self._texts.update(zip(some, self._vectors(self.clip.encode_text, self._tokenize(some)), strict=True))
-        found = [self._texts[text] for text in texts]
+        vectors = [self._texts[text] for text in texts]
         while len(self._texts) > KEPT:
             del self._texts[next(iter(self._texts))]  # the oldest
-        return np.stack(found) if found else np.zeros((0, 0), np.float32)
+        return np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
 
     @torch.inference_mode()
     def _vectors(self, encode: Callable[[Tensor], Tensor], shown: Tensor) -> Array:
         device = next(self.clip.parameters()).device
-        return _unit(encode(shown.to(device)).float().cpu().numpy())
+        return _unit_vectors(encode(shown.to(device)).float().cpu().numpy())
 
     def _worded(self, prompt: Prompt, templates: Sequence[str]) -> list[str]:
         """Every option in every template, template by template of the first option, then of the next."""
@@ -246,10 +250,14 @@ class OpenClip(nn.Module, Chooser, Embedder):
 
     def _images_of(self, prompts: Prompts) -> list[Array]:
         """For each prompt the embeddings it is compared with, (image, feature): one, unless the largest is wanted."""
-        shown = [shown_images(prompt) for prompt in prompts]
-        vectors = iter(self.embed_images([image for images in shown for image in images]))
-        found = [np.stack([next(vectors) for _ in images]) for images in shown]
-        return found if self.several == "largest" else [_unit(each.mean(0, keepdims=True)) for each in found]
+        images_of = [shown_images(prompt) for prompt in prompts]
+        vectors = iter(self.embed_images([image for images in images_of for image in images]))
+        vectors_of = [np.stack([next(vectors) for _ in images]) for images in images_of]
+        return (
+            vectors_of
+            if self.several == "largest"
+            else [_unit_vectors(each.mean(0, keepdims=True)) for each in vectors_of]
+        )
 
     def _source(self, open_clip: Any) -> tuple[str, str | None]:
         """Name of the model in open_clip, and its weights."""
@@ -275,7 +283,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return name, self.pretrained if path is None else str(path)
 
 
-def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+def _check_templates(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """Templates; raises UsageError for one that lacks the option, or names something else."""
     templates = (given,) if isinstance(given, str) else tuple(given)
     for template in templates or ("",):
@@ -287,14 +295,14 @@ def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
     return templates
 
 
-def _consistent(model_name: str | None, pretrained: str | None, checkpoint: str | None) -> bool:
+def _is_consistent(model_name: str | None, pretrained: str | None, checkpoint: str | None) -> bool:
     if model_name is None:
         return checkpoint is not None and pretrained is None
-    weights = sum(one is not None for one in (pretrained, checkpoint))
+    weights = sum(option is not None for option in (pretrained, checkpoint))
     return weights == 0 if model_name.startswith(HUB) else weights <= 1
 
 
-def _unit(vectors: Array) -> Array:
+def _unit_vectors(vectors: Array) -> Array:
     """Vectors along the last axis, made length 1."""
-    made: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return made
+    unit_rows: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit_rows

@@ -122,9 +122,9 @@ class ServedModel(OpenAICompatible):
 
     def usage(self) -> dict[str, Any]:
         """As of any server; also the version of what serves, where it tells one, and what it was started with."""
-        told = super().usage()
+        usage = super().usage()
         served = {"version": self._version, "command": self._words()} if self._server is not None else {}
-        return {**told, **({"server": served} if served else {})}
+        return {**usage, **({"server": served} if served else {})}
 
     def close(self) -> None:
         """Ends the server that was started; one that was found stays."""
@@ -146,7 +146,7 @@ class ServedModel(OpenAICompatible):
         parts = urlsplit(self.base_url)
         media = str(self._writer.media or "")
         fields = {"model": self.served, "host": parts.hostname, "port": str(parts.port or 80), "media": media}
-        return [_filled(word, fields) for word in self.command]
+        return [_fill_word(word, fields) for word in self.command]
 
     @property
     def _drops_images(self) -> bool:
@@ -162,8 +162,8 @@ class ServedModel(OpenAICompatible):
             log.info("%s is served at %s", self.model, self.base_url)
             return
         if self._local_media and self._media is None:
-            given = self._local_media if isinstance(self._local_media, str) else None
-            self._media = TemporaryDirectory(prefix="medimg_eval-media-", dir=given)
+            media = self._local_media if isinstance(self._local_media, str) else None
+            self._media = TemporaryDirectory(prefix="medimg_eval-media-", dir=media)
             self._writer = self._writer._replace(media=Path(self._media.name))
         words = self._words()
         log.info("starting %s", " ".join(words))
@@ -176,7 +176,7 @@ class ServedModel(OpenAICompatible):
         try:
             with httpx.Client(timeout=READY_S, trust_env=False) as http:
                 answer = http.get(f"{self.base_url}/models")
-                names = [str(one["id"]) for one in answer.json()["data"]]
+                names = [str(entry["id"]) for entry in answer.json()["data"]]
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return False
         if names and self.model not in names and self._names_models:
@@ -191,17 +191,17 @@ class ServedModel(OpenAICompatible):
         httpx = http_library()
         try:
             with httpx.Client(timeout=READY_S, trust_env=False) as http:
-                told = http.get(f"{self.base_url.removesuffix('/v1')}/version").json()
+                version = http.get(f"{self.base_url.removesuffix('/v1')}/version").json()
         except (httpx.HTTPError, ValueError):
             return ""
-        return str(told.get("version", "")) if isinstance(told, dict) else ""
+        return str(version.get("version", "")) if isinstance(version, dict) else ""
 
     @cached_property
     def _client(self) -> Client:
         return self._client_at(f"{self.base_url}/chat/completions")
 
 
-def _filled(word: str, fields: Mapping[str, Any]) -> str:
+def _fill_word(word: str, fields: Mapping[str, Any]) -> str:
     for name, value in fields.items():
         word = word.replace(f"{{{name}}}", str(value))
     return word
@@ -254,15 +254,15 @@ class VllmModel(ServedModel):
             UsageError.refuse_unknown("model.adapters has no", tuple(adapters), adapter)
         words = [
             *(*command, "serve", "{model}", "--host", "{host}", "--port", "{port}"),
-            *_option("--tensor-parallel-size", tensor_parallel if tensor_parallel != 1 else None),
-            *_option("--data-parallel-size", data_parallel if data_parallel != 1 else None),
-            *_loras("--lora-modules", adapters),
-            *_switch("--enable-prefix-caching", "--no-enable-prefix-caching", prefix_cache),
-            *_option("--reasoning-parser", reasoning_parser),
+            *_option_words("--tensor-parallel-size", tensor_parallel if tensor_parallel != 1 else None),
+            *_option_words("--data-parallel-size", data_parallel if data_parallel != 1 else None),
+            *_lora_words("--lora-modules", adapters),
+            *_switch_words("--enable-prefix-caching", "--no-enable-prefix-caching", prefix_cache),
+            *_option_words("--reasoning-parser", reasoning_parser),
             *(["--enable-auto-tool-choice", "--tool-call-parser", tool_parser] if tool_parser else []),
-            *_option("--limit-mm-per-prompt", None if images is None else json.dumps({"image": images})),
-            *_option("--max-model-len", max_model_len),
-            *_option("--gpu-memory-utilization", gpu_memory_utilization),
+            *_option_words("--limit-mm-per-prompt", None if images is None else json.dumps({"image": images})),
+            *_option_words("--max-model-len", max_model_len),
+            *_option_words("--gpu-memory-utilization", gpu_memory_utilization),
             *(["--allowed-local-media-path", "{media}"] if local_media else []),
             *map(str, arguments),
         ]
@@ -313,14 +313,14 @@ class SglangModel(ServedModel):
             UsageError.refuse_unknown("model.adapters has no", tuple(adapters), adapter)
         words = [
             *(*command, "--model-path", "{model}", "--host", "{host}", "--port", "{port}"),
-            *_option("--tensor-parallel-size", tensor_parallel if tensor_parallel != 1 else None),
-            *_option("--data-parallel-size", data_parallel if data_parallel != 1 else None),
-            *_loras("--lora-paths", adapters),
+            *_option_words("--tensor-parallel-size", tensor_parallel if tensor_parallel != 1 else None),
+            *_option_words("--data-parallel-size", data_parallel if data_parallel != 1 else None),
+            *_lora_words("--lora-paths", adapters),
             *(["--disable-radix-cache"] if prefix_cache is False else []),
-            *_option("--reasoning-parser", reasoning_parser),
-            *_option("--tool-call-parser", tool_parser),
-            *_option("--context-length", max_model_len),
-            *_option("--mem-fraction-static", gpu_memory_utilization),
+            *_option_words("--reasoning-parser", reasoning_parser),
+            *_option_words("--tool-call-parser", tool_parser),
+            *_option_words("--context-length", max_model_len),
+            *_option_words("--mem-fraction-static", gpu_memory_utilization),
             *map(str, arguments),
         ]
         settings["extra"] = _with_thinking(settings.get("extra"), thinking)
@@ -329,15 +329,15 @@ class SglangModel(ServedModel):
         super().__init__(model, words, served_name=adapter, **settings)
 
 
-def _option(name: str, value: Any) -> list[str]:
+def _option_words(name: str, value: Any) -> list[str]:
     return [] if value is None else [name, str(value)]
 
 
-def _switch(on: str, off: str, value: bool | None) -> list[str]:
+def _switch_words(on: str, off: str, value: bool | None) -> list[str]:
     return [] if value is None else [on if value else off]
 
 
-def _loras(option: str, adapters: Mapping[str, str]) -> list[str]:
+def _lora_words(option: str, adapters: Mapping[str, str]) -> list[str]:
     if not adapters:
         return []
     return ["--enable-lora", option, *(f"{name}={Path(path).expanduser()}" for name, path in adapters.items())]
@@ -345,8 +345,8 @@ def _loras(option: str, adapters: Mapping[str, str]) -> list[str]:
 
 def _with_thinking(extra: Mapping[str, Any] | None, thinking: bool | None) -> dict[str, Any]:
     """Fields of the request, with the switch of the chat template; both names that templates have for it are set."""
-    found = dict(extra or {})
+    fields = dict(extra or {})
     if thinking is not None:
         switches = {"enable_thinking": thinking, "thinking": thinking}
-        found["chat_template_kwargs"] = {**switches, **found.get("chat_template_kwargs", {})}
-    return found
+        fields["chat_template_kwargs"] = {**switches, **fields.get("chat_template_kwargs", {})}
+    return fields

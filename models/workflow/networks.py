@@ -77,10 +77,10 @@ class TemporalConvolutions(nn.Module):
 
     def forward(self, frames: Tensor) -> list[Tensor]:
         """(film, feature, frame) to the logits of each stage, (film, output, frame)."""
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
         for stage in self.stages:
-            found.append(stage(self.probabilities(found[-1]) if found else frames))
-        return found
+            outputs.append(stage(self.probabilities(outputs[-1]) if outputs else frames))
+        return outputs
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Softmax of phases beside sigmoids of presence."""
@@ -112,7 +112,7 @@ class Stepper:
         return logits
 
     def _stage(self, stage: Any, held: list[deque[Tensor]], frame: Tensor) -> Tensor:
-        now = _dense(stage.first, frame)
+        now = _dense_frames(stage.first, frame)
         for layer, former in zip(stage.layers, held, strict=True):
             taps: Tensor = layer.taps.weight
             total = layer.taps.bias + taps[:, :, 2] @ now
@@ -121,13 +121,13 @@ class Stepper:
             if len(former) == 2 * layer.dilation:
                 total = total + taps[:, :, 0] @ former[0]
             former.append(now)
-            now = now + _dense(layer.mix, torch.relu(total))
-        return _dense(stage.last, now)
+            now = now + _dense_frames(layer.mix, torch.relu(total))
+        return _dense_frames(stage.last, now)
 
 
-def _dense(layer: Any, frame: Tensor) -> Tensor:
-    found: Tensor = layer.weight[:, :, 0] @ frame + layer.bias
-    return found
+def _dense_frames(layer: Any, frame: Tensor) -> Tensor:
+    output: Tensor = layer.weight[:, :, 0] @ frame + layer.bias
+    return output
 
 
 class Recurrent(nn.Module):
@@ -168,6 +168,6 @@ class RecurrentStepper:
 
     def step(self, frame: Tensor) -> Tensor:
         """Features of the next frame, (feature,), to its logits, (output,)."""
-        said, self._state = self._network.gru(self._network.first(frame)[None, None], self._state)
-        logits: Tensor = self._network.last(said[0, 0])
+        output, self._state = self._network.gru(self._network.first(frame)[None, None], self._state)
+        logits: Tensor = self._network.last(output[0, 0])
         return logits

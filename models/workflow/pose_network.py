@@ -29,8 +29,10 @@ def read_bones(joints: int, edges: Sequence[Sequence[int]] = ()) -> list[tuple[i
     if edges:
         return [(int(a), int(b)) for a, b in edges]
     if joints not in SKELETONS:
-        known = ", ".join(map(str, SKELETONS))
-        raise ValueError(f"model.edges is invalid: expected the bones of {joints} joints ({known} are known), got none")
+        skeletons = ", ".join(map(str, SKELETONS))
+        raise ValueError(
+            f"model.edges is invalid: expected the bones of {joints} joints ({skeletons} are known), got none"
+        )
     pairs = (bone.split("-") for bone in SKELETONS[joints].split())
     return [(int(a), int(b)) for a, b in pairs]
 
@@ -45,8 +47,10 @@ def spatial_partitions(joints: int, bones: Sequence[tuple[int, int]], centre: in
     for _ in range(joints):
         hops = np.minimum(hops, np.where(linked, hops[None] + 1, joints).min(1))
     share = linked / linked.sum(0)
-    nearer, same = hops[:, None] < hops[None], hops[:, None] == hops[None]
-    return torch.from_numpy(np.stack([share * same, share * nearer, share * ~(same | nearer)]).astype(np.float32))
+    nearer, is_same_distance = hops[:, None] < hops[None], hops[:, None] == hops[None]
+    return torch.from_numpy(
+        np.stack([share * is_same_distance, share * nearer, share * ~(is_same_distance | nearer)]).astype(np.float32)
+    )
 
 
 class Block(nn.Module):
@@ -93,8 +97,8 @@ class PoseNetwork(nn.Module):
         self.first = nn.BatchNorm1d(3 * joints)
         sizes = [3, *(width * many for many in CHANNELS)]
         self.blocks = nn.ModuleList(
-            Block(before, after, len(adjacency), 2 if 3 < before < after else 1, dropout if place else 0.0)
-            for place, (before, after) in enumerate(pairwise(sizes))
+            Block(before, after, len(adjacency), 2 if 3 < before < after else 1, dropout if index else 0.0)
+            for index, (before, after) in enumerate(pairwise(sizes))
         )
         self.weights = nn.ParameterList(torch.ones_like(adjacency) for _ in CHANNELS)
         self.last = nn.Linear(sizes[-1], outputs)

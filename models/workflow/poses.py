@@ -86,9 +86,9 @@ class PoseClassifier(FittedNetwork, Classifier):
         }  # fmt: skip
         self._fitted = self._made()
         held = None if validation is None else self._gathered(list(validation))
-        told = self._train(self._gathered(lessons), held)
+        training = self._train(self._gathered(lessons), held)
         self._save(folder / CHECKPOINTS)
-        return {"sequences": len(lessons), **told}
+        return {"sequences": len(lessons), **training}
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns class -> probability for each sequence; raises CaseError for other classes, or no poses."""
@@ -110,17 +110,17 @@ class PoseClassifier(FittedNetwork, Classifier):
     def _poses(self, case: str, images: Sequence[Image]) -> Array:
         array = images[0].array
         if len(images) != 1 or array.ndim != 3 or array.shape[0] != 3 or array.shape[2] != self._facts["joints"]:
-            shown = ", ".join(str(image.array.shape) for image in images)
+            shapes = ", ".join(str(image.array.shape) for image in images)
             raise CaseError(
-                f"case {case!r}: expected one sequence of poses (3, frame, {self._facts['joints']}), got {shown}"
+                f"case {case!r}: expected one sequence of poses (3, frame, {self._facts['joints']}), got {shapes}"
             )
         return scale_poses(array, self._facts["frames"])
 
     def _gathered(self, lessons: Sequence[Any]) -> tuple[Array, Array]:
         names = self._facts["classes"]
         poses = np.stack([self._poses(lesson.prompt.case_id, lesson.prompt.images) for lesson in lessons])
-        known = [lesson.target.values for lesson in lessons]
-        return poses, np.array([[values.get(name, np.nan) for name in names] for values in known], np.float32)
+        values_of = [lesson.target.values for lesson in lessons]
+        return poses, np.array([[values.get(name, np.nan) for name in names] for values in values_of], np.float32)
 
     def _loss(self, poses: Array, truth: Array) -> Any:
         import torch
@@ -129,8 +129,8 @@ class PoseClassifier(FittedNetwork, Classifier):
         logits, wanted = self._fitted(torch.from_numpy(poses)), torch.from_numpy(truth)
         if self._facts["exclusive"]:
             return F.cross_entropy(logits, wanted)
-        known = ~wanted.isnan()
-        return F.binary_cross_entropy_with_logits(logits[known], wanted[known])
+        is_known = ~wanted.isnan()
+        return F.binary_cross_entropy_with_logits(logits[is_known], wanted[is_known])
 
     def _train(self, lessons: tuple[Array, Array], held: tuple[Array, Array] | None) -> dict[str, Any]:
         import torch
@@ -142,13 +142,13 @@ class PoseClassifier(FittedNetwork, Classifier):
         best: tuple[float, int, Any] = (np.inf, 0, None)
         for epoch in range(1, self.epochs + 1):
             self._fitted.train()
-            total, places = 0.0, order.permutation(len(poses))
-            for chosen in np.array_split(places, max(1, len(places) // self.batch)):
+            total, batch_order = 0.0, order.permutation(len(poses))
+            for chosen in np.array_split(batch_order, max(1, len(batch_order) // self.batch)):
                 loss = self._loss(poses[chosen], truth[chosen])
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
-                total += float(loss.detach()) * len(chosen) / len(places)
+                total += float(loss.detach()) * len(chosen) / len(batch_order)
             schedule.step()
             self._fitted.eval()
             with torch.no_grad():
@@ -196,12 +196,12 @@ def scale_poses(poses: Array, frames: int) -> Array:
 
     Joints whose score is 0 lie in the middle.
     """
-    places = np.linspace(0, poses.shape[1] - 1, frames).round().astype(int)
-    chosen = np.asarray(poses, np.float32)[:, places]
-    seen = chosen[2] > 0
-    if not seen.any():
+    indices = np.linspace(0, poses.shape[1] - 1, frames).round().astype(int)
+    chosen = np.asarray(poses, np.float32)[:, indices]
+    is_seen = chosen[2] > 0
+    if not is_seen.any():
         return np.zeros_like(chosen)
-    points = chosen[:2][:, seen]
+    points = chosen[:2][:, is_seen]
     middle, spread = points.mean(1), max(float(points.std()), 1e-6)
-    chosen[:2] = np.where(seen, (chosen[:2] - middle[:, None, None]) / spread, 0)
+    chosen[:2] = np.where(is_seen, (chosen[:2] - middle[:, None, None]) / spread, 0)
     return chosen

@@ -47,6 +47,6 @@ class SmoothedFrames(FrameLabeler):
         last: deque[Mapping[str, float]] = deque(maxlen=self.window)
         for number, frame in enumerate(prompt.film):
             picture = Image(frame, np.eye(4), units="pixel")
-            asked = Prompt(f"{prompt.case_id}-{number}", (picture,), prompt.labels)
-            last.append(self.classifier.classify([asked])[0])
+            frame_prompt = Prompt(f"{prompt.case_id}-{number}", (picture,), prompt.labels)
+            last.append(self.classifier.classify([frame_prompt])[0])
             yield {name: float(np.mean([scores[name] for scores in last])) for name in prompt.labels.values()}

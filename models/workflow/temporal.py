@@ -104,11 +104,11 @@ class TemporalModel(FittedNetwork, FrameLabeler):
         }  # fmt: skip
         self._fitted = self._made()
         scaled = [course.scaled(mean, spread) for course in courses]
-        others = None if held is None else [course.scaled(mean, spread) for course in held]
-        told = train(self._fitted, scaled, others, len(first.phases), self)
+        held_courses = None if held is None else [course.scaled(mean, spread) for course in held]
+        training = train(self._fitted, scaled, held_courses, len(first.phases), self)
         self._scale = mean.astype(np.float32), spread.astype(np.float32)
         self._save(folder / CHECKPOINTS)
-        return {"films": len(courses), "frames": len(stacked), **told}
+        return {"films": len(courses), "frames": len(stacked), **training}
 
     def label_frames(self, prompts: Prompts) -> Sequence[Iterator[Mapping[str, float]]]:
         """Returns a generator for each film, which yields class -> probability of each frame before the next is taken.
@@ -125,8 +125,8 @@ class TemporalModel(FittedNetwork, FrameLabeler):
         names = [*self._facts["phases"], *self._facts["presence"]]
         wanted = [*prompt.phases, *prompt.presence]
         if names != wanted:
-            lost = sorted(set(wanted) - set(names)) or wanted
-            raise CaseError(f"case {prompt.case_id!r}: the network was not fitted on {lost[:3]}; fit it anew")
+            missing = sorted(set(wanted) - set(names)) or wanted
+            raise CaseError(f"case {prompt.case_id!r}: the network was not fitted on {missing[:3]}; fit it anew")
         if prompt.online and not self._facts["causal"]:
             raise CaseError(f"case {prompt.case_id!r}: the task is online, and model.causal=false sees later frames")
         mean, spread = self._scale
@@ -136,12 +136,12 @@ class TemporalModel(FittedNetwork, FrameLabeler):
                 steps = self._fitted.stepper()
                 for frame in self._vectors(prompt.film):
                     logits = steps.step(torch.from_numpy((frame - mean) / spread).float())
-                    yield _named(names, logits.numpy(), phases)
+                    yield _name_probabilities(names, logits.numpy(), phases)
                 return
             frames = np.stack(list(self._vectors(prompt.film)))
-            whole = torch.from_numpy((frames - mean) / spread).float().T[None]
-            for column in self._fitted(whole)[-1][0].T.numpy():
-                yield _named(names, column, phases)
+            tensor = torch.from_numpy((frames - mean) / spread).float().T[None]
+            for column in self._fitted(tensor)[-1][0].T.numpy():
+                yield _name_probabilities(names, column, phases)
 
     def _vectors(self, film: Film) -> Iterator[Array]:
         """The features of frames, float32, (feature,), each before the next frame is taken."""
@@ -159,13 +159,15 @@ class TemporalModel(FittedNetwork, FrameLabeler):
 
         prompt, target = lesson.prompt, lesson.target
         features = np.stack(list(self._vectors(prompt.film)))
-        known = {name: place for place, name in enumerate(prompt.phases)}
+        indices = {name: index for index, name in enumerate(prompt.phases)}
         column = next((values for values in target.columns.values() if values.dtype == object), None)
         size = len(target.frames)
-        places = np.full(size, -1) if column is None else np.array([known.get(name, -1) for name in column.tolist()])
-        shown = [np.asarray(target.columns[name], np.float32) for name in prompt.presence]
-        presence = np.stack(shown, 1) if shown else np.zeros((size, 0), np.float32)
-        return Course(features, places, presence, tuple(prompt.phases), tuple(prompt.presence))
+        phase_indices = (
+            np.full(size, -1) if column is None else np.array([indices.get(name, -1) for name in column.tolist()])
+        )
+        presence_columns = [np.asarray(target.columns[name], np.float32) for name in prompt.presence]
+        presence = np.stack(presence_columns, 1) if presence_columns else np.zeros((size, 0), np.float32)
+        return Course(features, phase_indices, presence, tuple(prompt.phases), tuple(prompt.presence))
 
     def _made(self) -> Any:
         import torch
@@ -207,7 +209,7 @@ class TemporalModel(FittedNetwork, FrameLabeler):
         self._fitted = network.eval()
 
 
-def _named(names: Sequence[str], logits: Array, phases: int) -> dict[str, float]:
+def _name_probabilities(names: Sequence[str], logits: Array, phases: int) -> dict[str, float]:
     numbers = np.asarray(logits, np.float64)
     shares = np.exp(numbers[:phases] - numbers[:phases].max(initial=-math.inf))
     values = [*(shares / max(shares.sum(), 1e-300)), *(1 / (1 + np.exp(-numbers[phases:])))]

@@ -58,8 +58,8 @@ def train(
     for epoch in range(1, settings.epochs + 1):
         network.train()
         total = 0.0
-        for place in order.permutation(len(courses)):
-            loss = film_loss(network, courses[place], phases, settings.smoothing)
+        for index in order.permutation(len(courses)):
+            loss = film_loss(network, courses[index], phases, settings.smoothing)
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
@@ -79,15 +79,15 @@ def train(
 def film_loss(network: Any, course: Course, phases: int, smoothing: float) -> Tensor:
     """Mean over stages of cross-entropies, and of how much neighbouring frames differ."""
     frames = torch.from_numpy(course.features).T[None]
-    places, present = torch.from_numpy(course.places), torch.from_numpy(course.presence)
+    phase_indices, present = torch.from_numpy(course.places), torch.from_numpy(course.presence)
     stages = network(frames)
     total = frames.new_zeros(())
     for logits in stages:
-        if phases and bool((places >= 0).any()):
-            said = logits[0, :phases]
-            total = total + F.cross_entropy(said.T, places, ignore_index=-1)
-            if smoothing and said.shape[1] > 1:
-                shares = said.log_softmax(0)
+        if phases and bool((phase_indices >= 0).any()):
+            phase_logits = logits[0, :phases]
+            total = total + F.cross_entropy(phase_logits.T, phase_indices, ignore_index=-1)
+            if smoothing and phase_logits.shape[1] > 1:
+                shares = phase_logits.log_softmax(0)
                 apart = (shares[:, 1:] - shares[:, :-1].detach()) ** 2
                 total = total + smoothing * apart.clamp(max=CLIPPED).mean()
         if present.shape[1]:

@@ -68,7 +68,7 @@ class AgentQuestionTask(QuestionTask):
 
     def __getstate__(self) -> dict[str, Any]:
         """Processes that read and score need no tools that were made."""
-        named = {name: given for name, given in self.tools.items() if not callable(given)}
+        named = {name: tool for name, tool in self.tools.items() if not callable(tool)}
         return {key: value for key, value in self.__dict__.items() if key not in ("_tools", "_earlier")} | {
             "tools": named
         }
@@ -95,7 +95,7 @@ class AgentQuestionTask(QuestionTask):
         if not prompts:
             return []
         rules = self._rules_with(model)
-        return run_sessions(model, prompts, rules, journal, _bound, self.next_turn, self._before(prompts))
+        return run_sessions(model, prompts, rules, journal, _bound_arguments, self.next_turn, self._before(prompts))
 
     def _rules_with(self, model: Any) -> AgentRules:
         """How sessions of a model go on; raises UserError where a tool lacks what it needs."""
@@ -132,11 +132,11 @@ class AgentQuestionTask(QuestionTask):
         """By case those of the same patient that stand before it, by their ids."""
         cases = sorted(self.cases("test"), key=lambda case: case.id)
         by_patient = grouped((case.patient, case) for case in cases if case.patient)
-        return {case.id: some[:place] for some in by_patient.values() for place, case in enumerate(some)}
+        return {case.id: some[:count] for some in by_patient.values() for count, case in enumerate(some)}
 
     @cached_property
     def _tools(self) -> dict[str, Tool]:
-        return {str(name): Tool.of(str(name), given) for name, given in self.tools.items()}
+        return {str(name): Tool.of(str(name), tool) for name, tool in self.tools.items()}
 
     @cached_property
     def _limits(self) -> Limits:
@@ -148,7 +148,7 @@ class AgentQuestionTask(QuestionTask):
         return [*super()._choices(provenance), *remembered, f"with {tools} (at most {self._limits.turns} turns)"]
 
 
-def _bound(prompt: Prompt) -> Mapping[str, Any]:
+def _bound_arguments(prompt: Prompt) -> Mapping[str, Any]:
     """Arguments that the harness fills into a call."""
     images = prompt.images
     image = images[0] if images else None

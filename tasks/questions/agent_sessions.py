@@ -138,10 +138,10 @@ def run_sessions(
         while going := [session for session in sessions if not session.stopped]:
             began = time.perf_counter()
             if ready := [session for session in going if session.is_ready]:
-                asked = [session.next_prompt() for session in ready]
-                turns = one_each(model.generate(asked, rules.decoding), asked)
-                share = (time.perf_counter() - began) / len(asked)
-                timed = [_timed(turn, share) for turn in turns]
+                asked_prompts = [session.next_prompt() for session in ready]
+                turns = one_each(model.generate(asked_prompts, rules.decoding), asked_prompts)
+                share = (time.perf_counter() - began) / len(asked_prompts)
+                timed = [_add_seconds(turn, share) for turn in turns]
                 heard = [step for session, turn in zip(ready, timed, strict=True) for step in session.hear(turn)]
                 journal.append(heard)
             for session in going:
@@ -201,8 +201,8 @@ class Session:
         """The conversation so far, as the model is asked to go on with it."""
         images: list[Any] = []
         messages = [message for session in (*self.earlier, self) for message in session.told(images)]
-        first, *others = messages
-        messages = [first, *(message for message in others if message.role != "system")]
+        first, *following = messages
+        messages = [first, *(message for message in following if message.role != "system")]
         tools = () if self.rules.protocol else tuple(tool.spec for tool in self.rules.tools.values())
         if self._ending(self.steps):
             messages.append(Message("user", (LAST_TURN,)))
@@ -225,11 +225,11 @@ class Session:
     def _opening(self) -> Sequence[Message]:
         if self.rules.protocol is None:
             return self.prompt.messages
-        told = self.rules.protocol.instructions([tool.spec for tool in self.rules.tools.values()])
-        first, *others = self.prompt.messages
+        instructions = self.rules.protocol.instructions([tool.spec for tool in self.rules.tools.values()])
+        first, *following = self.prompt.messages
         if first.role == "system":
-            return (Message("system", (*first.parts, f"\n\n{told}")), *others)
-        return (Message("system", (told,)), *self.prompt.messages)
+            return (Message("system", (*first.parts, f"\n\n{instructions}")), *following)
+        return (Message("system", (instructions,)), *self.prompt.messages)
 
     def _as_assistant(self, step: Mapping[str, Any]) -> Message:
         text = step["text"] if self.rules.keeps_thoughts else split_thought(step["text"]).answer.strip()
@@ -237,17 +237,17 @@ class Session:
         return Message("assistant", (text,), calls)
 
     def _as_results(self, steps: Iterable[Mapping[str, Any]], images: list[Any]) -> list[Message]:
-        told = []
+        messages = []
         for step in steps:
-            places = tuple(range(len(images), len(images) + len(step.get("images", ()))))
+            image_indices = tuple(range(len(images), len(images) + len(step.get("images", ()))))
             images += [self.journal.image(name) for name in step.get("images", ())]
             text = step["result"]
             if self.rules.protocol is not None:
                 text = self.rules.protocol.result(step["name"], text)
-            told.append(Message("tool", (text, *places), (), step.get("call_id", ""), step["name"]))
+            messages.append(Message("tool", (text, *image_indices), (), step.get("call_id", ""), step["name"]))
         if self.rules.protocol is None:
-            return told
-        parts = [part for message in told for part in (*message.parts, "\n")]
+            return messages
+        parts = [part for message in messages for part in (*message.parts, "\n")]
         return [Message("user", tuple(parts[:-1]))]
 
     # what the model says
@@ -259,25 +259,25 @@ class Session:
         if self.rules.protocol is not None:
             answer, written = self.rules.protocol.read(answer)
         number = sum(step["kind"] == "tool" for step in self.steps)
-        written = [call._replace(id=call.id or f"call_{number + place}") for place, call in enumerate(written)]
+        written = [call._replace(id=call.id or f"call_{number + index}") for index, call in enumerate(written)]
         calls = [call._asdict() | {"arguments": dict(call.arguments)} for call in written]
-        said = {"text": str(turn), "answer": answer.strip(), "calls": calls}
-        yield self._add({"kind": "model", **said, **turn.as_record()})
+        entry = {"text": str(turn), "answer": answer.strip(), "calls": calls}
+        yield self._add({"kind": "model", **entry, **turn.as_record()})
         yield from self.conclude()
 
     def conclude(self) -> Iterator[Entry]:
         """Yields the steps that follow at once from the last reply, of those that are not there yet."""
-        place = max((place for place, step in enumerate(self.steps) if step["kind"] == "model"), default=-1)
-        if place < 0 or any(step["kind"] != "tool" for step in self.steps[place + 1 :]):
+        last_index = max((index for index, step in enumerate(self.steps) if step["kind"] == "model"), default=-1)
+        if last_index < 0 or any(step["kind"] != "tool" for step in self.steps[last_index + 1 :]):
             return
-        said, ending, met = self.steps[place], self._ending(self.steps[:place]), self._met()
-        if not said["calls"]:
-            whole = said["answer"] and said.get("finish") != "length"
-            following = self.next_turn(self.prompt, self._answers()) if whole and not (ending or met) else None
+        last_reply, ending, met = self.steps[last_index], self._ending(self.steps[:last_index]), self._met()
+        if not last_reply["calls"]:
+            is_complete = last_reply["answer"] and last_reply.get("finish") != "length"
+            following = self.next_turn(self.prompt, self._answers()) if is_complete and not (ending or met) else None
             if following is not None:
                 yield self._add({"kind": "user", "text": following.text})
                 return
-            reason = "length" if said.get("finish") == "length" else "answer" if said["answer"] else "empty"
+            reason = "length" if last_reply.get("finish") == "length" else "answer" if last_reply["answer"] else "empty"
             yield self._add({"kind": "stop", "reason": reason, **({"forced": ending} if ending else {})})
         elif limit := ending or met:
             for call in self._open_calls():
@@ -295,8 +295,8 @@ class Session:
             return "turns"
         if limits.calls is not None and len(calls) >= limits.calls:
             return "calls"
-        same = Counter(_same(step["name"], step["arguments"]) for step in calls)
-        if limits.repeated is not None and max(same.values(), default=0) >= limits.repeated:
+        counts = Counter(_call_key(step["name"], step["arguments"]) for step in calls)
+        if limits.repeated is not None and max(counts.values(), default=0) >= limits.repeated:
             return "repeated"
         return ""
 
@@ -305,9 +305,9 @@ class Session:
         models = [Usage(**step.get("usage", {})) for step in self.steps if step["kind"] == "model"]
         tools = sum(step.get("seconds", 0.0) for step in self.steps if step["kind"] == "tool")
         used = {
-            "tokens": sum(one.output or 0 for one in models),
-            "seconds": sum(one.seconds or 0.0 for one in models) + tools,
-            "cost": sum(one.cost or 0.0 for one in models),
+            "tokens": sum(usage.output or 0 for usage in models),
+            "seconds": sum(usage.seconds or 0.0 for usage in models) + tools,
+            "cost": sum(usage.cost or 0.0 for usage in models),
         }
         limits = self.rules.limits
         return next((name for name, value in used.items() if value >= (getattr(limits, name) or float("inf"))), "")
@@ -329,9 +329,9 @@ class Session:
             return
         models = next((step for step in reversed(self.steps) if step["kind"] == "model"), None)
         first = 0 if models is None else len(models["calls"]) - len(self._open_calls())
-        made = sum(step["kind"] == "tool" for step in self.steps)
-        for place, call in enumerate(self._open_calls()):
-            refusal = self._refusal(call, first + place, made + place)
+        call_count = sum(step["kind"] == "tool" for step in self.steps)
+        for index, call in enumerate(self._open_calls()):
+            refusal = self._refusal(call, first + index, call_count + index)
             if refusal is not None:
                 self._waiting.append(_Waiting(call, lambda _, refusal=refusal: refusal))  # type: ignore[misc]
                 continue
@@ -362,9 +362,9 @@ class Session:
         rules = self.rules
         key = recording_key(tool.name, tool.version, call.arguments, self.prompt.case_id if about else "")
         if rules.recordings is not None and rules.replay != "off":
-            kept = rules.recordings.get(key)
-            if kept is not None or rules.replay == "only":
-                result = kept or failed_call("not_recorded", "no result of this call was recorded")
+            recorded = rules.recordings.get(key)
+            if recorded is not None or rules.replay == "only":
+                result = recorded or failed_call("not_recorded", "no result of this call was recorded")
                 return lambda _: result
         running = calls.start(tool, {**call.arguments, **about})
 
@@ -419,16 +419,16 @@ class Session:
 
         Of a session that ended at a limit, the answer is what the model said last beside its calls.
         """
-        said = [step for step in self.steps if step["kind"] == "model"]
-        answers = [step for step in said if not step["calls"]]
-        if said[-1:] != answers[-1:]:
-            spoken = [step for step in said if step["answer"]]
-            answers = [*answers, *(spoken or said)[-1:]]
+        model_steps = [step for step in self.steps if step["kind"] == "model"]
+        answers = [step for step in model_steps if not step["calls"]]
+        if model_steps[-1:] != answers[-1:]:
+            spoken = [step for step in model_steps if step["answer"]]
+            answers = [*answers, *(spoken or model_steps)[-1:]]
         texts = tuple(Turn.from_record(step["answer"], step) for step in answers)
         return Reply(texts, trace=tuple(self.steps))
 
 
-def _timed(reply: str, seconds: float) -> Turn:
+def _add_seconds(reply: str, seconds: float) -> Turn:
     """A reply with the seconds that it took; those that its model told stay."""
     turn = reply if isinstance(reply, Turn) else Turn(reply)
     if turn.usage.seconds is None:
@@ -436,5 +436,5 @@ def _timed(reply: str, seconds: float) -> Turn:
     return turn
 
 
-def _same(name: str, arguments: Mapping[str, Any]) -> str:
+def _call_key(name: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps([name, arguments], sort_keys=True, default=str)

@@ -40,18 +40,18 @@ class AgentStepTask(AgentQuestionTask):
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the question; what was done so far stands in `later` until it is asked."""
-        more = _key_of(case).more
-        if not isinstance(more.get("history"), list) or not isinstance(more.get("expected"), Mapping):
+        further = _key_of(case).more
+        if not isinstance(further.get("history"), list) or not isinstance(further.get("expected"), Mapping):
             raise CaseError(
                 f"case {case.id!r}: its key holds no `history` and `expected`; see {{turns: ...}} of expand"
             )
-        tools = [tool["name"] if isinstance(tool, Mapping) else tool for tool in more.get("tools", ())]
-        told = {
-            "history": more["history"],
+        tools = [tool["name"] if isinstance(tool, Mapping) else tool for tool in further.get("tools", ())]
+        fields = {
+            "history": further["history"],
             "tools": tools if self.offered == "item" else list(self._tools),
-            "last": self.announced and expected_call(more["expected"]) is None,
+            "last": self.announced and expected_call(further["expected"]) is None,
         }
-        return replace(super().prompt(case, images), later=(Message("user", (json.dumps(told),)),))
+        return replace(super().prompt(case, images), later=(Message("user", (json.dumps(fields),)),))
 
     def sessions(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Reply]:
         """Has the model take one step in each session; all prompts of a batch together."""
@@ -60,25 +60,25 @@ class AgentStepTask(AgentQuestionTask):
         rules = self._rules_with(model)
         due = [prompt for prompt in prompts if not journal.steps(prompt.case_id)]
         begun = [self._begun(prompt, rules) for prompt in due]
-        asked = [session.next_prompt() for session in begun]
-        replies = one_each(model.generate(asked, rules.decoding), asked) if asked else []
+        asked_prompts = [session.next_prompt() for session in begun]
+        replies = one_each(model.generate(asked_prompts, rules.decoding), asked_prompts) if asked_prompts else []
         for session, text in zip(begun, replies, strict=True):
             first = len(session.steps)
             list(session.hear(text if isinstance(text, Turn) else Turn(text)))
-            said = {**session.steps[first], "step": 0}
-            journal.append([(session.prompt.case_id, step) for step in (said, _end_of(said))])
+            entry = {**session.steps[first], "step": 0}
+            journal.append([(session.prompt.case_id, step) for step in (entry, _end_of(entry))])
         return [self._reply(journal.steps(prompt.case_id)) for prompt in prompts]
 
     def _begun(self, prompt: Prompt, rules: AgentRules) -> Session:
-        told = json.loads(prompt.later[0].text)
-        tools = {name: tool for name, tool in rules.tools.items() if name in told["tools"]}
-        limits = replace(rules.limits, turns=_turns(told["history"]) + 1 if told["last"] else None)
-        journal = StepJournal({prompt.case_id: _as_steps(told["history"], rules.protocol)})
+        content = json.loads(prompt.later[0].text)
+        tools = {name: tool for name, tool in rules.tools.items() if name in content["tools"]}
+        limits = replace(rules.limits, turns=_count_turns(content["history"]) + 1 if content["last"] else None)
+        journal = StepJournal({prompt.case_id: _as_steps(content["history"], rules.protocol)})
         return Session(replace(prompt, later=()), replace(rules, tools=tools, limits=limits), journal, _none_next)
 
     def _reply(self, steps: Sequence[Mapping[str, Any]]) -> Reply:
-        said = steps[0]
-        return Reply((Turn.from_record(said["answer"], said),), trace=tuple(steps))
+        entry = steps[0]
+        return Reply((Turn.from_record(entry["answer"], entry),), trace=tuple(steps))
 
 
 def _key_of(case: Case) -> Key:
@@ -94,7 +94,7 @@ def _end_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"step": 1, "kind": "stop", "reason": "answer" if said["calls"] or said["answer"] else "empty"}
 
 
-def _turns(history: Sequence[Mapping[str, Any]]) -> int:
+def _count_turns(history: Sequence[Mapping[str, Any]]) -> int:
     return sum(message.get("role") == "assistant" for message in history)
 
 
@@ -105,12 +105,12 @@ def _as_steps(history: Sequence[Mapping[str, Any]], protocol: TextProtocol | Non
     for message in history[1:]:
         content = message.get("content") or ""
         text = content.get("content", "") if isinstance(content, Mapping) else str(content)
-        made = expected_call(message)
+        call_ = expected_call(message)
         if message.get("role") == "tool":
             about = {"name": call["name"], "arguments": call["arguments"], "call_id": call["id"]}
             step = {"kind": "tool", **about, "result": str(text)}
-        elif made is not None:
-            call = {"name": made["name"], "arguments": made["arguments"], "id": f"call_{len(steps)}"}
+        elif call_ is not None:
+            call = {"name": call_["name"], "arguments": call_["arguments"], "id": f"call_{len(steps)}"}
             spoken = [text, protocol.written(call["name"], call["arguments"])] if protocol else [text]
             step = {"kind": "model", "text": "\n".join(filter(None, spoken)), "answer": text, "calls": [call]}
         elif message.get("role") == "assistant":

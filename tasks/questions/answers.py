@@ -41,8 +41,8 @@ def question_of(case: Case) -> Question:
 
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
     """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
-    found, parameter = parse(name)
-    value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
+    definition, parameter = parse(name)
+    value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}
 
 
@@ -54,13 +54,15 @@ def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -
         pair: an empty answer.
         damned: the same with the worst verdicts.
     """
-    found, rows = parse(name)[0], []
+    definition, rows = parse(name)[0], []
     try:
-        for label, given in values_of(name, pair).items():  # NaN where the metric does not judge such questions
-            asked = math.isnan(given) and found.name != "judge_failures"
-            value = values_of(name, damned).get(label, math.nan) if asked else given
+        for label, value_ in values_of(name, pair).items():  # NaN where the metric does not judge such questions
+            unasked = math.isnan(value_) and definition.name != "judge_failures"
+            value = values_of(name, damned).get(label, math.nan) if unasked else value_
             if not math.isnan(value):
-                rows.append(LabelScore(label, name, value if found.intermediate else float(found.worst), "failed"))
+                rows.append(
+                    LabelScore(label, name, value if definition.intermediate else float(definition.worst), "failed")
+                )
     except Exception:  # noqa: BLE001 - whatever it raises, such as of several references, this is not judged by it
         return [LabelScore(UNREAD, name, math.nan, "failed")]
     return rows
@@ -107,10 +109,10 @@ def is_judging(name: str) -> bool:
 @cache
 def judging_question(name: str) -> Mapping[str, Any]:
     """The question to a judge that a metric asks, from `configs/judging` of ours or of a plug-in."""
-    place = file_of("judging", name)
-    if place is None:
+    path = file_of("judging", name)
+    if path is None:
         raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
-    loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    loaded: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return loaded
 
 
@@ -121,10 +123,10 @@ def exemplars_of(
     if not shots:
         return (), ()
     cases = list(layout.cases(str(shots.get("split", "dev"))))
-    ids = [str(one) for one in shots.get("ids", ())]
-    known = {case.id: case for case in cases}
-    UsageError.refuse_unknown("task.shots: there is no case", known, *ids)
-    chosen = [known[one] for one in ids] if ids else cases[: int(shots.get("number", 1))]
+    ids = [str(case_id) for case_id in shots.get("ids", ())]
+    by_id = {case.id: case for case in cases}
+    UsageError.refuse_unknown("task.shots: there is no case", by_id, *ids)
+    chosen = [by_id[case_id] for case_id in ids] if ids else cases[: int(shots.get("number", 1))]
     images: list[Image] = []
     turns: list[Message] = []
     for case in chosen:

@@ -41,7 +41,7 @@ class DialogueQuestionTask(QuestionTask):
         put = super().prompt(case, images)
         turns = [Message(turn["role"], (turn["content"],)) for turn in history]
         if images:
-            first = next(place for place, turn in enumerate(turns) if turn.role == "user")
+            first = next(index for index, turn in enumerate(turns) if turn.role == "user")
             turns[first] = Message("user", (*range(len(images)), *turns[first].parts))
         opening = [message for message in put.messages if message.role == "system"]
         return replace(put, messages=(*opening, *turns))

@@ -60,10 +60,10 @@ class ClinicQuestionTask(ConsultationQuestionTask):
         sentences = {who: self.biases.get(who, {}).get(self.bias.get(who, ""), "") for who in ("doctor", "patient")}
         question = question_of(case)
         biased = replace(question, fields={**question.fields, "bias": sentences["doctor"], "most": str(self.turns)})
-        made = super(ConsultationQuestionTask, self).prompt(replace(case, question=biased), images)
-        known = {**case.attributes, **question.fields, "bias": sentences["patient"]}
-        scripts = (Message("system", (fill(text, known),)) for text in (self.script, self.reader))
-        return replace(made, later=tuple(scripts))
+        prompt = super(ConsultationQuestionTask, self).prompt(replace(case, question=biased), images)
+        fields = {**case.attributes, **question.fields, "bias": sentences["patient"]}
+        scripts = (Message("system", (fill(text, fields),)) for text in (self.script, self.reader))
+        return replace(prompt, later=tuple(scripts))
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the questions themselves."""
@@ -84,8 +84,10 @@ class ClinicQuestionTask(ConsultationQuestionTask):
         visits = [_Visit(prompt, self) for prompt in prompts]
         for number in range(self.turns):
             going = [visit for visit in visits if not visit.ready]
-            asked = [visit.to_doctor(number) for visit in going]
-            for visit, text in zip(going, one_each(model.generate(asked, self._decoding), asked), strict=True):
+            asked_prompts = [visit.to_doctor(number) for visit in going]
+            for visit, text in zip(
+                going, one_each(model.generate(asked_prompts, self._decoding), asked_prompts), strict=True
+            ):
                 visit.hear_doctor(text)
             answering = [visit for visit in going if not visit.ready]
             if not answering or number == self.turns - 1:
@@ -121,26 +123,26 @@ class _Visit:
         """What the doctor is told before a turn, counted from 0."""
         if number == self.task.turns - 1:
             self.said += self.task.last
-        shown = not self.task.images_on_request or (self.doctor and self.task.marks["image"] in self.doctor[-1])
+        shows_images = not self.task.images_on_request or (self.doctor and self.task.marks["image"] in self.doctor[-1])
         *system, opening = self.prompt.messages
-        parts = tuple(part for part in opening.parts if isinstance(part, int)) if shown else ()
-        counted = (Message(one.role, (one.text.replace("{asked}", str(number)),)) for one in system)
-        told = Message("user", (*parts, self._told("doctor", self.said)))
-        images = self.prompt.images if shown else ()
-        return replace(self.prompt, messages=(*counted, told), images=images, later=())
+        parts = tuple(part for part in opening.parts if isinstance(part, int)) if shows_images else ()
+        counted = (Message(message.role, (message.text.replace("{asked}", str(number)),)) for message in system)
+        message = Message("user", (*parts, self._told("doctor", self.said)))
+        images = self.prompt.images if shows_images else ()
+        return replace(self.prompt, messages=(*counted, message), images=images, later=())
 
     def hear_doctor(self, text: str) -> None:
         """Takes a turn of the doctor."""
         self._remember("doctor", self.said, text)
-        known = text.as_record() if isinstance(text, Turn) else {}
+        record = text.as_record() if isinstance(text, Turn) else {}
         self.doctor.append(text)
-        self.steps.append({"step": len(self.steps), "kind": "model", "agent": "doctor", "text": str(text), **known})
+        self.steps.append({"step": len(self.steps), "kind": "model", "agent": "doctor", "text": str(text), **record})
 
     def to_other(self) -> Prompt:
         """What the patient is told, or the reader where the doctor has asked for a test."""
         script = self.prompt.later[self._other == "reader"]
-        told = Message("user", (self._told(self._other, self.doctor[-1]),))
-        return Prompt(self.prompt.case_id, (), messages=(script, told))
+        message = Message("user", (self._told(self._other, self.doctor[-1]),))
+        return Prompt(self.prompt.case_id, (), messages=(script, message))
 
     def hear_other(self, text: str) -> None:
         """Takes what the patient or the reader said; the other one hears it."""

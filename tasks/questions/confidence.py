@@ -42,10 +42,10 @@ def with_confidence(model: Any, answers: Sequence[Any]) -> Sequence[Any]:
     """
     if not getattr(model, "log_likelihoods", False):
         return answers
-    return [_weighed(answer) for answer in answers]
+    return [_weigh_choice(answer) for answer in answers]
 
 
-def _weighed(answer: Any) -> Any:
+def _weigh_choice(answer: Any) -> Any:
     reply = Reply(preferences=answer) if isinstance(answer, Mapping) else answer
     if not isinstance(reply, Reply) or not reply.preferences or reply.confidence is not None:
         return answer
@@ -57,9 +57,9 @@ def _weighed(answer: Any) -> Any:
 
 def confidence_of(packed: Mapping[str, Any]) -> float | None:
     """How sure a stored reply is, 0 to 1: as it was stored, or as its last text says; None where neither says."""
-    known = packed.get("confidence")
-    if known is not None:
-        return float(known)
+    confidence = packed.get("confidence")
+    if confidence is not None:
+        return float(confidence)
     texts = packed.get("texts") or ("",)
     return written_confidence(str(texts[-1]))
 
@@ -75,11 +75,11 @@ def written_confidence(text: str) -> float | None:
     """
     if not _NAMED.search(text):
         return None
-    told = [_share(found) for found in _SAID.finditer(text) if _meant(text, found)]
-    return told[-1] if told else None
+    shares = [_parse_share(match) for match in _SAID.finditer(text) if _states_confidence(text, match)]
+    return shares[-1] if shares else None
 
 
-def _meant(text: str, found: re.Match[str]) -> bool:
+def _states_confidence(text: str, found: re.Match[str]) -> bool:
     """Whether a match says how sure the model is, not what it is not sure of, or how many there are of something."""
     if _DENIED.search(text[: found.start("after" if found["after"] else "before")]):
         return False
@@ -87,7 +87,7 @@ def _meant(text: str, found: re.Match[str]) -> bool:
     return not plain or bool(found.group().lower().startswith("confidence") and _LEADS.search(found["lead"]))
 
 
-def _share(found: re.Match[str]) -> float | None:
+def _parse_share(found: re.Match[str]) -> float | None:
     """Returns the number of a match as a share; None where it is none, as 120 % or 1/3 of a confidence are."""
     number = float((found["after"] or found["before"]).replace(",", "."))
     of = found["after_of"] or found["before_of"] or found["scale"] or ""

@@ -66,12 +66,12 @@ class ConsultationQuestionTask(QuestionTask):
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the question; with a patient, its script stands in `later`, and the opening is still to be said."""
-        made = super().prompt(case, images)
+        prompt = super().prompt(case, images)
         if self.patient is None:
-            return made
-        known = {**case.attributes, **question_of(case).fields}
-        character = self.characters.get(known.get("personality", ""), "")
-        return replace(made, later=(Message("user", (fill(self.script, known | {"character": character}),)),))
+            return prompt
+        fields = {**case.attributes, **question_of(case).fields}
+        character = self.characters.get(fields.get("personality", ""), "")
+        return replace(prompt, later=(Message("user", (fill(self.script, fields | {"character": character}),)),))
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the questions themselves."""
@@ -81,9 +81,11 @@ class ConsultationQuestionTask(QuestionTask):
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
         """A consultation as a judge sees it: all that was said."""
-        said = packed.get("messages") or ()
-        whole = "\n".join(f"{one['role']}: {one['text']}" for one in said) or "".join(packed["texts"][-1:])
-        return Reply((whole,))
+        messages = packed.get("messages") or ()
+        dialogue = "\n".join(f"{message['role']}: {message['text']}" for message in messages) or "".join(
+            packed["texts"][-1:]
+        )
+        return Reply((dialogue,))
 
     @property
     def partners(self) -> Mapping[str, Any]:
@@ -99,7 +101,9 @@ class ConsultationQuestionTask(QuestionTask):
     def _made(self) -> Any:
         model = self.patient
         if isinstance(model, partial):  # a model's config also says what it is called
-            model = model.func(*model.args, **{key: one for key, one in model.keywords.items() if key != "name"})
+            model = model.func(
+                *model.args, **{key: keyword for key, keyword in model.keywords.items() if key != "name"}
+            )
         return model
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
@@ -131,12 +135,12 @@ class ConsultationQuestionTask(QuestionTask):
         if pair.preferences is not None:
             return pair
         pairs = [replace(pair, output=self._named(text)) for text in pair.outputs]
-        return next((one for one in reversed(pairs) if one.extraction.value is not None), pair)
+        return next((pair for pair in reversed(pairs) if pair.extraction.value is not None), pair)
 
     def _named(self, text: str) -> str:
         """A text in which diagnoses are called as the options call them."""
-        for other, name in self.synonyms.items():
-            text = re.sub(rf"\b{re.escape(other)}\b", name, text, flags=re.IGNORECASE)
+        for synonym, name in self.synonyms.items():
+            text = re.sub(rf"\b{re.escape(synonym)}\b", name, text, flags=re.IGNORECASE)
         return text
 
 
@@ -153,23 +157,23 @@ class _Talk:
         """Messages to the doctor: the patient is the user."""
         *before, opening = self.prompt.messages
         images = tuple(part for part in opening.parts if isinstance(part, int))
-        first, *others = self.patient
-        said = [Message("user", (*images, first))]
-        for reply, answer in zip(self.doctor, others, strict=True):
-            said += [Message("assistant", (reply,)), Message("user", (answer,))]
-        return replace(self.prompt, messages=(*before, *said), later=())
+        first, *following = self.patient
+        messages = [Message("user", (*images, first))]
+        for reply, answer in zip(self.doctor, following, strict=True):
+            messages += [Message("assistant", (reply,)), Message("user", (answer,))]
+        return replace(self.prompt, messages=(*before, *messages), later=())
 
     def to_patient(self) -> Prompt:
         """Messages to the patient: the script and the doctor are the user."""
-        said = list(self.prompt.later)
+        messages = list(self.prompt.later)
         for reply, answer in zip(self.patient, self.doctor, strict=True):
-            said += [Message("assistant", (reply,)), Message("user", (answer,))]
-        return Prompt(self.prompt.case_id, (), messages=tuple(said))
+            messages += [Message("assistant", (reply,)), Message("user", (answer,))]
+        return Prompt(self.prompt.case_id, (), messages=tuple(messages))
 
     def reply(self) -> Reply:
         """The doctor's turns, and all that was said."""
-        said: list[Mapping[str, str]] = []
-        for place, text in enumerate(self.patient):
-            said.append({"role": "Patient", "text": text})
-            said += [{"role": "Doctor", "text": one} for one in self.doctor[place : place + 1]]
-        return Reply(tuple(self.doctor), messages=tuple(said))
+        messages: list[Mapping[str, str]] = []
+        for index, text in enumerate(self.patient):
+            messages.append({"role": "Patient", "text": text})
+            messages += [{"role": "Doctor", "text": text} for text in self.doctor[index : index + 1]]
+        return Reply(tuple(self.doctor), messages=tuple(messages))

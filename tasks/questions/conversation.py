@@ -25,12 +25,12 @@ def converse(model: Any, prompts: Prompts, decoding: Decoding, next_turn: NextTu
     while going:
         answers = one_each(model.generate(list(going.values()), decoding), going)
         following = {}
-        for (place, prompt), answer in zip(going.items(), answers, strict=True):
-            texts[place].append(answer)
-            turn = next_turn(prompts[place], texts[place])
+        for (index, prompt), answer in zip(going.items(), answers, strict=True):
+            texts[index].append(answer)
+            turn = next_turn(prompts[index], texts[index])
             if turn is not None:
                 messages = (*prompt.messages, Message("assistant", (answer,)), turn)
-                following[place] = replace(prompt, messages=messages)
+                following[index] = replace(prompt, messages=messages)
         going = following
     return [Reply(tuple(replies), trace=_steps_in(replies)) for replies in texts]
 

@@ -95,9 +95,9 @@ class JudgeQuestion:
             UsageError: one lacks its prompt or its pattern, has a key that is not known, names a reader that is not
                 there, or goes on from a question that is not asked before it.
         """
-        made = tuple(cls._of(str(name), dict(given or {})) for name, given in config.items())
-        rounds(made)
-        return made
+        questions = tuple(cls._of(str(name), dict(stated or {})) for name, stated in config.items())
+        rounds(questions)
+        return questions
 
     @classmethod
     def _of(cls, name: str, settings: dict[str, Any]) -> JudgeQuestion:
@@ -125,7 +125,7 @@ class JudgeQuestion:
         """The fields that its template names."""
         forms = (self.template, *self.template.variants.values())
         texts = [text for form in forms for text in (form.system, *form.turns)]
-        return frozenset(place["name"] for text in texts for place in PLACE.finditer(text) if place["name"])
+        return frozenset(match["name"] for text in texts for match in PLACE.finditer(text) if match["name"])
 
     def fields(self, case: Case, reply: Reply, earlier: Mapping[str, Any], item: str = "") -> Mapping[str, str] | None:
         """Returns what its template may show of one answer.
@@ -138,10 +138,10 @@ class JudgeQuestion:
         """
         if case.question is None:
             raise CaseError(f"case {case.id!r} has no question that the judge's {self.name!r} could be about")
-        verdicts = {name: _written(earlier[name]) for name in self.before}
-        said = {**self._said(case.question, case.target.read(), reply), **verdicts, "item": item}
+        verdicts = {name: _format_verdict(earlier[name]) for name in self.before}
+        fields = {**self._said(case.question, case.target.read(), reply), **verdicts, "item": item}
         compared = self.shown & (_COMPARED | verdicts.keys())
-        return None if self.blank and not all(said[name].strip() for name in compared) else said
+        return None if self.blank and not all(fields[name].strip() for name in compared) else fields
 
     def put(self, case: Case, fields: Mapping[str, str], images: Sequence[Image] = ()) -> Prompt:
         """Puts it; `fields` are what it shows, and `images` those of the case for a judge that sees them."""
@@ -158,7 +158,9 @@ class JudgeQuestion:
         if self.each == RATIONALE:
             return rationale_steps(key.more.get("rationale"))
         if self.each == RUBRIC:
-            return [f"[{one['points']}] {one['criterion']}" for one in read_rubric(key.more.get("rubric"))]
+            return [
+                f"[{criterion['points']}] {criterion['criterion']}" for criterion in read_rubric(key.more.get("rubric"))
+            ]
         return [str(text) for text in earlier[self.each]]
 
     @property
@@ -177,28 +179,30 @@ class JudgeQuestion:
         ballots = read_ballots(text)
         if ballots is None:
             return self._verdict_in(text)
-        said = grouped((ballot.judge, self._verdict_in(ballot.reply)) for ballot in ballots)
-        return jury_verdict(said, graded=self.graded)
+        verdict_text = grouped((ballot.judge, self._verdict_in(ballot.reply)) for ballot in ballots)
+        return jury_verdict(verdict_text, graded=self.graded)
 
     def _verdict_in(self, text: str) -> Any:
         if self.parse:
             return reader(self.parse)(text)
-        found = list(re.finditer(self.pattern, text, re.IGNORECASE | re.DOTALL))
-        if not found:
+        matches = list(re.finditer(self.pattern, text, re.IGNORECASE | re.DOTALL))
+        if not matches:
             return None
-        said = (found[-1][1] if found[-1].re.groups else found[-1][0]).strip()
+        verdict_text = (matches[-1][1] if matches[-1].re.groups else matches[-1][0]).strip()
         if self.values:
-            value = self.values.get(said.lower())
+            value = self.values.get(verdict_text.lower())
             return value if value is None or isinstance(value, str) else float(value)
         try:
-            return float(said)
+            return float(verdict_text)
         except ValueError:
             return None
 
     def _said(self, question: Question, key: Key, reply: Reply) -> dict[str, str]:
         right = key.value
-        several = [str(one) for one in (right if isinstance(right, list | tuple) else (right,)) if one is not None]
-        said = {
+        several = [
+            str(value) for value in (right if isinstance(right, list | tuple) else (right,)) if value is not None
+        ]
+        fields = {
             **question.fields,
             "output": reply.text,
             "answer": "; ".join(several),
@@ -211,17 +215,17 @@ class JudgeQuestion:
                 "give one, or leave such metrics out"
             )
         for name, text in (("prediction", reply.text), ("reference", several[0] if several else "")):
-            said[name] = " ".join(text.split()[: self.words]) if self.words else text
+            fields[name] = " ".join(text.split()[: self.words]) if self.words else text
             if f"{name}_lines" in self.shown:
-                parts = enumerate(sentences(said[name]))
-                said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
+                parts = enumerate(sentences(fields[name]))
+                fields[f"{name}_lines"] = " ".join(f"[{number}] {part}" for number, part in parts)
         if "thought" in self.shown:
-            said["thought"] = split_thought(reply.text, _sent_thought(reply)).thought or reply.text
+            fields["thought"] = split_thought(reply.text, _sent_thought(reply)).thought or reply.text
         if "trace" in self.shown:
-            said["trace"] = _trace_shown(reply.trace)
+            fields["trace"] = _trace_shown(reply.trace)
         if "recorded" in self.shown:
-            said["recorded"] = json.dumps(key.more.get("dialogs"), ensure_ascii=False, indent=2)
-        return said
+            fields["recorded"] = json.dumps(key.more.get("dialogs"), ensure_ascii=False, indent=2)
+        return fields
 
 
 def _sent_thought(reply: Reply) -> str | None:
@@ -232,10 +236,10 @@ def _sent_thought(reply: Reply) -> str | None:
 def read_rubric(rubric: Any) -> list[Mapping[str, Any]]:
     """Reads the criteria of a rubric, `[{criterion, points, tags}]`; raises CaseError where it is none."""
     sound = isinstance(rubric, list | tuple) and all(
-        isinstance(one, Mapping)
-        and isinstance(one.get("criterion"), str)
-        and isinstance(one.get("points"), int | float)
-        for one in rubric
+        isinstance(criterion, Mapping)
+        and isinstance(criterion.get("criterion"), str)
+        and isinstance(criterion.get("points"), int | float)
+        for criterion in rubric
     )
     if not sound or not rubric:
         raise CaseError(f"a rubric is invalid: expected a list of criterion and points, got {rubric!r:.60}")
@@ -244,9 +248,9 @@ def read_rubric(rubric: Any) -> list[Mapping[str, Any]]:
 
 def _trace_shown(trace: Sequence[Mapping[str, Any]]) -> str:
     """Steps of a session as JSON, without seconds, tokens and images."""
-    kept = ("kind", "name", "arguments", "result", "error", "text")
-    shown = [{key: step[key] for key in kept if key in step} for step in trace if step.get("kind") != "stop"]
-    return json.dumps(shown, ensure_ascii=False, indent=2)
+    keys = ("kind", "name", "arguments", "result", "error", "text")
+    steps = [{key: step[key] for key in keys if key in step} for step in trace if step.get("kind") != "stop"]
+    return json.dumps(steps, ensure_ascii=False, indent=2)
 
 
 def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:
@@ -255,25 +259,25 @@ def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:
     Raises:
         UsageError: one goes on from a question that is not asked, or from itself by way of others.
     """
-    left, done, made = list(questions), set[str](), list[list[JudgeQuestion]]()
-    names = {one.name for one in left}
-    for one in left:
-        told = f"task.judge.{one.name}: goes on from the question"
-        UsageError.refuse_unknown(told, names, *one.before, then=", which is not asked")
-    while left:
-        ready = [one for one in left if done.issuperset(one.before)]
+    remaining, done, rounds = list(questions), set[str](), list[list[JudgeQuestion]]()
+    names = {question.name for question in remaining}
+    for question in remaining:
+        complaint = f"task.judge.{question.name}: goes on from the question"
+        UsageError.refuse_unknown(complaint, names, *question.before, then=", which is not asked")
+    while remaining:
+        ready = [question for question in remaining if done.issuperset(question.before)]
         if not ready:
-            raise UsageError(f"task.judge.{left[0].name}: the questions before it wait for it")
-        done.update(one.name for one in ready)
-        made.append(ready)
-        left = [one for one in left if one.name not in done]
-    return made
+            raise UsageError(f"task.judge.{remaining[0].name}: the questions before it wait for it")
+        done.update(question.name for question in ready)
+        rounds.append(ready)
+        remaining = [question for question in remaining if question.name not in done]
+    return rounds
 
 
-def _written(verdict: Any) -> str:
+def _format_verdict(verdict: Any) -> str:
     """A verdict as a later question shows it: texts as a list with dashes, and what is neither as JSON."""
     if isinstance(verdict, str):
         return verdict
     if isinstance(verdict, list):
-        return "\n".join(f"- {one}" for one in verdict)
+        return "\n".join(f"- {item}" for item in verdict)
     return json.dumps(verdict)

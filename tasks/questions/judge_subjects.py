@@ -35,8 +35,8 @@ def judge_subjects(
     if any(earlier.get(name) is None for name in question.before):
         return
     items = question.items(reply, earlier, case.target.read()) if question.each else [""]
-    for place, item in enumerate(items, start=1):
-        owner = f"{case.id}/{place}" if question.each else case.id
+    for index, item in enumerate(items, start=1):
+        owner = f"{case.id}/{index}" if question.each else case.id
         fields = question.fields(case, reply, earlier, item)
         if fields is None:
             yield Subject(owner, "", str, needless="blank", value=question.blank[0])
@@ -46,17 +46,17 @@ def judge_subjects(
             return question.put(case, fields, images() if question.images else ())
 
         if question.images:  # read when they are shown, and not kept until then
-            yield Subject(owner, partial(_shown_key, question, put), partial(_shown, question, put))
+            yield Subject(owner, partial(_shown_key, question, put), partial(_shown_prompt, question, put))
             continue
         prompt = put()
-        yield Subject(owner, _key(question, prompt), partial(_with_limit, question, prompt))
+        yield Subject(owner, _question_key(question, prompt), partial(_with_limit, question, prompt))
 
 
 def _shown_key(question: JudgeQuestion, put: Callable[[], Prompt]) -> str:
-    return _key(question, put())
+    return _question_key(question, put())
 
 
-def _shown(question: JudgeQuestion, put: Callable[[], Prompt]) -> tuple[Prompt, int]:
+def _shown_prompt(question: JudgeQuestion, put: Callable[[], Prompt]) -> tuple[Prompt, int]:
     return _with_limit(question, put())
 
 
@@ -92,10 +92,10 @@ def verdicts_on(
             items = question.items(reply(), verdicts, case.target.read())
         except CaseError:
             continue
-        parts = [evidence.find(JUDGE, f"{case.id}/{place}", question.name) for place in range(1, len(items) + 1)]
-        known = [verdict_of(question, part) for part in parts if part is not None]
-        if len(known) == len(items):
-            verdicts[question.name] = {"items": items, "verdicts": known}
+        parts = [evidence.find(JUDGE, f"{case.id}/{index}", question.name) for index in range(1, len(items) + 1)]
+        verdicts_ = [verdict_of(question, part) for part in parts if part is not None]
+        if len(verdicts_) == len(items):
+            verdicts[question.name] = {"items": items, "verdicts": verdicts_}
     return verdicts
 
 
@@ -120,21 +120,21 @@ def ballots_on(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> It
 
 def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> dict[str, Any]:
     """How many questions a judge was asked, and how many of them have no reply, or one that is no verdict."""
-    shown = [
+    observed = [
         (topic, owner, observation)
         for (provider, topic, owner), observation in evidence.observations.items()
         if provider == JUDGE and topic in questions and observation.status != "unneeded"
     ]
-    every = Counter(topic for topic, _, _ in shown)
-    unread = Counter(topic for topic, _, said in shown if verdict_of(questions[topic], said) is None)
+    every = Counter(topic for topic, _, _ in observed)
+    unread = Counter(topic for topic, _, observation in observed if verdict_of(questions[topic], observation) is None)
     failures = []
-    for topic, owner, said in shown:
-        if said.status == "failed":
+    for topic, owner, observation in observed:
+        if observation.status == "failed":
             case, _, number = owner.rpartition("/") if questions[topic].each else (owner, "", "")
             name = f"{topic}/{number}" if number else topic
-            failures.append({"case": case, "question": name, "message": said.message})
+            failures.append({"case": case, "question": name, "message": observation.message})
     return {
-        "questions": len(shown),
+        "questions": len(observed),
         "without_verdict": unread.total(),
         "unread": {name: [unread[name], every[name]] for name in every},
         "failed": len(failures),
@@ -155,6 +155,6 @@ def judge_notes(facts: Mapping[str, Any], judge: str, unasked: int) -> list[str]
     return notes
 
 
-def _key(question: JudgeQuestion, prompt: Prompt) -> str:
+def _question_key(question: JudgeQuestion, prompt: Prompt) -> str:
     usual = question.max_new_tokens == MAX_NEW_TOKENS
     return prompt_key(prompt, None if usual else question.max_new_tokens)

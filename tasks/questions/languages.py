@@ -40,14 +40,14 @@ class InLanguage:
 
     def language_of(self, case: Case) -> str:
         """Returns the language of a case; raises CaseError where its field holds none."""
-        found = _FIELD.fullmatch(self.language)
-        if found is None:
+        match = _FIELD.fullmatch(self.language)
+        if match is None:
             return self.language
-        language = str(case.attributes.get(found[1], ""))
+        language = str(case.attributes.get(match[1], ""))
         try:
             check_language(language)
         except UsageError as error:
-            raise CaseError(f"case {case.id!r}, field {found[1]!r}: {error}") from error
+            raise CaseError(f"case {case.id!r}, field {match[1]!r}: {error}") from error
         return language
 
     def told_language(self: Any) -> list[str]:
@@ -63,11 +63,11 @@ class InLanguage:
         notes: list[str] = super().notes(cases, context)  # type: ignore[misc]
         if not any(_READ_ENGLISH.match(name) for name in self.metrics):
             return notes
-        given = [*self._right_texts(cases)]
-        left = sum(not in_english(language, texts) for language, texts in given)
-        if left:
+        texts = [*self._right_texts(cases)]
+        out = sum(not in_english(language, texts) for language, texts in texts)
+        if out:
             notes.append(
-                f"rules for English leave out {left} of {len(given)} reports: their references are in other languages"
+                f"rules for English leave out {out} of {len(texts)} reports: their references are in other languages"
             )
         return notes
 

@@ -63,17 +63,17 @@ def pair_in_batch(
         return make(case, packed, context)
     if batch.pairs is None:
         batch.pairs = {}
-        for other, stored, evidence in batch.trials:
+        for other_case, stored, evidence in batch.trials:
             with suppress(Exception):  # which is told where this case is judged itself
-                batch.pairs[id(other), id(stored)] = make(other, stored, replace(context, evidence=evidence))
+                batch.pairs[id(other_case), id(stored)] = make(other_case, stored, replace(context, evidence=evidence))
     pair: AnsweredQuestion | None = batch.pairs.get((id(case), id(packed)))
     return make(case, packed, context) if pair is None else pair
 
 
 def write_verdicts(folder: Path, judge: str, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes the verdicts of a judge, a line for each case and question; those of other judges stay."""
-    said = [(case, question, value) for case, named in verdicts.items() for question, value in named.items()]
-    lines = [{"case": case, "question": question, "judge": judge, "value": value} for case, question, value in said]
+    rows = [(case, question, value) for case, named in verdicts.items() for question, value in named.items()]
+    lines = [{"case": case, "question": question, "judge": judge, "value": value} for case, question, value in rows]
     _replace_lines(folder / VERDICTS, "judge", judge, lines)
 
 
@@ -87,6 +87,6 @@ def write_ballots_of(folder: Path, jury: str, ballots: Iterable[Mapping[str, Any
 def _replace_lines(path: Path, key: str, value: str, lines: Sequence[Mapping[str, Any]]) -> None:
     """Puts lines in the place of those that have a value under a key."""
     earlier = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    kept = [line for line in earlier if json.loads(line)[key] != value]
+    kept_lines = [line for line in earlier if json.loads(line)[key] != value]
     with whole(path) as partial:
-        partial.write_text("\n".join([*kept, *map(json.dumps, lines), ""]), encoding="utf-8")
+        partial.write_text("\n".join([*kept_lines, *map(json.dumps, lines), ""]), encoding="utf-8")

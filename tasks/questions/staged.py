@@ -80,7 +80,7 @@ class Turn:
         Raises:
             CaseError: the question holds no options.
         """
-        options = _options(self.text)
+        options = _parse_options(self.text)
         right = tuple(dict.fromkeys(letter.upper() for letter in LETTER.findall(self.answer)))
         if len(options) < 2 or not right or not options.keys() >= set(right):
             raise CaseError(
@@ -110,8 +110,8 @@ class Step:
     @property
     def is_unknown(self) -> bool:
         """Whether the option that was chosen says that the model does not know."""
-        given = self.pair.extraction.value
-        return isinstance(given, str) and UNKNOWN.search(self.pair.options.get(given, "")) is not None
+        value = self.pair.extraction.value
+        return isinstance(value, str) and UNKNOWN.search(self.pair.options.get(value, "")) is not None
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ class StagedQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses invalid stages."""
         super().__post_init__()
-        if lost := [name for name in self.case_metrics if any(need.topic != ALL for need in required(name))]:
+        if missing := [name for name in self.case_metrics if any(need.topic != ALL for need in required(name))]:
             raise UsageError(
-                f"task {self.name!r}: {', '.join(lost)}: chains of questions are judged by the rule of extraction "
+                f"task {self.name!r}: {', '.join(missing)}: chains of questions are judged by the rule of extraction "
                 "alone, and neither an annotator nor a judge is asked about them; leave such metrics out"
             )
         for stage in self._stages.values():
@@ -159,7 +159,7 @@ class StagedQuestionTask(QuestionTask):
     @cached_property
     def _stages(self) -> dict[str, Stage]:
         try:
-            return {str(one["name"]): Stage(**one) for one in self.stages}
+            return {str(stage["name"]): Stage(**stage) for stage in self.stages}
         except (KeyError, TypeError) as error:
             raise UsageError(f"task.stages: {error}; a stage has a name and the keys of Stage") from error
 
@@ -177,21 +177,21 @@ class StagedQuestionTask(QuestionTask):
         if any(stage.other for stage in self._stages.values()):
             groups = grouped((case.attributes.get(self.group, ""), case) for case in cases)
             following = {
-                case.id: other
+                case.id: following
                 for some in groups.values()
-                for case, other in zip(some, [*some[1:], some[0]], strict=True)
+                for case, following in zip(some, [*some[1:], some[0]], strict=True)
             }
-            cases = [_with(case, following[case.id]) for case in cases]
+            cases = [_link_case(case, following[case.id]) for case in cases]
         return cases
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the first question; only its own images are shown with it."""
-        made = super().prompt(case, images)
+        prompt = super().prompt(case, images)
         (first,) = self._turns(case, next(iter(self._stages.values())))
-        shown = set(self._places(case, first, len(images)))
-        *before, said = made.messages
-        parts = tuple(part for part in said.parts if isinstance(part, str) or part in shown)
-        shown_alone = {**vars(made), "messages": (*before, replace(said, parts=parts))}
+        shown_indices = set(self._places(case, first, len(images)))
+        *before, last = prompt.messages
+        parts = tuple(part for part in last.parts if isinstance(part, str) or part in shown_indices)
+        shown_alone = {**vars(prompt), "messages": (*before, replace(last, parts=parts))}
         return ChainPrompt(**shown_alone, case=case)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
@@ -229,20 +229,20 @@ class StagedQuestionTask(QuestionTask):
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts each stage's scores into rows of their own case."""
-        made = []
+        score_rows = []
         for score in scores:
             stage = self._stages.get(score.label)
             if stage is None:
-                made += super().rows(case, [score], run=run, model=model)
+                score_rows += super().rows(case, [score], run=run, model=model)
                 continue
-            path = [one.name for one in self._stages.values() if one.path == stage.path]
+            path = [stage_.name for stage_ in self._stages.values() if stage_.path == stage.path]
             about = {"stage": stage.name, "path": stage.path, "set": f"{case.id}/{stage.path}"}
             about |= {"member": str(path.index(stage.name) + 1)}
             patient = case.id if case.patient is None else case.patient
             about = {**case.attributes, **about}
             of_stage = replace(case, id=f"{case.id}/{stage.name}", patient=patient, attributes=about)
-            made += super().rows(of_stage, [score], run=run, model=model)
-        return made
+            score_rows += super().rows(of_stage, [score], run=run, model=model)
+        return score_rows
 
     def _judged(self, case: Case, stage: Stage, steps: Sequence[Step], metrics: Sequence[str]) -> Iterator[LabelScore]:
         """A stage's scores; it is judged by its last turn, after which it ends unless that is right."""
@@ -264,15 +264,15 @@ class StagedQuestionTask(QuestionTask):
 
     def _in_range(self, case: Case, stage: Stage, reply: str) -> float:
         """Whether the numbers of a reply lie in the ranges of the right answer; NaN where none are asked for."""
-        asked = all(case.attributes.get(name) in values for name, values in self.ranged.items())
-        if not stage.range or not asked:
+        is_ranged = all(case.attributes.get(name) in values for name, values in self.ranged.items())
+        if not stage.range or not is_ranged:
             return math.nan
         (turn,) = self._turns(case, self._stages[stage.range])
-        limits = [float(one) for one in NUMBER.findall(LETTER.sub("", turn.answer))]
-        said = [float(one) for one in NUMBER.findall(re.split(r"VALUE\s*:", reply, flags=re.IGNORECASE)[-1])]
+        limits = [float(number) for number in NUMBER.findall(LETTER.sub("", turn.answer))]
+        numbers = [float(number) for number in NUMBER.findall(re.split(r"VALUE\s*:", reply, flags=re.IGNORECASE)[-1])]
         ranges = list(zip(limits[::2], limits[1::2], strict=False))
-        within = [low <= one <= high for one, (low, high) in zip(said, ranges, strict=False)]
-        return float(len(said) == len(ranges) and all(within))
+        within = [low <= number <= high for number, (low, high) in zip(numbers, ranges, strict=False)]
+        return float(len(numbers) == len(ranges) and all(within))
 
     def _walk(self, case: Case, replies: Sequence[str]) -> tuple[list[Step], Turn | None]:
         """Goes along the chain as far as there are replies: what was answered, and the question that follows."""
@@ -303,7 +303,7 @@ class StagedQuestionTask(QuestionTask):
         questions, answers, paths = (record.get(name) or [] for name in ("question", "answer", "img_path"))
         if isinstance(questions, str):
             questions, answers, paths = [questions], [answers], [paths]
-        elif not all(isinstance(one, list) for one in paths):
+        elif not all(isinstance(path, list) for path in paths):
             paths = [paths]  # shown with the first question, and remembered
         paths = [*paths, *([] for _ in questions[len(paths) :])]
         if not len(questions) == len(answers) == len(paths):
@@ -318,17 +318,17 @@ class StagedQuestionTask(QuestionTask):
         if not there:
             return ()
         files = [reference.files[0].as_posix() for reference in case.images]
-        found = []
+        indices = []
         for name in turn.images:
             ending = "/" + name.lstrip("/")
-            place = next((place for place, file in enumerate(files) if file.endswith(ending)), None)
-            if place is None:
+            index = next((index for index, file in enumerate(files) if file.endswith(ending)), None)
+            if index is None:
                 raise CaseError(f"case {case.id!r}: stage {turn.stage.name!r} shows {name!r}, which is no image of it")
-            found.append(place)
-        return tuple(found)
+            indices.append(index)
+        return tuple(indices)
 
 
-def _options(text: str) -> dict[str, str]:
+def _parse_options(text: str) -> dict[str, str]:
     """Options that stand in a question as `(a) ... (b) ...`: letter in upper case -> text; the last run from a."""
     marks: list[re.Match[str]] = []
     for mark in LETTER.finditer(text):
@@ -341,7 +341,7 @@ def _options(text: str) -> dict[str, str]:
     return {mark[1].upper(): text[mark.end() : end].strip(" ,\n") for mark, end in zip(marks, ends, strict=True)}
 
 
-def _with(case: Case, other: Case) -> Case:
+def _link_case(case: Case, other: Case) -> Case:
     """A case that knows another one, and has its images too."""
     attributes = {**case.attributes, "other": other.id}
     return replace(case, images=(*case.images, *other.images), attributes=attributes, related={"other": other})

@@ -171,8 +171,8 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
     def requirements(self) -> tuple[Requirement, ...]:
         """Requirements of the metrics, and the task's own questions to a judge."""
-        others = (need for need in super().requirements() if need.kind != "verdict")
-        return (*judge_says(*self.judge_questions), *others)
+        other_needs = (need for need in super().requirements() if need.kind != "verdict")
+        return (*judge_says(*self.judge_questions), *other_needs)
 
     def reads_as(self, need: Requirement) -> str:
         """The questions to a judge with their patterns, by which verdicts are read from its replies."""
@@ -225,7 +225,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         if packed is None or question not in self._wanted(case, packed):
             return
         reply = self.told_to_judge(case, packed)
-        before = [other for other in self.judge_questions.values() if other.name != topic]
+        before = [judge_question for judge_question in self.judge_questions.values() if judge_question.name != topic]
         earlier = verdicts_on(before, case, lambda: reply, evidence) if question.before else {}
         yield from judge_subjects(question, case, reply, earlier, lambda: super(QuestionTask, self).read_images(case))
 
@@ -258,7 +258,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
             if isinstance(stored, Mapping):
                 verdicts[case.id] = self._verdicts(case, stored, evidence)
                 with suppress(CaseError):
-                    unasked += sum(one.name not in verdicts[case.id] for one in self._wanted(case, stored))
+                    unasked += sum(question.name not in verdicts[case.id] for question in self._wanted(case, stored))
         facts = judge_facts(self.judge_questions, evidence)
         judge = evidence.provenance[JUDGE].rpartition("-")[0]
         notes = tuple(judge_notes(facts, judge, unasked))
@@ -308,15 +308,15 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
             CaseError: the record of the case cannot be understood.
         """
         question = question_of(case)
-        shown, exemplars = self._exemplars
-        shown = as_shown(shown, self.blind)
-        exemplars = exemplars if shown else tuple(map(without_images, exemplars))
+        views, exemplars = self._exemplars
+        views = as_shown(views, self.blind)
+        exemplars = exemplars if views else tuple(map(without_images, exemplars))
         messages, later = self._template.messages(question, case.attributes, len(images))
         system = tuple(message for message in messages if message.role == "system")
-        asked = tuple(moved(message, len(shown)) for message in messages if message.role != "system")
+        moved_messages = tuple(moved(message, len(views)) for message in messages if message.role != "system")
         options = question.options or (YES_NO if question.kind == "yes_no" else {})
-        said = (*system, *exemplars, *asked)
-        return Prompt(case.id, (*shown, *images), messages=said, options=options, question=question.text, later=later)
+        parts = (*system, *exemplars, *moved_messages)
+        return Prompt(case.id, (*views, *images), messages=parts, options=options, question=question.text, later=later)
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Has the model write, turn by turn, or choose where it cannot write or is asked for likelihoods."""
@@ -356,8 +356,8 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         question = question_of(case)
         options = question.options or YES_NO
         if set(weighed) != set(options):
-            given = sorted(map(str, weighed))
-            raise CaseError(f"{where} has numbers for {given}, expected them for {sorted(options)}")
+            letters = sorted(map(str, weighed))
+            raise CaseError(f"{where} has numbers for {letters}, expected them for {sorted(options)}")
         numbers = {letter: float(weighed[letter]) for letter in options}
         if not all(map(math.isfinite, numbers.values())):
             raise CaseError(f"{where} holds numbers that are not finite")
@@ -400,7 +400,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
         Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
         """
-        worth = [one for one in map(credit_of_draw, cases) if one is not None]
+        worth = [credit for credit in map(credit_of_draw, cases) if credit is not None]
         drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
         return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
 
@@ -414,23 +414,23 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
     def check_data(self, cases: Sequence[Case]) -> None:
         """Raises UsageError when the first questions name a field of the template that none of them has."""
-        found: UsageError | None = None
+        failure: UsageError | None = None
         for case in cases[:TRIED]:
             try:
                 self.prompt(case, ())
             except UsageError as error:
-                found = error
+                failure = error
             except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
                 log.debug("case %s cannot be tried: %s", case.id, error)
             else:
                 return
-        if found is not None:
-            raise UsageError(f"task {self.name!r}: {found}") from found
+        if failure is not None:
+            raise UsageError(f"task {self.name!r}: {failure}") from failure
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
         """The choices behind one metric; without the judge, where it does not rest on verdicts."""
         judged = self.judge_extracts or any(need.provider == JUDGE for need in required(metric))
-        return super().definition(metric, {name: one for name, one in provenance.items() if judged or name != JUDGE})
+        return super().definition(metric, {name: who for name, who in provenance.items() if judged or name != JUDGE})
 
     @property
     def judge_extracts(self) -> bool:
@@ -480,13 +480,15 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         # Templates ask for the number of images alone.
         blank = Image(np.zeros((1, 1, 1), np.uint8), np.eye(4), units="pixel")
         case = replace(case, images=self.shown_references(case))
-        shown = () if self.blind == "remove" else (blank,) * len(case.images)
+        shown_pictures = () if self.blind == "remove" else (blank,) * len(case.images)
         placed = case.question is not None and case.question.kind in PLACED
         panels = [
-            replace(one, read=lambda: marked(case.target.read().value)) if placed and one.kind == "overlay" else one
-            for one in super().panels(case)
+            replace(panel, read=lambda: marked(case.target.read().value))
+            if placed and panel.kind == "overlay"
+            else panel
+            for panel in super().panels(case)
         ]
-        return [Panel("prompt", "Prompt", lambda: self.prompt(case, shown).messages), *panels]
+        return [Panel("prompt", "Prompt", lambda: self.prompt(case, shown_pictures).messages), *panels]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """Answer taken from a reply; of a place, also on the image."""
@@ -508,8 +510,11 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         if not self.judge_questions or packed.get("preferences") is not None:
             return []
         every = self.judge_questions.values()
-        parsed = all(one.when == "always" for one in every) or self._pair(case, packed).extraction.value is not None
-        return [one for one in every if one.when == "always" or not parsed]
+        parsed = (
+            all(question.when == "always" for question in every)
+            or self._pair(case, packed).extraction.value is not None
+        )
+        return [question for question in every if question.when == "always" or not parsed]
 
     def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
         question = question_of(case)
@@ -537,9 +542,9 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         )
 
     def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        known = getattr(context.shared, "verdicts", {}).get(case.id)
-        if known is not None or JUDGE not in context.evidence.provenance:
-            judged: Mapping[str, Any] = known or packed.get("judged", {})
+        stored_verdicts = getattr(context.shared, "verdicts", {}).get(case.id)
+        if stored_verdicts is not None or JUDGE not in context.evidence.provenance:
+            judged: Mapping[str, Any] = stored_verdicts or packed.get("judged", {})
             return judged
         return self._verdicts(case, packed, context.evidence)
 
@@ -549,7 +554,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         for provider in self._annotators:
             answer, reference = evidence.find(provider, case.id), evidence.find(provider, f"{REFERENCE}/{case.id}")
             if answer is not None:
-                values = [one.value for one in (reference, answer) if one is not None]
+                values = [observation.value for observation in (reference, answer) if observation is not None]
                 readings[provider] = None if None in values else Read(*values) if reference is not None else values[0]
         return readings
 

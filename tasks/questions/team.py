@@ -96,14 +96,18 @@ class TeamQuestionTask(QuestionTask):
                 (prompt, turn)
                 for prompt in prompts
                 for turn in wave
-                if turn not in _spoken(journal.steps(prompt.case_id))
+                if turn not in _texts_by_turn(journal.steps(prompt.case_id))
             ]
             if not due:
                 continue
             for some, decoding in self._draws_of(due):
-                asked = [self._put(prompt, turn, _spoken(journal.steps(prompt.case_id))) for prompt, turn in some]
-                texts = one_each(model.generate(asked, decoding), asked)
-                journal.append([_step(prompt, turn, text) for (prompt, turn), text in zip(some, texts, strict=True)])
+                asked_prompts = [
+                    self._put(prompt, turn, _texts_by_turn(journal.steps(prompt.case_id))) for prompt, turn in some
+                ]
+                texts = one_each(model.generate(asked_prompts, decoding), asked_prompts)
+                journal.append(
+                    [_make_step(prompt, turn, text) for (prompt, turn), text in zip(some, texts, strict=True)]
+                )
         return [self._reply(prompt, journal.steps(prompt.case_id)) for prompt in prompts]
 
     def _draws_of(self, due: Sequence[_Due]) -> Iterator[tuple[Sequence[_Due], Decoding]]:
@@ -111,9 +115,9 @@ class TeamQuestionTask(QuestionTask):
         if not self.draws:
             yield due, self._decoding
             return
-        for place, name in enumerate([*self._names, CHAIR]):
+        for index, name in enumerate([*self._names, CHAIR]):
             if some := [(prompt, turn) for prompt, turn in due if turn[1] == name]:
-                yield some, replace(self._decoding, seed=self._decoding.seed + place)
+                yield some, replace(self._decoding, seed=self._decoding.seed + index)
 
     def _waves(self) -> Iterator[list[tuple[int, str]]]:
         """Turns that are asked for at once."""
@@ -129,38 +133,42 @@ class TeamQuestionTask(QuestionTask):
         number, name = turn
         *before, question = prompt.messages
         role = "" if isinstance(self.members, int) or name == CHAIR else self.members[self._names.index(name)]["role"]
-        told = [*before, *([Message("system", (role,))] if role and not before else []), question]
+        messages = [*before, *([Message("system", (role,))] if role and not before else []), question]
         if role and before:
-            told[0] = Message("system", (*before[0].parts, f"\n\n{role}"))
+            messages[0] = Message("system", (*before[0].parts, f"\n\n{role}"))
         if name == CHAIR:
-            told[-1] = _added(question, fill(self.chair, {"solutions": self._solutions(spoken, number, "")}))
-            return replace(prompt, messages=tuple(told), later=())
+            messages[-1] = _append_text(question, fill(self.chair, {"solutions": self._solutions(spoken, number, "")}))
+            return replace(prompt, messages=tuple(messages), later=())
         for earlier in range(number + 1):
-            others = self._solutions(spoken, earlier, name)
-            if others:
-                heard = fill(self.heard, {"solutions": others})
-                told = [*told, Message("user", (heard,))] if told[-1].role == "assistant" else _with_last(told, heard)
+            other_solutions = self._solutions(spoken, earlier, name)
+            if other_solutions:
+                heard = fill(self.heard, {"solutions": other_solutions})
+                messages = (
+                    [*messages, Message("user", (heard,))]
+                    if messages[-1].role == "assistant"
+                    else _with_last(messages, heard)
+                )
             if earlier < number:
-                told.append(Message("assistant", (_answer_in(spoken[earlier, name]),)))
+                messages.append(Message("assistant", (_answer_in(spoken[earlier, name]),)))
         if self.last and turn == self._turns[-1]:
-            told = _with_last(told, self.last)
-        return replace(prompt, messages=tuple(told), later=())
+            messages = _with_last(messages, self.last)
+        return replace(prompt, messages=tuple(messages), later=())
 
     def _solutions(self, spoken: Mapping[tuple[int, str], str], number: int, name: str) -> str:
         """What others have said when an agent speaks in a round: last, or, in turn, since it last spoke."""
         heard = []
-        for other in self._names:
-            before = self.order == "in_turn" and name and self._names.index(other) < self._names.index(name)
-            text = spoken.get((number if before else number - 1, other))
-            if other != name and text is not None:
-                heard.append(fill(self.solution, {"name": other, "text": _answer_in(text)}))
+        for other_name in self._names:
+            before = self.order == "in_turn" and name and self._names.index(other_name) < self._names.index(name)
+            text = spoken.get((number if before else number - 1, other_name))
+            if other_name != name and text is not None:
+                heard.append(fill(self.solution, {"name": other_name, "text": _answer_in(text)}))
         return "".join(heard)
 
     def _reply(self, prompt: Prompt, steps: Sequence[Step]) -> Reply:
-        said = {(step["round"], step["agent"]): Turn.from_record(step["text"], step) for step in steps}
-        finals = [said[self.rounds - 1, name] for name in self._names]
+        turns = {(step["round"], step["agent"]): Turn.from_record(step["text"], step) for step in steps}
+        finals = [turns[self.rounds - 1, name] for name in self._names]
         if self.decide == "chair":
-            chosen = said[self.rounds, CHAIR]
+            chosen = turns[self.rounds, CHAIR]
         else:
             chosen = finals[-1] if self.decide == "last" else self._elected(prompt, finals)
         return Reply((chosen,), trace=(*steps, {"step": len(steps), "kind": "stop", "reason": "answer"}))
@@ -182,23 +190,23 @@ class TeamQuestionTask(QuestionTask):
         return [*super()._choices(provenance), f"{spoken}, decided by {self.decide}"]
 
 
-def _spoken(steps: Sequence[Step]) -> dict[tuple[int, str], str]:
+def _texts_by_turn(steps: Sequence[Step]) -> dict[tuple[int, str], str]:
     return {(step["round"], step["agent"]): step["text"] for step in steps}
 
 
-def _step(prompt: Prompt, turn: tuple[int, str], text: str) -> tuple[str, Step]:
-    known = text.as_record() if isinstance(text, Turn) else {}
+def _make_step(prompt: Prompt, turn: tuple[int, str], text: str) -> tuple[str, Step]:
+    record = text.as_record() if isinstance(text, Turn) else {}
     about = {"kind": "model", "agent": turn[1], "round": turn[0]}
-    return prompt.case_id, {**about, "text": str(text), **known}
+    return prompt.case_id, {**about, "text": str(text), **record}
 
 
 def _answer_in(text: str) -> str:
     return split_thought(text).answer.strip()
 
 
-def _added(message: Message, text: str) -> Message:
+def _append_text(message: Message, text: str) -> Message:
     return replace(message, parts=(*message.parts, f"\n\n{text}"))
 
 
 def _with_last(told: Sequence[Message], text: str) -> list[Message]:
-    return [*told[:-1], _added(told[-1], text)]
+    return [*told[:-1], _append_text(told[-1], text)]

@@ -55,8 +55,10 @@ class Template:
         """
         variants = dict(config.get("variants") or {})
         own = {key: value for key, value in config.items() if key != "variants"}
-        made = cls._of(own)
-        return replace(made, variants={str(key): cls._of({**own, **dict(one)}) for key, one in variants.items()})
+        template = cls._of(own)
+        return replace(
+            template, variants={str(key): cls._of({**own, **dict(variant)}) for key, variant in variants.items()}
+        )
 
     @classmethod
     def _of(cls, config: Mapping[str, Any]) -> Template:
@@ -70,8 +72,8 @@ class Template:
                 raise UsageError(
                     "task.template.turns: images are shown in the first turn; take {image} out of the others"
                 )
-        known = [*(one.name for one in fields(cls)), "user"]
-        UsageError.refuse_unknown("task.template has no key", known, *settings)
+        keys = [*(field.name for field in fields(cls)), "user"]
+        UsageError.refuse_unknown("task.template has no key", keys, *settings)
         if settings.get("images", "first") not in ("first", "last", "marks"):
             raise UsageError(f"expected task.template.images to be first, last or marks, got {settings['images']!r}")
         return cls(**settings)
@@ -85,14 +87,14 @@ class Template:
             UsageError: a template names a field that the case does not have.
         """
         if self.by:
-            said = {**attributes, **question.fields, "kind": question.kind}
-            UsageError.refuse_unknown("task.template.by names", said, self.by)
-            chosen = self.variants.get(said[self.by], self)
+            fields = {**attributes, **question.fields, "kind": question.kind}
+            UsageError.refuse_unknown("task.template.by names", fields, self.by)
+            chosen = self.variants.get(fields[self.by], self)
             return replace(chosen, by="").messages(question, attributes, images)
-        known = self._fields(question, attributes)
-        first, *later = (fill(turn, known) for turn in self.turns)
-        parts = _placed(first, images, self.images)
-        opening = (Message("system", (fill(self.system, known),)),) if self.system else ()
+        fields_of_case = self._fields(question, attributes)
+        first, *later = (fill(turn, fields_of_case) for turn in self.turns)
+        parts = _place_images(first, images, self.images)
+        opening = (Message("system", (fill(self.system, fields_of_case),)),) if self.system else ()
         return (*opening, Message("user", parts)), tuple(Message("user", (text,)) for text in later)
 
     def _fields(self, question: Question, attributes: Mapping[str, str]) -> dict[str, str]:
@@ -133,26 +135,26 @@ def fill(template: str, known: Mapping[str, str]) -> str:
         return known[name] if name == "image" else known[name].replace("\0", "")
 
     def kept(segment: re.Match[str]) -> str:
-        names = [place["name"] for place in PLACE.finditer(segment[1]) if place["name"]]
+        names = [match["name"] for match in PLACE.finditer(segment[1]) if match["name"]]
         return segment[1] if all(known.get(name) for name in names) else ""
 
     return PLACE.sub(one, OPTIONAL.sub(kept, template))
 
 
-def _placed(text: str, images: int, where: str) -> tuple[str | int, ...]:
+def _place_images(text: str, images: int, where: str) -> tuple[str | int, ...]:
     """Parts a text at the places of images; images that have none come first, or last."""
     text = MARK.sub(lambda mark: f"\0{mark[1]}\0", text) if where == "marks" else text.replace("<image>", "")
     pieces = _PICTURE.split(text)  # text, number or "", text, ...
     parts: list[str | int] = []
     named = [int(number) - 1 for number in pieces[1::2] if number]
-    spare = iter([place for place in range(images) if place not in named])
+    spare = iter([index for index in range(images) if index not in named])
     for piece, number in zip(pieces[::2], [*pieces[1::2], None], strict=True):
         if piece:
             parts.append(piece)
         if number is not None:
-            place = int(number) - 1 if number else next(spare, images)
-            if 0 <= place < images:
-                parts.append(place)
+            index = int(number) - 1 if number else next(spare, images)
+            if 0 <= index < images:
+                parts.append(index)
     return (*parts, *spare) if where == "last" else (*spare, *parts)
 
 

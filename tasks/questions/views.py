@@ -50,9 +50,9 @@ class ShowsWhole:
     @property
     def asked(self: Any) -> Mapping[str, Any]:
         """The view that a model brought with it, which makes another run."""
-        told = self.config.get("view", "")
+        view = self.config.get("view", "")
         before: Mapping[str, Any] = super().asked  # type: ignore[misc]
-        return {**before, **({"view": self.view} if self.view not in ("", told) else {})}
+        return {**before, **({"view": self.view} if self.view not in ("", view) else {})}
 
     def shown_references(self, case: Case) -> tuple[Reference[Image], ...]:
         """What of a case is read for a model: pictures, or in their place the volume or video that they are of.
@@ -63,7 +63,7 @@ class ShowsWhole:
         if self.view in ("", "pictures"):
             return case.images
         wholes: list[Any] = [getattr(reference, "whole", None) for reference in case.images]
-        if any(whole is None or whole.view != self.view for whole in wholes):
+        if any(whole_prompt is None or whole_prompt.view != self.view for whole_prompt in wholes):
             raise CaseError(
                 f"case {case.id!r} is invalid: expected a {self.view} to be shown whole, got pictures; name it in "
                 f"task.layout.images as {{{self.view}: ...}}, or set task.view=pictures"

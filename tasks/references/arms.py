@@ -104,9 +104,9 @@ class RetrievalQuestionTask(QuestionTask):
 
     def variant(self, repeat: int, condition: Condition | None) -> RetrievalQuestionTask:
         """The task as a repeat or a condition asks it; the condition of an arm takes its template."""
-        made: Any = super().variant(repeat, condition)
+        variant: Any = super().variant(repeat, condition)
         named = condition.name if condition is not None and condition.name in self.arms else self.arm
-        varied: RetrievalQuestionTask = replace(made, arm=named)
+        varied: RetrievalQuestionTask = replace(variant, arm=named)
         return varied
 
     def cases(self, part: str) -> list[Case]:
@@ -125,15 +125,15 @@ class RetrievalQuestionTask(QuestionTask):
         images = super().read_images(case)
         if RETRIEVED not in case.related or not images:
             return images
-        said = f"retrieved: {case.related[RETRIEVED].id}"
-        shown = "; ".join(filter(None, (said, str(images[0].attributes.get(SHOWN, "")))))
-        return (replace(images[0], attributes={**images[0].attributes, SHOWN: shown}), *images[1:])
+        note = f"retrieved: {case.related[RETRIEVED].id}"
+        notes = "; ".join(filter(None, (note, str(images[0].attributes.get(SHOWN, "")))))
+        return (replace(images[0], attributes={**images[0].attributes, SHOWN: notes}), *images[1:])
 
     def _choices(self, provenance: Mapping[str, str] = NOBODY) -> list[str]:
         by = self.retriever.get("by", "stated")
         seeded = f", seed {self.retriever.get('seed', 0)}" if by == "random" else ""
-        told = f"arm {self.arm}, retrieved by {by}{seeded}" if self.arm else "closed book"
-        return [*super()._choices(provenance), *([told] if self.arms else [])]
+        arm_text = f"arm {self.arm}, retrieved by {by}{seeded}" if self.arm else "closed book"
+        return [*super()._choices(provenance), *([arm_text] if self.arms else [])]
 
     def _beside(self, case: Case, arm: str) -> Case:
         """The case with what is shown of the retrieved one; one without reads as what is wrong."""
@@ -141,14 +141,17 @@ class RetrievalQuestionTask(QuestionTask):
         if question is None:
             return case
         try:
-            found = self._retriever.find(case)
-            text = in_sentence_case(text_of(found)) if self.wording else text_of(found)
+            neighbour = self._retriever.find(case)
+            text = in_sentence_case(text_of(neighbour)) if self.wording else text_of(neighbour)
         except CaseError as error:
             return replace(case, images=(NotRetrieved(str(error)),))
-        fields = {**question.fields, "reference_report": text, RETRIEVED: found.id}
-        images = (*found.images, *case.images) if self.arms[arm].get("images") else case.images
+        fields = {**question.fields, "reference_report": text, RETRIEVED: neighbour.id}
+        images = (*neighbour.images, *case.images) if self.arms[arm].get("images") else case.images
         return replace(
-            case, images=images, question=replace(question, fields=fields), related={**case.related, RETRIEVED: found}
+            case,
+            images=images,
+            question=replace(question, fields=fields),
+            related={**case.related, RETRIEVED: neighbour},
         )
 
     @cached_property

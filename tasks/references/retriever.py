@@ -66,49 +66,49 @@ class Retriever:
         """
         if self.by == "stated":
             return self._stated(case)
-        own, shown = self._patients_of(case), set(_places(case))
-        left = [
+        own, own_files = self._patients_of(case), set(_image_files(case))
+        candidates = [
             number
             for number, candidate in enumerate(self.corpus)
-            if not own & self._whose[number] and not shown & set(_places(candidate))
+            if not own & self._whose[number] and not own_files & set(_image_files(candidate))
         ]
-        if not left:
+        if not candidates:
             raise CaseError(f"case {case.id!r}: all {len(self.corpus)} cases of the corpus are of its own patients")
         if self.by == "random":
-            return self.corpus[left[DrawKey(self.seed, case.id).generator("retrieved").integers(len(left))]]
+            return self.corpus[candidates[DrawKey(self.seed, case.id).generator("retrieved").integers(len(candidates))]]
         likeness = self._by_images(case) if self.by == "images" else self._by_text(case)
-        return self.corpus[left[int(np.argmax(likeness[left]))]]  # the first of equals
+        return self.corpus[candidates[int(np.argmax(likeness[candidates]))]]  # the first of equals
 
     def _stated(self, case: Case) -> Case:
         fields = {} if case.question is None else case.question.fields
         name = fields.get(self.stated, "")
-        found = self._named.get(name)
-        if found is None:
+        case_ = self._named.get(name)
+        if case_ is None:
             raise CaseError(
                 f"case {case.id!r}: the retrieved case {name!r}, which its field {self.stated!r} names, is not in the "
                 f"corpus of {len(self.corpus)}; complete the corpus, or set task.retriever.by=images"
             )
-        if shared := self._patients_of(case) & self._patients_of(found):
+        if shared := self._patients_of(case) & self._patients_of(case_):
             raise CaseError(
                 f"case {case.id!r}: the retrieved case {name!r} is of its own patient, {min(shared)}, which would give "
                 "the answer away; set task.retriever.by=images to retrieve another"
             )
-        return found
+        return case_
 
     def _by_images(self, case: Case) -> Array:
         """Mean cosine with each candidate, over images at the same place; -1 for one of another number of images."""
-        asked = self._vectors(case)
+        query = self._vectors(case)
         return np.array(
             [
-                float((asked * vectors).sum(1).mean()) if vectors.shape == asked.shape and len(asked) else -1.0
+                float((query * vectors).sum(1).mean()) if vectors.shape == query.shape and len(query) else -1.0
                 for vectors in self._known_vectors
             ]
         )
 
     def _by_text(self, case: Case) -> Array:
         vectorizer, vectors = self._texts
-        asked = vectorizer.transform(["" if case.question is None else case.question.text])
-        likeness: Array = (vectors @ asked.T).toarray()[:, 0]
+        query = vectorizer.transform(["" if case.question is None else case.question.text])
+        likeness: Array = (vectors @ query.T).toarray()[:, 0]
         return likeness
 
     @cached_property
@@ -133,8 +133,8 @@ class Retriever:
     def _patients_of(self, case: Case) -> set[str]:
         if not self.patients:
             return {case.patient} if case.patient else set()
-        found = {match for place in _places(case) for match in re.findall(self.patients, place)}
-        return found | ({case.patient} if case.patient else set())
+        patients = {match for path in _image_files(case) for match in re.findall(self.patients, path)}
+        return patients | ({case.patient} if case.patient else set())
 
     def _vectors(self, case: Case) -> Array:
         """Features of a case's images, float32, (image, feature), each of length 1."""
@@ -151,7 +151,9 @@ class Retriever:
     def _encoded(self, images: Sequence[Image]) -> Array:
         if self.encoder is not None:
             return np.asarray(self.encoder.embed_images(images), np.float32)
-        return np.stack([_thumbnail(image) for image in images]) if images else np.zeros((0, EDGE * EDGE), np.float32)
+        return (
+            np.stack([_grey_thumbnail(image) for image in images]) if images else np.zeros((0, EDGE * EDGE), np.float32)
+        )
 
     @cached_property
     def _kept(self) -> FeatureStore | None:
@@ -172,12 +174,12 @@ def text_of(case: Case) -> str:
     return str(text)
 
 
-def _places(case: Case) -> list[str]:
+def _image_files(case: Case) -> list[str]:
     """Files of a case's images, by which patients and images shared are told."""
     return [path.as_posix() for reference in case.images for path in reference.files]
 
 
-def _thumbnail(image: Image) -> Array:
+def _grey_thumbnail(image: Image) -> Array:
     """Grey values of a picture at 16 x 16 pixels less their mean, float32, (256,)."""
     small: Array = np.asarray(as_picture(image).convert("L").resize((EDGE, EDGE)), np.float32).ravel()
     small -= small.mean()

@@ -88,35 +88,35 @@ class RegistrationTask(Task):
         """Checks shapes and numbers; of a reference, that it lies on the grids of its images."""
         if what == "reference":
             return checked_reference(case, answer)
-        given = answer if isinstance(answer, Alignment) else Alignment(answer)
+        alignment = answer if isinstance(answer, Alignment) else Alignment(answer)
         fixed, moving = (image.geometry() for image in case.images)
-        inverse = None if given.inverse is None else _checked(case, given.inverse, moving, "inverse")
-        return Alignment(_checked(case, given.forward, fixed, what), inverse)
+        inverse = None if alignment.inverse is None else _check_transform(case, alignment.inverse, moving, "inverse")
+        return Alignment(_check_transform(case, alignment.forward, fixed, what), inverse)
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges a transform by warped labels, then by points and its field."""
-        asked = list(self.case_metrics if metrics is None else metrics)
+        wanted = list(self.case_metrics if metrics is None else metrics)
         answer: Any = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
-        known: Correspondence = case.target.read()
+        correspondence: Correspondence = case.target.read()
         fixed, moving = (image.geometry() for image in case.images)
         self._refuse_unmeasured(case, fixed)
         forward = dense(answer.forward, fixed, moving)
-        of_masks = [name for name in asked if parse(name)[0].kind == "mask"]
-        scores = self._label_scores(known, forward, fixed, of_masks) if of_masks else []
+        of_masks = [name for name in wanted if parse(name)[0].kind == "mask"]
+        scores = self._label_scores(correspondence, forward, fixed, of_masks) if of_masks else []
         pair = RegistrationPair(
             forward,
-            known.region,
-            *self._moved(known, forward, moving),
+            correspondence.region,
+            *self._moved(correspondence, forward, moving),
             self._returned(answer, forward, fixed, moving),
-            None if known.forward is None else self._lengths(forward - known.forward, moving),
+            None if correspondence.forward is None else self._lengths(forward - correspondence.forward, moving),
         )
-        return scores + registration_scores(pair, [name for name in asked if name not in of_masks])
+        return scores + registration_scores(pair, [name for name in wanted if name not in of_masks])
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; distances that have a bound are the diagonal of the fixed image."""
-        rest = [name for name in self.case_metrics if name not in self._of_masks]
+        other_metrics = [name for name in self.case_metrics if name not in self._of_masks]
         try:
             fixed = case.images[0].geometry()
             spacing: Sequence[float] | None = self._surface_spacing(fixed)
@@ -125,19 +125,19 @@ class RegistrationTask(Task):
         except CaseError:
             shape, spacing, diagonal = None, None, math.nan
         of_masks = worst_scores(self.labels, self._of_masks, shape=shape, spacing=spacing) if self._of_masks else []
-        return of_masks + worst_registration_scores(rest, diagonal)
+        return of_masks + worst_registration_scores(other_metrics, diagonal)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """The direction, how points are moved, and the units."""
         spline = {0: "the nearest voxel", 1: "linear interpolation"}.get(
             self.spline, f"a spline of order {self.spline}"
         )
-        told = ["points of the fixed image moved to the moving one, the field read by " + spline]
+        lines = ["points of the fixed image moved to the moving one, the field read by " + spline]
         if self._of_masks:
-            told.append(f"labels of the moving image on the fixed one by the nearest voxel, {self.surface} surfaces")
+            lines.append(f"labels of the moving image on the fixed one by the nearest voxel, {self.surface} surfaces")
         if "pixel" in (self.units, self.surface_units):
-            told.append("distances in voxels" if self.units == "pixel" else "distances of surfaces in voxels")
-        return "; ".join(told)
+            lines.append("distances in voxels" if self.units == "pixel" else "distances of surfaces in voxels")
+        return "; ".join(lines)
 
     def panels(self, case: Case) -> list[Panel]:
         """Both images, and the fixed one's labels where there are any."""
@@ -154,8 +154,10 @@ class RegistrationTask(Task):
             return []
 
         def warped() -> Mask:
-            (fixed, moving), known = (image.geometry() for image in case.images), case.target.read()
-            pulled = warp_labels(known.moving_labels.labels, dense(self.codec.read(prediction).forward, fixed, moving))
+            (fixed, moving), correspondence = (image.geometry() for image in case.images), case.target.read()
+            pulled = warp_labels(
+                correspondence.moving_labels.labels, dense(self.codec.read(prediction).forward, fixed, moving)
+            )
             return Mask(pulled, fixed.affine, units=fixed.units)
 
         return [Panel("overlay", "", warped, self.labels)]
@@ -230,8 +232,8 @@ def dense(transform: Array, start: Geometry, end: Geometry) -> Array:
     if transform.shape != (axes + 1, axes + 1):
         return np.asarray(transform, np.float64)
     matrix = transform if axes == 2 else np.linalg.inv(end.affine) @ transform @ start.affine
-    places = np.indices(start.shape, dtype=np.float64)
-    laid: Array = np.tensordot(matrix[:axes, :axes] - np.eye(axes), places, 1)
+    coordinates = np.indices(start.shape, dtype=np.float64)
+    laid: Array = np.tensordot(matrix[:axes, :axes] - np.eye(axes), coordinates, 1)
     laid += matrix[:axes, axes].reshape(-1, *[1] * axes)
     return laid
 
@@ -250,7 +252,7 @@ def checked_reference(case: Case, known: Correspondence) -> Correspondence:
     return known
 
 
-def _checked(case: Case, transform: Any, start: Geometry, what: str) -> Array:
+def _check_transform(case: Case, transform: Any, start: Geometry, what: str) -> Array:
     """A displacement, float32, or an affine map, float64."""
     array, axes = np.asarray(transform), len(start.shape)
     shapes = (axes, *start.shape), (axes + 1, axes + 1)

@@ -95,14 +95,14 @@ class WorkflowTask(Task):
             self._check_metric(name)
 
     def _check_metric(self, name: str) -> None:
-        found, parameter = parse(name)
-        kinds = {found.kind, *(parse(need)[0].kind for need in found.needs)}
+        definition, parameter = parse(name)
+        kinds = {definition.kind, *(parse(need)[0].kind for need in definition.needs)}
         if KIND in kinds and not self.phase_names:
             raise UsageError(f"task {self.name!r}: {name!r} judges phases, and `phases` is empty")
         if PRESENCE in kinds and not self.presence_names:
             raise UsageError(f"task {self.name!r}: {name!r} judges presence, and `presence` is empty")
         if KIND in kinds and isinstance(parameter, str) and "relaxed" in parameter:
-            rule = FrameRule.of(parameter.partition("+")[2] if found.name == "frame_spread" else parameter)
+            rule = FrameRule.of(parameter.partition("+")[2] if definition.name == "frame_spread" else parameter)
             if rule.boundary != "strict" and len(self.phase_names) != 7:
                 raise UsageError(
                     f"task {self.name!r}: {name!r} follows the order of Cholec80's 7 phases, and serves no other "
@@ -185,21 +185,21 @@ class WorkflowTask(Task):
         if what == "reference":
             return truth
         if isinstance(answer, FrameLabels):
-            found = self._on_grid(answer, truth.frames, where)
+            arrays_ = self._on_grid(answer, truth.frames, where)
         elif isinstance(answer, Mapping):
             arrays = {str(name): np.asarray(values) for name, values in answer.items()}
             wrong = next((name for name, values in arrays.items() if values.shape != truth.frames.shape), None)
             if wrong is not None:
                 raise CaseError(f"{where} has {len(arrays[wrong])} values of {wrong!r} for {len(truth.frames)} frames")
-            found = arrays
+            arrays_ = arrays
         elif isinstance(answer, Iterable) and not isinstance(answer, str | bytes):
             rows = list(answer)
             if len(rows) != len(truth.frames):
                 raise CaseError(f"{where} answers {len(rows)} of {len(truth.frames)} frames")
-            found = self._of_rows(rows, where)
+            arrays_ = self._of_rows(rows, where)
         else:
             raise CaseError(f"{where} is {type(answer).__name__}, expected an answer for each frame")
-        return FrameLabels(truth.frames, self._checked(found, len(truth.frames), where))
+        return FrameLabels(truth.frames, self._checked(arrays_, len(truth.frames), where))
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
@@ -212,8 +212,8 @@ class WorkflowTask(Task):
             metrics: by default those of the task.
             context: nothing of it matters here.
         """
-        given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
-        return self._rows(case, self.accept(case, given), self.case_metrics if metrics is None else metrics)
+        labels = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+        return self._rows(case, self.accept(case, labels), self.case_metrics if metrics is None else metrics)
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """The video without any label; nothing where the truth itself cannot be read."""
@@ -234,8 +234,8 @@ class WorkflowTask(Task):
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the labels."""
         look = f"online, {self.delay} later frames seen" if self.delay else "online, no look-ahead"
-        left = f"; without {', '.join(self.background)} as segments" if self.background else ""
-        return f"frames at {self.fps:g} per second; {look if self.online else 'offline: the whole film is seen'}{left}"
+        note = f"; without {', '.join(self.background)} as segments" if self.background else ""
+        return f"frames at {self.fps:g} per second; {look if self.online else 'offline: the whole film is seen'}{note}"
 
     def check_case(self, case: Case) -> Checked:
         """Whether film and labels can be read, and fit together."""
@@ -257,8 +257,8 @@ class WorkflowTask(Task):
         """The ribbon of what was said."""
 
         def read() -> Image:
-            given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
-            return self._ribbon(case, self.accept(case, given))
+            labels = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+            return self._ribbon(case, self.accept(case, labels))
 
         return [Panel("alone", self._rows_told, read), *self._error_panels(case, prediction)]
 
@@ -272,43 +272,43 @@ class WorkflowTask(Task):
         source: Any = case.images[0] if case.images else None
         if not self.phase_names or isinstance(source, FrameFeatures) or not all(map(Path.exists, source.files)):
             return []
-        given = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
-        times, truth, said = self.phase_tracks(case, given)
+        labels = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
+        times, truth, predicted = self.phase_tracks(case, labels)
         frames = self._truth(case).frames
         names = [*self.phase_names, "none"]
         panels = []
-        for begin in longest_errors(truth, said, ERRORS):
+        for begin in longest_errors(truth, predicted, ERRORS):
             minutes, seconds = divmod(round(times[begin]), 60)
-            title = f"{minutes:02d}:{seconds:02d}: {names[truth[begin]]}, called {names[said[begin]]}"
-            panels.append(Panel("alone", title, partial(self._error_clip, source, (frames, truth, said), begin)))
+            title = f"{minutes:02d}:{seconds:02d}: {names[truth[begin]]}, called {names[predicted[begin]]}"
+            panels.append(Panel("alone", title, partial(self._error_clip, source, (frames, truth, predicted), begin)))
         return panels
 
     def _error_clip(self, source: Any, tracks: tuple[Array, Array, Array], begin: int) -> Image:
         """Frames around where an error begins, with both ribbons beneath and the place of each frame in black."""
         first = max(0, begin - CLIP // 2)
-        frames, truth, said = (track[first : first + CLIP] for track in tracks)
+        frames, truth, predicted = (track[first : first + CLIP] for track in tracks)
         pictures = np.stack(list(source.frames(frames.tolist())))
         rows, columns = max(6, pictures.shape[2] // 16), pictures.shape[3]
-        palette, places = _palette(len(self.phase_names)), np.arange(columns) * len(frames) // columns
-        bands = [np.repeat(palette[track[places]][None], rows, 0) for track in (truth, said)]
+        palette, column_frames = _class_palette(len(self.phase_names)), np.arange(columns) * len(frames) // columns
+        bands = [np.repeat(palette[track[column_frames]][None], rows, 0) for track in (truth, predicted)]
         clip = []
         for number, picture in enumerate(pictures):
             beneath = np.moveaxis(np.concatenate(bands), -1, 0).copy()
-            beneath[:, rows - 1 : rows + 1, places == number] = 0
+            beneath[:, rows - 1 : rows + 1, column_frames == number] = 0
             clip.append(np.concatenate([np.broadcast_to(picture, (3, *picture.shape[1:])), beneath], 1))
         return Image(np.stack(clip, 1).astype(np.uint8), np.eye(4), units="pixel")
 
     def _ribbon(self, case: Case, labels: FrameLabels) -> Image:
         """A picture of bands: phases in colours, then each class of presence, and below what differs from the truth."""
         truth = self._truth(case)
-        colours = _palette(len(self.phase_names))
+        colours = _class_palette(len(self.phase_names))
         bands: list[Array] = []
         if self.phase_names:
-            said, true = self._phase_places(labels), self._phase_places(truth)
-            bands += [colours[said], np.where((said == true)[:, None], 255, np.array([[200, 30, 30]]))]
+            predicted, true = self._phase_places(labels), self._phase_places(truth)
+            bands += [colours[predicted], np.where((predicted == true)[:, None], 255, np.array([[200, 30, 30]]))]
         for name in self.presence_names:
-            shown = np.asarray(labels.columns.get(name, np.zeros(len(truth.frames)))) >= 0.5
-            bands.append(np.where(shown[:, None], np.array([[40, 40, 40]]), 235))
+            is_present = np.asarray(labels.columns.get(name, np.zeros(len(truth.frames)))) >= 0.5
+            bands.append(np.where(is_present[:, None], np.array([[40, 40, 40]]), 235))
         width = max(1, min(1200, len(truth.frames)))
         columns = np.linspace(0, len(truth.frames) - 1, width).round().astype(int)
         columns = np.repeat(columns, -(-NARROWEST // width))
@@ -332,13 +332,15 @@ class WorkflowTask(Task):
         if self.presence_names:
             present = np.stack([np.asarray(truth.columns[name]) for name in self.presence_names], 1) >= 0.5
             none = np.full(len(truth.frames), -math.inf)
-            said = np.stack([np.asarray(given.columns.get(name, none), float) for name in self.presence_names], 1)
-            pairs[PRESENCE] = PresencePair(self.presence_names, present, np.where(np.isnan(said), -math.inf, said))
+            predicted = np.stack([np.asarray(given.columns.get(name, none), float) for name in self.presence_names], 1)
+            pairs[PRESENCE] = PresencePair(
+                self.presence_names, present, np.where(np.isnan(predicted), -math.inf, predicted)
+            )
         rows = []
         for name in metrics:
-            found, parameter = parse(name)
+            definition, parameter = parse(name)
             arguments = () if parameter is None else (parameter,)
-            values: Any = found.function(pairs[found.kind], *arguments)
+            values: Any = definition.function(pairs[definition.kind], *arguments)
             for label, value in values.items():
                 several = value if isinstance(value, list) else [(value, "present")]
                 rows += [LabelScore(label, name, float(number), status) for number, status in several]
@@ -346,12 +348,12 @@ class WorkflowTask(Task):
 
     def _phase_places(self, labels: FrameLabels) -> Array:
         """Place of each frame's phase, int64, (frame,); -1 for none."""
-        known = {name: place for place, name in enumerate(self.phase_names)}
+        indices = {name: index for index, name in enumerate(self.phase_names)}
         column = labels.columns.get(self.phase)
         if column is None:
             return np.full(len(labels.frames), -1)
         names, at = np.unique(np.asarray(column, str), return_inverse=True)
-        return np.array([known.get(name, -1) for name in names.tolist()], np.int64)[at]
+        return np.array([indices.get(name, -1) for name in names.tolist()], np.int64)[at]
 
     def _truth(self, case: Case) -> FrameLabels:
         """The truth with names of phases; raises CaseError where it does not say."""
@@ -381,24 +383,26 @@ class WorkflowTask(Task):
             raise CaseError(f"{where}: expected ascending frames")
         at = np.minimum(np.searchsorted(given.frames, frames), max(len(given.frames) - 1, 0))
         there = given.frames[at] == frames if len(given.frames) else np.zeros(len(frames), bool)
-        found = {}
+        columns = {}
         for name, values in given.columns.items():
             column = np.asarray(values)[at] if len(given.frames) else np.zeros(len(frames))
             empty: Any = "" if name == self.phase else math.nan
-            found[name] = np.where(there, column.astype(object), empty)
-        return found
+            columns[name] = np.where(there, column.astype(object), empty)
+        return columns
 
     def _of_rows(self, rows: Sequence[Any], where: str) -> dict[str, Array]:
         """The columns of one answer per frame."""
-        found: dict[str, Array] = {}
+        columns: dict[str, Array] = {}
         if self.phase_names:
-            found[self.phase] = np.array([self._phase_of(row) for row in rows], object)
+            columns[self.phase] = np.array([self._phase_of(row) for row in rows], object)
         for name in self.presence_names:
-            lost = next((n for n, row in enumerate(rows) if not isinstance(row, Mapping) or name not in row), None)
-            if lost is not None:
-                raise CaseError(f"{where} has no score of {name!r} for frame {lost}")
-            found[name] = np.array([row[name] for row in rows])
-        return found
+            incomplete = next(
+                (n for n, row in enumerate(rows) if not isinstance(row, Mapping) or name not in row), None
+            )
+            if incomplete is not None:
+                raise CaseError(f"{where} has no score of {name!r} for frame {incomplete}")
+            columns[name] = np.array([row[name] for row in rows])
+        return columns
 
     def _phase_of(self, row: Any) -> Any:
         if not isinstance(row, Mapping):
@@ -435,14 +439,14 @@ def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
             f"{where}, and the model answered with a {type(answer).__name__}; expected a generator that yields the "
             "label of each frame before it takes the next"
         )
-    for number, said in enumerate(answer):
-        seen = prompt.film.given_out
-        if seen > number + 1 + prompt.delay:
+    for number, labels in enumerate(answer):
+        given_out = prompt.film.given_out
+        if given_out > number + 1 + prompt.delay:
             raise CaseError(
-                f"{where}, and the model took {seen} frames before it answered frame {number}; at most "
+                f"{where}, and the model took {given_out} frames before it answered frame {number}; at most "
                 f"{number + 1 + prompt.delay} are allowed (task.delay={prompt.delay})"
             )
-        yield said
+        yield labels
 
 
 def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
@@ -457,14 +461,14 @@ def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
     starts = np.flatnonzero(np.r_[True, (np.diff(truth) != 0) | (np.diff(prediction) != 0)])
     lengths = np.diff(np.r_[starts, len(truth)]) * wrong[starts]
     chosen = np.argsort(-lengths, kind="stable")[:most]
-    return sorted(int(starts[place]) for place in chosen if lengths[place])
+    return sorted(int(starts[index]) for index in chosen if lengths[index])
 
 
-def _palette(count: int) -> Array:
+def _class_palette(count: int) -> Array:
     """Colours of classes, uint8, (class + 1, 3): hues about the circle; the last, for none, is white."""
     import colorsys
 
-    made = [
+    colours = [
         colorsys.hsv_to_rgb(k / max(count, 1), 0.55 + 0.25 * (k % 2), 0.9 - 0.2 * (k % 3 == 1)) for k in range(count)
     ]
-    return np.array([*[[round(255 * part) for part in colour] for colour in made], [255, 255, 255]], np.uint8)
+    return np.array([*[[round(255 * part) for part in colour] for colour in colours], [255, 255, 255]], np.uint8)

@@ -105,8 +105,10 @@ def test_published_chooses_on_what_it_reports_and_that_is_told(tmp_path):
 def test_bags_of_one_store_stay_apart_in_a_patient(tmp_path):
     """Stores of `embed` hold all bags in one file, by which images of a case were once told apart."""
     from medimg_eval.data.bags import StoredFeatures
-    from medimg_eval.data.layouts.table import _identity
+    from medimg_eval.data.layouts.table import _image_identity
 
     file = (tmp_path / "features.npy",)
-    assert _identity(StoredFeatures(tmp_path, ("a",), file)) != _identity(StoredFeatures(tmp_path, ("b",), file))
-    assert np.unique([hash(_identity(StoredFeatures(tmp_path, ("a",), file))) for _ in range(2)]).size == 1
+    assert _image_identity(StoredFeatures(tmp_path, ("a",), file)) != _image_identity(
+        StoredFeatures(tmp_path, ("b",), file)
+    )
+    assert np.unique([hash(_image_identity(StoredFeatures(tmp_path, ("a",), file))) for _ in range(2)]).size == 1

@@ -74,9 +74,9 @@ def test_only_what_the_patterns_name_is_fetched_and_a_second_time_nothing(hub, t
 
 
 def test_only_the_folders_are_listed_in_which_a_pattern_can_match():
-    folders = download._folders(["test.json", "data/train.json", "data/deep/*.parquet", "a/b[0-9]/c.json"])
+    folders = download._matching_folders(["test.json", "data/train.json", "data/deep/*.parquet", "a/b[0-9]/c.json"])
     assert folders == {"": False, "data": False, "data/deep": True, "a": True}
-    assert download._folders(["*/test-*.parquet"]) == {"": True}
+    assert download._matching_folders(["*/test-*.parquet"]) == {"": True}
 
 
 def test_a_file_that_differs_is_named_and_replaced(hub, tmp_path):

@@ -16,7 +16,7 @@ from asking import Painted
 import medimg_eval
 from medimg_eval.case import Case, Mask
 from medimg_eval.commands.cli import start
-from medimg_eval.exports.classes import COMPETITION, _study
+from medimg_eval.exports.classes import COMPETITION, _study_name
 from medimg_eval.imaging import write_mask
 from tests.helpers.authors import require_clone
 from tests.helpers.catalogue import REPORTS
@@ -268,8 +268,8 @@ def test_the_chexpert_competition_gets_its_five_classes_by_study(folder):
 
 def test_a_study_is_called_by_the_folder_of_its_images():
     image = Painted(1, files=(Path("/data/CheXpert-v1.0-small/valid/patient7/study2/view1_frontal.jpg"),))
-    assert _study(Case("p7s2", (image,), image)) == "CheXpert-v1.0/valid/patient7/study2"
-    assert _study(Case("p7s2", (), image)) == "p7s2"
+    assert _study_name(Case("p7s2", (image,), image)) == "CheXpert-v1.0/valid/patient7/study2"
+    assert _study_name(Case("p7s2", (), image)) == "p7s2"
 
 
 def test_what_the_competition_judges_may_not_lack(folder, answers, capsys):

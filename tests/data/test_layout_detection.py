@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from medimg_eval.data.layouts import Coco, Yolo
-from medimg_eval.data.layouts.detection import _inside
+from medimg_eval.data.layouts.detection import _decode_mask
 from medimg_eval.data.records import Row
 from medimg_eval.errors import CaseError, SplitError, UserError
 
@@ -86,7 +86,7 @@ def test_outlines_hold_the_pixels_whose_centres_lie_inside(seed, corners):
                 expected[row, column] ^= ahead > 0
                 clear[row, column] &= abs(ahead) > 1e-4  # a centre on the outline may be taken for either
     drawn = Row(None, "", {"segmentation": [points.ravel().tolist()]})
-    np.testing.assert_array_equal(_inside(drawn, (8, 9))[clear], expected[clear])
+    np.testing.assert_array_equal(_decode_mask(drawn, (8, 9))[clear], expected[clear])
 
 
 @pytest.mark.parametrize(

@@ -627,6 +627,6 @@ def test_what_is_left_out_as_naming_nobody_is_counted_by_kind(dataset, tmp_path)
     (folder / "gone").symlink_to(tmp_path / "nowhere")
     report = scan_folder(folder)
     assert report.left_out == {"dates on 1 January, or of a year alone": 1, "links to files that are not there": 1}
-    said = " ".join(phi_scan._notes(report))
+    said = " ".join(phi_scan._scan_notes(report))
     assert "1 x dates on 1 January" in said
     assert "1 x links to files that are not there" in said

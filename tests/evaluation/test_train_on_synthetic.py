@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import CSVLogger
 from monai.networks.nets import UNet
 
 from medimg_eval.case import Case, Findings, Mask, Text
-from medimg_eval.commands.utility import _like, _metric, _synthetic
+from medimg_eval.commands.utility import _choose_metric, _synthetic_layout, _target_config
 from medimg_eval.data.layouts import MixedDataset
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
@@ -211,34 +211,39 @@ class One:
 
 def test_pictures_are_labelled_as_the_task_labels_its_own_cases(plan):
     task = plan.test()
-    assert _like(replace(task, layout=One(Findings({"edema": 1.0, "nodule": 0.0})))) == {"classes": ["edema", "nodule"]}
+    assert _target_config(replace(task, layout=One(Findings({"edema": 1.0, "nodule": 0.0})))) == {
+        "classes": ["edema", "nodule"]
+    }
     asked = One(Key("a report"), Question("Write.", "report"))
-    assert _like(replace(task, layout=asked)) == {"question": "Write."}
-    assert _like(replace(task, layout=One(Text("words")))) == {}
+    assert _target_config(replace(task, layout=asked)) == {"question": "Write."}
+    assert _target_config(replace(task, layout=One(Text("words")))) == {}
     with pytest.raises(
         UsageError, match=r"needs the mask of each picture: synthetic={run: FOLDER, target: .*MaskTarget"
     ):
-        _like(replace(task, layout=One(Mask(np.zeros((2, 2), np.uint8), np.eye(4)))))
+        _target_config(replace(task, layout=One(Mask(np.zeros((2, 2), np.uint8), np.eye(4)))))
 
 
 def test_synthetic_cases_are_a_run_or_a_layout(plan, tmp_path):
     task = replace(plan.test(), layout=One(Findings({"edema": 1.0})))
     told = {"status": "finished", "run": "r", "task": "made", "model": "G", "settings": "s", "cases": 3}
     (tmp_path / "manifest.json").write_text(json.dumps(told))
-    layout, about = _synthetic(str(tmp_path), task)
+    layout, about = _synthetic_layout(str(tmp_path), task)
     assert layout == {
         "_target_": "medimg_eval.data.layouts.synthesis.generated.Generated",
         "run": str(tmp_path),
         "classes": ["edema"],
     }
     assert about == {"run": "r", "task": "made", "model": "G", "settings": "s"}
-    assert _synthetic({"run": str(tmp_path), "question": "?"}, task)[0]["question"] == "?"
-    assert _synthetic({"_target_": "mine.Layout"}, task) == ({"_target_": "mine.Layout"}, {"layout": "mine.Layout"})
+    assert _synthetic_layout({"run": str(tmp_path), "question": "?"}, task)[0]["question"] == "?"
+    assert _synthetic_layout({"_target_": "mine.Layout"}, task) == (
+        {"_target_": "mine.Layout"},
+        {"layout": "mine.Layout"},
+    )
     with pytest.raises(UsageError, match="synthetic: expected a run folder, arguments of Generated or a layout"):
-        _synthetic({"folder": "x"}, task)
-    assert _metric({"metric": None}, task) == "dice"
+        _synthetic_layout({"folder": "x"}, task)
+    assert _choose_metric({"metric": None}, task) == "dice"
     with pytest.raises(UsageError, match="metric=hd95 is none of the task's"):
-        _metric({"metric": "hd95"}, task)
+        _choose_metric({"metric": "hd95"}, task)
 
 
 NOISY = '''

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import ScoreTable, parse
 from medimg_eval.metrics.classification.alexnet_errors import ALEXNET, CLEAN
-from medimg_eval.metrics.classification.corruption_errors import _be, _rbe
+from medimg_eval.metrics.classification.corruption_errors import _balanced_error, _relative_error
 
 LEVELS = ["", "blur-1", "blur-2", "blur-3", "blur-4", "blur-5"]
 SWEEP = [0.90, 0.88, 0.86, 0.82, 0.75, 0.60]
@@ -111,8 +111,8 @@ def test_another_wrong_answer_is_a_flip_and_none_is_left_out():
 def test_alexnet_beside_itself_is_1_and_a_coin_on_oct_is_1_403():
     for errors in ALEXNET.values():
         corrupted = np.array([[error] for name, error in errors.items() if name != CLEAN])
-        assert _be(corrupted, errors[CLEAN], corrupted, errors[CLEAN]) == pytest.approx(1)
-        assert _rbe(corrupted, errors[CLEAN], corrupted, errors[CLEAN]) == pytest.approx(1)
+        assert _balanced_error(corrupted, errors[CLEAN], corrupted, errors[CLEAN]) == pytest.approx(1)
+        assert _relative_error(corrupted, errors[CLEAN], corrupted, errors[CLEAN]) == pytest.approx(1)
     names = [name for name in ALEXNET["oct"] if name != CLEAN]
     keys = ["", *(f"{name}-{severity}" for name in names for severity in range(1, 6))]
     classes, truth = ("a", "b"), np.array([["present", "absent"], ["absent", "present"]])

@@ -29,7 +29,7 @@ def afresh(monkeypatch):
     """Look-ups search for modules anew, and forget afterwards what they found."""
     monkeypatch.setattr(registry, "_METRICS", available())
     modules = set(sys.modules)
-    registry._discover.cache_clear()
+    registry._import_metrics.cache_clear()
     yield
     for name in set(sys.modules) - modules:
         del sys.modules[name]

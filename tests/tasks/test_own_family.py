@@ -211,7 +211,7 @@ def test_check_prints_what_it_finds(task, tmp_path, capsys):
 def test_its_baselines_run_beside_a_model(task, tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr("medimg_eval.evaluation.pipeline.test", lambda task, spec, settings: ran.append((task, spec)))
-    api._baselines([task], None)
+    api._run_baselines([task], None)
     assert [(made.name, spec.name, spec.baseline, spec.wrapper) for made, spec in ran] == [
         ("clocks", "Noon", True, Noon)
     ]

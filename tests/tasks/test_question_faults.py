@@ -13,7 +13,7 @@ import pytest
 from asking import Prefers, Quiz, Says
 from omegaconf import OmegaConf
 
-from medimg_eval.api.runs import _baselines
+from medimg_eval.api.runs import _run_baselines
 from medimg_eval.case import Image
 from medimg_eval.commands import score as score_command
 from medimg_eval.commands.console import fail_if_cases_failed
@@ -484,7 +484,7 @@ def test_stored_answers_are_scored_again_by_another_rule_and_other_metrics(setti
 
 def test_a_baseline_that_finds_nothing_to_learn_is_left_out_and_the_others_stay(settings):
     made = built([{"text": "Where?", "kind": "box", "options": {}, "right": [0, 0, 1, 1]}], metrics=["unanswered"])
-    done = _baselines([made], settings)
+    done = _run_baselines([made], settings)
     assert [manifest(run.folder)["model"] for _, run in done] == ["Chance", "Longest option"]
 
 
@@ -494,5 +494,5 @@ def test_a_baseline_never_learns_from_the_test_cases(settings, kind):
     one = build_candidate({"_target_": f"medimg_eval.models.baselines.questions.{kind}"})
     with pytest.raises(UserError, match=f"{kind} learns from cases to fit on, and there are none .task 'quiz' has"):
         evaluate(made, one, settings)
-    done = _baselines([made], settings)
+    done = _run_baselines([made], settings)
     assert [manifest(run.folder)["model"] for _, run in done] == ["Chance", "Longest option"]

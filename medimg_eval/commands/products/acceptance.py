@@ -30,14 +30,20 @@ def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
     except UserError as error:
         ends.append(error)
     keys = [] if wanted.get("plan_key") is None else as_list(wanted["plan_key"])
-    asked: dict[str, Any] = {"accept": wanted.get("accept"), "plan": wanted.get("plan"), "keys": keys}
-    if asked["accept"] or asked["plan"] or any(map(_states_acceptance, folders)):  # scores take long to read again
+    criteria: dict[str, Any] = {"accept": wanted.get("accept"), "plan": wanted.get("plan"), "keys": keys}
+    if (
+        criteria["accept"] or criteria["plan"] or any(map(_states_acceptance, folders))
+    ):  # scores take long to read again
         try:
-            ends += [end for one in judge_runs(load_runs(list(folders)), **asked) if (end := _told(one)) is not None]
+            ends += [
+                end
+                for judgement in judge_runs(load_runs(list(folders)), **criteria)
+                if (end := _report_judgement(judgement)) is not None
+            ]
         except UserError as error:
             ends.append(error)
     if ends:
-        kinds = [kind for kind in (DeviationError, AcceptanceError) if any(isinstance(one, kind) for one in ends)]
+        kinds = [kind for kind in (DeviationError, AcceptanceError) if any(isinstance(end, kind) for end in ends)]
         raise (kinds[0] if kinds else type(ends[-1]))("\n".join(map(str, ends)))
 
 
@@ -46,18 +52,20 @@ def _states_acceptance(folder: Path) -> bool:
     return bool(read_manifest(folder / MANIFEST).get("task_config", {}).get("acceptance"))
 
 
-def _told(judgement: Judgement) -> UserError | None:
+def _report_judgement(judgement: Judgement) -> UserError | None:
     """Prints and keeps a judgement; returns what the command ends with."""
     run = judgement.run
     now = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(run.folder / ACCEPTANCE, {"judged": now, **judgement.to_json()})
     if judgement.refused:
-        lines = "\n".join(f"  - {one}" for one in judgement.deviations)
+        lines = "\n".join(f"  - {deviation}" for deviation in judgement.deviations)
         return DeviationError(f"{run.name} is not judged, for it is not as planned:\n{lines}")
     show_sheets([judgement.sheet()])
     if judgement.accepted:
         say(printer(), f"accepted: {run.name} meets every primary endpoint")
         return None
-    lost = [one for one in judgement.verdicts if not one.met and not one.endpoint.secondary]
-    told = "; ".join(f"{one.endpoint.name}: {one.endpoint.criterion} is {one.verdict}" for one in lost)
-    return AcceptanceError(f"not accepted: {run.name}: {told}")
+    missed = [verdict for verdict in judgement.verdicts if not verdict.met and not verdict.endpoint.secondary]
+    missed_text = "; ".join(
+        f"{verdict.endpoint.name}: {verdict.endpoint.criterion} is {verdict.verdict}" for verdict in missed
+    )
+    return AcceptanceError(f"not accepted: {run.name}: {missed_text}")

@@ -20,18 +20,18 @@ def run(config: DictConfig) -> None:
         UserError: the model could not be asked about a report, after all others were labelled.
     """
     wanted = plain(config)
-    found = run_labelling(wanted)
-    labels, console = found.labels, printer()
+    labelled = run_labelling(wanted)
+    labels, console = labelled.labels, printer()
     pairs = len(labels.reports) * len(labels.scheme.findings)
     failed = [
-        f"{report.id}: {one.problem}"
-        for report, one in zip(labels.reports, labels.labelled, strict=True)
-        if one.problem
+        f"{report.id}: {label.problem}"
+        for report, label in zip(labels.reports, labels.labelled, strict=True)
+        if label.problem
     ]
-    files = list(found.files)
-    if found.agreement is not None:
-        show_sheets([found.agreement])
-        files += write_all(found.agreement, Path(str(wanted["out"])).expanduser(), stem="agreement")
+    files = list(labelled.files)
+    if labelled.agreement is not None:
+        show_sheets([labelled.agreement])
+        files += write_all(labelled.agreement, Path(str(wanted["out"])).expanduser(), stem="agreement")
     say(console, f"{len(labels.reports):,} reports, {len(labels.scheme.findings):,} findings, {pairs:,} labels")
     say(console, f"  {labels.asked:,} replies were asked for now, the others were kept")
     say(
@@ -41,7 +41,7 @@ def run(config: DictConfig) -> None:
     say(console, f"  {cost_in_words(labels)}")
     say_written(files)
     if failed:
-        more = f" and {len(failed) - 3:,} more" if len(failed) > 3 else ""
+        further = f" and {len(failed) - 3:,} more" if len(failed) > 3 else ""
         raise UserError(
-            f"{len(failed):,} of {len(labels.reports):,} reports were not labelled: {'; '.join(failed[:3])}{more}"
+            f"{len(failed):,} of {len(labels.reports):,} reports were not labelled: {'; '.join(failed[:3])}{further}"
         )

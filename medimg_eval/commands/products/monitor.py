@@ -30,7 +30,7 @@ def run(config: DictConfig) -> None:
     settings = Settings(wanted["resamples"], wanted["level"], wanted["seed"], interval=wanted["interval"])
     # Every run counts, also those that a table would leave out for newer ones of the same model.
     every = wanted if wanted["scores"] is not None else {**wanted, "runs": _every_run(wanted["runs"])}
-    found = monitor(
+    chart = monitor(
         runs_of(every),
         str(wanted["metric"]),
         by=str(wanted["by"] or ""),
@@ -38,21 +38,21 @@ def run(config: DictConfig) -> None:
         baseline=wanted["baseline"],
         settings=settings,
     )
-    show_sheets([found.sheet()])
+    show_sheets([chart.sheet()])
     if wanted["out"] is not None:
         from medimg_eval.results.figures import write_figure
 
-        say_written(write_figure(found.draw(wanted["width"]), Path(str(wanted["out"])), "control_chart"))
-    if found.violated:
-        raise AcceptanceError("out of control:\n" + "\n".join(f"  - {one}" for one in found.violated))
+        say_written(write_figure(chart.draw(wanted["width"]), Path(str(wanted["out"])), "control_chart"))
+    if chart.violated:
+        raise AcceptanceError("out of control:\n" + "\n".join(f"  - {violation}" for violation in chart.violated))
     say(printer(), "in control: no rule is violated")
 
 
 def _every_run(runs: Any) -> list[str]:
     """The run folders that are named, and all below folders that are none."""
-    found: list[str] = []
-    for path in (Path(str(one)).expanduser() for one in as_list(runs)):
+    folders: list[str] = []
+    for path in (Path(str(folder)).expanduser() for folder in as_list(runs)):
         below = [] if (path / MANIFEST).is_file() else sorted(path.rglob(MANIFEST))
         tests = [str(file.parent) for file in below if read_manifest(file).get("command") == "test"]
-        found += tests or [str(path)]
-    return found
+        folders += tests or [str(path)]
+    return folders

@@ -50,38 +50,38 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     if wanted["file"] is not None:
-        _show(wanted)
+        _show_plan(wanted)
         return
     stated: dict[str, Any] = {key: wanted[key] for key in ANALYSIS}
     analysis = Analysis(**{**stated, "stratify_by": str(wanted["stratify_by"] or "")})
-    power = _power(wanted["power"])
+    power = _parse_power(wanted["power"])
     if wanted["value"] is not None:
         _show_alone(wanted, analysis, power)
         return
-    task = _task(wanted)
+    task = _load_task(wanted)
     endpoints = read_endpoints(wanted["accept"] or (task.acceptance if task is not None else {}))
     if not endpoints:
         raise UsageError(
             "name what is to be shown: accept={dice: {lower: 0.85}}; or only a number of cases: "
             "value=proportion expected=0.9 lower=0.85"
         )
-    pilot = [] if wanted["pilot"] is None else load_runs([Path(str(one)) for one in as_list(wanted["pilot"])])
+    pilot = [] if wanted["pilot"] is None else load_runs([Path(str(pilot)) for pilot in as_list(wanted["pilot"])])
     needed: list[Need] = []
     if pilot or wanted["expect"]:
         needed = needs(endpoints, analysis, power=power, expect=wanted["expect"], pilot=pilot)
-        show_sheets([_sheet(needed, pilot[0].unit if pilot else "patients")])
+        show_sheets([_sample_sheet(needed, pilot[0].unit if pilot else "patients")])
     elif wanted["out"] is None:
         raise UsageError("pilot=RUN or expect={METRIC: {expected: 0.9, sd: 0.1}} is needed for a number of cases")
     if wanted["out"] is not None:
-        _write(wanted, task, endpoints, analysis, needed)
+        _write_plan(wanted, task, endpoints, analysis, needed)
 
 
 def _show_alone(wanted: Mapping[str, Any], analysis: Analysis, power: float) -> None:
     """Prints how many cases one value needs, of which all is stated."""
     if wanted["out"] is not None:
         raise UsageError("value= gives a number only; a plan fixes endpoints: accept={dice: {lower: 0.85}}")
-    said = {key: wanted[key] for key in ALONE}
-    design = declared_design(said, analysis.level, str(wanted["value"]))
+    statistics = {key: wanted[key] for key in ALONE}
+    design = declared_design(statistics, analysis.level, str(wanted["value"]))
     bounds = [float(wanted[key]) for key in ("lower", "upper") if wanted[key] is not None]
     if len(bounds) > 1:
         raise UsageError("name lower= or upper=, whichever the interval is to lie beyond")
@@ -92,22 +92,22 @@ def _show_alone(wanted: Mapping[str, Any], analysis: Analysis, power: float) -> 
     precision = math.nan if wanted["precision"] is None else float(wanted["precision"])
     number = required_units(design, bound, power, precision)
     need = Need(str(wanted["value"]), design, bound, power, precision, number, 0, 1.0, "as stated")
-    show_sheets([_sheet([need], "patients")])
+    show_sheets([_sample_sheet([need], "patients")])
 
 
-def _sheet(needed: Sequence[Need], unit: str) -> Sheet:
-    careful = any(one.cautious for one in needed)
+def _sample_sheet(needed: Sequence[Need], unit: str) -> Sheet:
+    careful = any(need.cautious for need in needed)
     heads = ["Expected", "Spread", "To show", unit.capitalize(), *["If the spread is larger"] * careful, "From"]
     lines = []
-    for one in needed:
-        design = one.design
+    for need in needed:
+        design = need.design
         spread = "" if math.isnan(design.sd) else f"SD {design.sd:.4g}"
         spread = f"prevalence {design.prevalence:g}" if design.value == "auroc" and not spread else spread
-        aims = [] if math.isnan(one.bound) else [f"interval beyond {one.bound:g} with power {one.power:.4g}"]
-        aims += [] if math.isnan(one.precision) else [f"value +- {one.precision:g}"]
-        cells = [f"{design.expected:.4g}", spread, " and ".join(aims), f"{one.units:,}"]
-        cells += [*[f"{one.cautious:,}" if one.cautious else ""] * careful, one.why]
-        lines.append(Line([one.name], [[Span(text)] for text in cells]))
+        aims = [] if math.isnan(need.bound) else [f"interval beyond {need.bound:g} with power {need.power:.4g}"]
+        aims += [] if math.isnan(need.precision) else [f"value +- {need.precision:g}"]
+        cells = [f"{design.expected:.4g}", spread, " and ".join(aims), f"{need.units:,}"]
+        cells += [*[f"{need.cautious:,}" if need.cautious else ""] * careful, need.why]
+        lines.append(Line([need.name], [[Span(text)] for text in cells]))
     most = max(needed, key=lambda one: max(one.units, one.cautious))
     notes = [
         f"{max(most.units, most.cautious):,} independent {unit} are needed; more where some will lack a value.",
@@ -115,13 +115,13 @@ def _sheet(needed: Sequence[Need], unit: str) -> Sheet:
     ]
     if careful:
         notes.append("If the spread is larger: at the upper 80 % limit of the pilot's standard deviation.")
-    if (cases := max(one.cases for one in needed)) > 1:
+    if (cases := max(need.cases for need in needed)) > 1:
         notes.append(f"The pilot has {cases:.3g} cases for each of the {unit}; so many are expected again.")
     layout = Layout.of_block("Cases needed", heads, lines, notes, ["Endpoint"])
-    return Sheet(layout, pd.DataFrame.from_records([one.to_json() for one in needed]))
+    return Sheet(layout, pd.DataFrame.from_records([need.to_json() for need in needed]))
 
 
-def _task(wanted: Mapping[str, Any]) -> Task | None:
+def _load_task(wanted: Mapping[str, Any]) -> Task | None:
     """The task whose data are to be judged: named, or of a folder of label maps."""
     if wanted.get("task"):
         task = build_task(wanted["task"])
@@ -129,7 +129,7 @@ def _task(wanted: Mapping[str, Any]) -> Task | None:
     return None if wanted["references"] is None else mask_task(wanted, Path(str(wanted["references"])).expanduser())
 
 
-def _write(
+def _write_plan(
     wanted: Mapping[str, Any],
     task: Task | None,
     endpoints: Sequence[Endpoint],
@@ -138,8 +138,8 @@ def _write(
 ) -> None:
     if task is None:
         raise UsageError("a plan is of data: name task=NAME, or references=FOLDER of the label maps that are right")
-    if lost := [one.metric for one in endpoints if one.metric not in task.metrics]:
-        raise UsageError(f"task {task.name!r} has no metric {lost[0]!r}: add metrics=[{', '.join(lost)}]")
+    if missing := [endpoint.metric for endpoint in endpoints if endpoint.metric not in task.metrics]:
+        raise UsageError(f"task {task.name!r} has no metric {missing[0]!r}: add metrics=[{', '.join(missing)}]")
     cases = task.cases("test")
     patients = {case.patient for case in cases} - {None}
     facts = {
@@ -150,22 +150,28 @@ def _write(
             "patients": len(patients),
             "resampled": "patients" if patients else "cases",
         },
-        "definitions": {one.metric: task.definitions()[one.metric] for one in endpoints},
+        "definitions": {endpoint.metric: task.definitions()[endpoint.metric] for endpoint in endpoints},
         "labels": {key: task.config[key] for key in LABELS if task.config.get(key)},
     }
     title, product = str(wanted["title"] or ""), str(wanted["product"] or "")
-    plan = make_plan(facts, endpoints, analysis, title=title, product=product, needed=[one.to_json() for one in needed])
+    plan = make_plan(
+        facts, endpoints, analysis, title=title, product=product, needed=[need.to_json() for need in needed]
+    )
     file = Path(str(wanted["out"])).expanduser()
     if file.exists():
         raise UsageError(f"{file}: is there already; a plan is not written over: name another file, or remove it")
-    _finish(wanted, plan, file)
+    _sign_and_write(wanted, plan, file)
 
 
-def _show(wanted: Mapping[str, Any]) -> None:
+def _show_plan(wanted: Mapping[str, Any]) -> None:
     """Shows a plan and checks its signatures; signs it once more where that is asked for."""
     file = Path(str(wanted["file"])).expanduser()
     plan = read_plan(file)
-    keys = [] if wanted["plan_key"] is None else [Path(str(one)).expanduser() for one in as_list(wanted["plan_key"])]
+    keys = (
+        []
+        if wanted["plan_key"] is None
+        else [Path(str(key_file)).expanduser() for key_file in as_list(wanted["plan_key"])]
+    )
     content, out = plan.content, printer()
     say(out, f"{content['title'] or file.name}: {content['task']}, made {content['made']} with {content['program']}")
     data = content["data"]
@@ -174,13 +180,13 @@ def _show(wanted: Mapping[str, Any]) -> None:
         say(out, f"{number}. {endpoint.name}: {endpoint.criterion}{' (secondary)' * endpoint.secondary}")
     say(out, f"analysis: {', '.join(f'{name}={value}' for name, value in content['analysis'].items())}")
     say(out, f"hash: {plan.hash}")
-    for told in verify_all(plan.hash, plan.signatures, keys):
-        say(out, told)
+    for signature_text in verify_all(plan.hash, plan.signatures, keys):
+        say(out, signature_text)
     if wanted["sign"] is not None:
-        _finish(wanted, plan, file)
+        _sign_and_write(wanted, plan, file)
 
 
-def _finish(wanted: Mapping[str, Any], plan: Plan, file: Path) -> None:
+def _sign_and_write(wanted: Mapping[str, Any], plan: Plan, file: Path) -> None:
     """Signs a plan if that is asked for, and writes it."""
     if wanted["sign"] is not None:
         if not wanted["by"]:
@@ -192,7 +198,7 @@ def _finish(wanted: Mapping[str, Any], plan: Plan, file: Path) -> None:
     say_written([file])
 
 
-def _power(value: Any) -> float:
+def _parse_power(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         raise UsageError(f"power is {value!r}, expected a probability such as 0.8")
     return float(value)

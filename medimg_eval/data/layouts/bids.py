@@ -45,13 +45,15 @@ class Bids(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """The images whose names fit, sorted."""
         folders = {None: self.raw} if isinstance(self.raw, str) else dict(self.raw)
-        made = []
+        entries = []
         for split, raw in folders.items():
             if not (root / raw).is_dir():
                 raise MissingDataError(f"{root / raw}: no such folder; set task.layout.raw to what holds sub-*")
-            people = _participants(root / raw / "participants.tsv") or _participants(root / "participants.tsv")
+            people = _read_participants(root / raw / "participants.tsv") or _read_participants(
+                root / "participants.tsv"
+            )
             for path in sorted((root / raw).glob("sub-*/**/*")):
-                ending = next((one for one in self.endings if path.name.endswith(one)), None)
+                ending = next((ending for ending in self.endings if path.name.endswith(ending)), None)
                 if ending is None or path.name.startswith("."):
                     continue
                 name = path.name.removesuffix(ending)
@@ -59,8 +61,8 @@ class Bids(FolderLayout):
                     entry = self._entry(root, raw, path, name)
                     subject = people.get(f"sub-{entry.row.text('sub')}", {})
                     if self._meant(entry.row):
-                        made.append(replace(entry, split=split, attributes=subject))
-        return [self.with_patient(entry) for entry in made]
+                        entries.append(replace(entry, split=split, attributes=subject))
+        return [self.with_patient(entry) for entry in entries]
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map that `mask` names."""
@@ -76,12 +78,12 @@ class Bids(FolderLayout):
     def _meant(self, row: Row) -> bool:
         for entity, wanted in self.entities.items():
             values = [wanted] if isinstance(wanted, str | int) else wanted
-            if _plain(row.values.get(entity, "")) not in {_plain(one) for one in values}:
+            if _plain_index(row.values.get(entity, "")) not in {_plain_index(value) for value in values}:
                 return False
         return True
 
 
-def _plain(value: Any) -> str:
+def _plain_index(value: Any) -> str:
     """The same for `1` and `01`: BIDS lets indices have leading zeros."""
     text = str(value)
     return str(int(text)) if text.isdecimal() else text
@@ -103,7 +105,7 @@ def parse_name(path: Path, name: str) -> dict[str, str]:
     return entities
 
 
-def _participants(path: Path) -> dict[str, dict[str, str]]:
+def _read_participants(path: Path) -> dict[str, dict[str, str]]:
     if not path.is_file():
         return {}
     people: dict[str, dict[str, str]] = {}
@@ -112,6 +114,6 @@ def _participants(path: Path) -> dict[str, dict[str, str]]:
         if not name.startswith("sub-"):
             raise row.error(f"column 'participant_id' holds {name!r}, expected sub-...")
         # BIDS writes n/a for what is not known.
-        said = {key: "" if value == "n/a" else value for key, value in texts(row.values).items()}
-        people[name] = {key: value for key, value in said.items() if key != "participant_id"}
+        fields = {key: "" if value == "n/a" else value for key, value in texts(row.values).items()}
+        people[name] = {key: value for key, value in fields.items() if key != "participant_id"}
     return people

@@ -53,10 +53,10 @@ class Arrays(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """The samples of each split that the file holds, or that there is a file of, in its order."""
         if "{split}" in self.file:
-            found = [(said["split"], Bundle(path)) for path, said in find(root, self.file)]
-            if not found:
+            bundles = [(fields["split"], Bundle(path)) for path, fields in find(root, self.file)]
+            if not bundles:
                 raise MissingDataError(f"{root / self.file}: there is no such file")
-            return [entry for split, bundle in found for entry in self._split(root, bundle, split)]
+            return [entry for split, bundle in bundles for entry in self._split(root, bundle, split)]
         if "{split}" not in self.images or "{split}" not in self.labels:
             raise UsageError(f"expected {{split}} in the keys {self.images!r} and {self.labels!r}")
         path = root / self.file
@@ -83,20 +83,22 @@ class Arrays(FolderLayout):
 
     def _split(self, root: Path, bundle: Bundle, split: str) -> list[Entry]:
         images, labels = (pattern.replace("{split}", split) for pattern in (self.images, self.labels))
-        beside = Bundle(root / self.labels_file.replace("{split}", split)) if self.labels_file else bundle
-        count, labelled = bundle.header(images).shape[0], beside.header(labels).shape[0]
+        label_bundle = Bundle(root / self.labels_file.replace("{split}", split)) if self.labels_file else bundle
+        count, labelled = bundle.header(images).shape[0], label_bundle.header(labels).shape[0]
         if count != labelled:
             raise UserError(f"{bundle.path}: {images} holds {count} images, {labels} {labelled} labels")
-        said = self._said(beside, labels) if self.classes else None
-        axes = _mask_axes(self.axes, len(beside.header(labels).shape) - 1)
+        attributes = self._said(label_bundle, labels) if self.classes else None
+        axes = _mask_axes(self.axes, len(label_bundle.header(labels).shape) - 1)
         options: dict[str, Any] = {name: value for name, value in (("axes", self.axes), ("cache", self.cache)) if value}
-        made = []
+        entries = []
         for index in range(count):
-            place = {"split": split, "index": index, "labels": labels, "cache": self.cache, "axes": axes}
-            row = Row(beside.path, f"{labels}[{index}]", place if said is None else place | said[index])
+            fields = {"split": split, "index": index, "labels": labels, "cache": self.cache, "axes": axes}
+            row = Row(
+                label_bundle.path, f"{labels}[{index}]", fields if attributes is None else fields | attributes[index]
+            )
             image = self.image_file(bundle.path, key=images, index=index, **options)
-            made.append(self.with_patient(Entry(f"{split}-{index:06d}", root, (row,), (image,), split)))
-        return made
+            entries.append(self.with_patient(Entry(f"{split}-{index:06d}", root, (row,), (image,), split)))
+        return entries
 
     def _said(self, bundle: Bundle, key: str) -> list[dict[str, Any]]:
         labels = bundle.array(key)
@@ -127,19 +129,21 @@ class CorruptedArrays(Arrays):
 
     def entries(self, root: Path) -> list[Entry]:
         """The samples of each file, in its order."""
-        made = []
+        entries = []
         for entry in super().entries(root):
             corruption, _, severity = (entry.split or "").rpartition(SEVERITY)
-            said = {"corruption": corruption or str(entry.split), "severity": severity if corruption else "0"}
-            made.append(replace(entry, attributes={**entry.attributes, **said}, patient=entry.id.rpartition("-")[2]))
-        return made
+            fields = {"corruption": corruption or str(entry.split), "severity": severity if corruption else "0"}
+            entries.append(
+                replace(entry, attributes={**entry.attributes, **fields}, patient=entry.id.rpartition("-")[2])
+            )
+        return entries
 
     def cases(self, split: str) -> list[Case]:
         """The cases of one file, or of all; raises as that of other layouts, and where a file is not there."""
         if split != SWEPT or self.folds:
             return super().cases(split)
         root = self.folder()
-        held = {said["split"] for _, said in find(root, self.file)}
+        held = {fields["split"] for _, fields in find(root, self.file)}
         wanted = {CLEAN, *(f"{name}{SEVERITY}{number}" for name in self.corruptions for number in range(1, 6))}
         chosen = wanted if self.corruptions else held
         if lacking := sorted(chosen - held):
@@ -157,10 +161,10 @@ class _ArrayMask:
     values: Mapping[int, int]
 
     def reference(self, entry: Entry) -> Reference[Mask]:
-        said = entry.row.values
-        options = {name: said[name] for name in ("cache", "axes") if said[name]}
-        return _recoded(
-            MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **options}), self.values
+        fields = entry.row.values
+        options = {name: fields[name] for name in ("cache", "axes") if fields[name]}
+        return _recode_mask(
+            MaskFile(entry.row.path, {"key": fields["labels"], "index": fields["index"], **options}), self.values
         )
 
 
@@ -189,29 +193,29 @@ class ArrayFiles(FolderLayout):
 
     def entries(self, root: Path) -> list[Entry]:
         """The files that fit the pattern, sorted."""
-        made = []
+        entries = []
         for path, fields in find(root, self.file):
             row = Row(path, "", {"name": path.name, "stem": path.stem, **fields})
             entry = Entry(fields["case"], root, (row,), split=fields.get("split"), patient=fields["case"])
-            made.append(self.with_patient(entry))
-        if not made:
+            entries.append(self.with_patient(entry))
+        if not entries:
             raise MissingDataError(f"{root / self.file}: there is no such file")
-        return made
+        return entries
 
     def completed(self, entry: Entry) -> Entry:
         """Looks into the file for its spellings and for what it says of the patient."""
         bundle = Bundle(entry.row.path, allow_pickle=self.allow_pickle)
         options = {"axes": self.axes} if self.axes else {}
-        image = self.image_file(bundle.path, key=_held(bundle, self.image), **options)
-        found = {"mask": _held(bundle, self.mask)} if self.mask else {}
+        image = self.image_file(bundle.path, key=_held_key(bundle, self.image), **options)
+        keys_found = {"mask": _held_key(bundle, self.mask)} if self.mask else {}
         if self.mask and self.axes:
-            found["axes"] = _mask_axes(self.axes, len(bundle.header(found["mask"]).shape))
-        row = Row(bundle.path, "", {**entry.row.values, **found})
+            keys_found["axes"] = _mask_axes(self.axes, len(bundle.header(keys_found["mask"]).shape))
+        row = Row(bundle.path, "", {**entry.row.values, **keys_found})
         return replace(entry, rows=(row,), images=(image,), attributes=self.attributes_of(bundle))
 
     def attributes_of(self, bundle: Bundle) -> dict[str, str]:
         """Attributes of the patient in a file."""
-        return {key: _scalar(bundle.array(key)) for key in self.about if key in bundle.headers}
+        return {key: _scalar_text(bundle.array(key)) for key in self.about if key in bundle.headers}
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The mask."""
@@ -227,10 +231,10 @@ class _KeyedMask:
     def reference(self, entry: Entry) -> Reference[Mask]:
         axes = entry.row.values.get("axes")
         mask = MaskFile(entry.row.path, {"key": entry.row.text("mask")} | ({"axes": axes} if axes else {}))
-        return _recoded(mask, self.values)
+        return _recode_mask(mask, self.values)
 
 
-def _recoded(mask: MaskFile, values: Mapping[int, int]) -> Reference[Mask]:
+def _recode_mask(mask: MaskFile, values: Mapping[int, int]) -> Reference[Mask]:
     labels = {int(value): int(label) for value, label in values.items()}
     return RecodedMask(mask, labels) if labels else mask
 
@@ -252,32 +256,34 @@ class FairSeg(ArrayFiles):
 
     def attributes_of(self, bundle: Bundle) -> dict[str, str]:
         """Demographics; empty where not known."""
-        said = super().attributes_of(bundle)
+        attributes = super().attributes_of(bundle)
         if "fundus_slo" in bundle.headers:
             codes = {"2": "0", "3": "1", "7": "2", "-1": "-1"}
-            if said.get("race", "-1") not in codes:
-                raise UserError(f"{bundle.path}: race is {said['race']!r}, expected 2, 3 or 7 beside 'fundus_slo'")
-            said["race"] = codes[said.get("race", "-1")]
-            if float(said.get("age", -1)) >= 0:
-                said["age"] = f"{float(said['age']) / 365.25:.1f}"
-        return {key: "" if value in ("-1", "-1.0") else value for key, value in said.items()}
+            if attributes.get("race", "-1") not in codes:
+                raise UserError(
+                    f"{bundle.path}: race is {attributes['race']!r}, expected 2, 3 or 7 beside 'fundus_slo'"
+                )
+            attributes["race"] = codes[attributes.get("race", "-1")]
+            if float(attributes.get("age", -1)) >= 0:
+                attributes["age"] = f"{float(attributes['age']) / 365.25:.1f}"
+        return {key: "" if value in ("-1", "-1.0") else value for key, value in attributes.items()}
 
 
 def _mask_axes(axes: str, count: int) -> str:
     """The axes of a mask beside an image, where they are those of the image; the reader's own guess otherwise."""
-    return next((one for one in (axes, axes.replace("c", "")) if len(one) == count), "")
+    return next((candidate for candidate in (axes, axes.replace("c", "")) if len(candidate) == count), "")
 
 
-def _held(bundle: Bundle, keys: str | Sequence[str]) -> str:
+def _held_key(bundle: Bundle, keys: str | Sequence[str]) -> str:
     spellings = [keys] if isinstance(keys, str) else list(keys)
-    found = next((key for key in spellings if key in bundle.headers), None)
-    if found is None:
+    key = next((key for key in spellings if key in bundle.headers), None)
+    if key is None:
         raise UserError(
             f"{bundle.path}: holds no array {' or '.join(map(repr, spellings))}{nearest(spellings[0], bundle.headers)}"
         )
-    return found
+    return key
 
 
-def _scalar(array: Array) -> str:
+def _scalar_text(array: Array) -> str:
     value = np.asarray(array).reshape(-1)
     return str(value[0]) if value.size == 1 else str(array.tolist())

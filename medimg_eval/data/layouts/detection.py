@@ -67,7 +67,7 @@ class Coco(FolderLayout):
             items = content.get(part) if isinstance(content, dict) else None
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise UserError(f"{path}: expected a list of objects {part!r}")
-            parts[part] = [Row(path, f"item {place} of {part!r}", item) for place, item in enumerate(items, start=1)]
+            parts[part] = [Row(path, f"item {number} of {part!r}", item) for number, item in enumerate(items, start=1)]
         names = {key: self.class_of(row) for key, row in _by_id(parts["categories"]).items()}
         images = _by_id(parts["images"])
         objects: dict[Any, list[Row]] = defaultdict(list)
@@ -81,8 +81,8 @@ class Coco(FolderLayout):
         return [self._entry(root, row, split, objects[key]) for key, row in images.items()]
 
     def _entry(self, root: Path, row: Row, split: str | None, objects: Sequence[Row]) -> Entry:
-        said = {name: row.text(name) for name in self.attributes}
-        entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=said)
+        attributes = {name: row.text(name) for name in self.attributes}
+        entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=attributes)
         if not self.images:
             height, width = row.number("height"), row.number("width")
             return self.with_patient(replace(entry, images=(StatedGrid((int(height), int(width))),)))
@@ -90,13 +90,13 @@ class Coco(FolderLayout):
 
 
 def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
-    found: dict[Any, Row] = {}
+    by_id: dict[Any, Row] = {}
     for row in rows:
         if not isinstance(row.value("id"), int | str):
             raise row.error(f"has the id {row.value('id')!r:.60}, expected a number or a text")
-        if found.setdefault(row.value("id"), row) is not row:
-            raise row.error(f"has the id {row.value('id')!r}, as {found[row.value('id')].place} has")
-    return found
+        if by_id.setdefault(row.value("id"), row) is not row:
+            raise row.error(f"has the id {row.value('id')!r}, as {by_id[row.value('id')].place} has")
+    return by_id
 
 
 @dataclass
@@ -114,26 +114,26 @@ class CocoBoxes:
         edges = []
         for row in entry.rows[1:]:
             box = row.value("bbox")
-            if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
+            if not isinstance(box, list) or len(box) != 4 or not all(isinstance(number, int | float) for number in box):
                 raise row.error(f"'bbox' is {box!r:.60}, expected x, y, width and height")
             if not (np.isfinite(box).all() and box[2] > 0 and box[3] > 0):
                 raise row.error(f"'bbox' {box} has no area")
             edges.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
         corners, rows = corners_from_edges(np.array(edges)), entry.rows[1:]
         names = tuple(row.text("category") for row in rows)
-        crowds, ignored = (np.array([_flag(row, key) for row in rows], bool) for key in ("iscrowd", "ignore"))
-        boxes = Boxes(corners, names, areas=_areas(rows, corners), crowds=crowds, ignored=ignored)
+        crowds, ignored = (np.array([_read_flag(row, key) for row in rows], bool) for key in ("iscrowd", "ignore"))
+        boxes = Boxes(corners, names, areas=_stated_areas(rows, corners), crowds=crowds, ignored=ignored)
         return ObjectsOfImage(boxes, entry.rows, entry.images[0]) if self.with_masks else given(boxes, entry)
 
 
-def _flag(row: Row, key: str) -> bool:
+def _read_flag(row: Row, key: str) -> bool:
     value = row.values.get(key, 0)
     if value not in (0, 1):
         raise row.error(f"{key!r} is {value!r:.60}, expected 0 or 1")
     return bool(value)
 
 
-def _areas(rows: Sequence[Row], corners: Array) -> Array:
+def _stated_areas(rows: Sequence[Row], corners: Array) -> Array:
     """Returns the stated area of each annotation, that of its box where none is stated."""
     boxes = (corners[:, 2:] - corners[:, :2] + 1).prod(axis=1)
     areas = np.array([row.values.get("area", box) for row, box in zip(rows, boxes, strict=True)], object)
@@ -165,7 +165,9 @@ class ObjectsOfImage(OnImage):
                 masks.append(coco_runs(row.value("segmentation"), (height, width)))
         stated = [row.values.get("area") for row in self.rows[1:]]
         drawn = areas_of_runs(masks).tolist()
-        areas = np.array([one if area is None else area for area, one in zip(stated, drawn, strict=True)], float)
+        areas = np.array(
+            [drawn_area if area is None else area for area, drawn_area in zip(stated, drawn, strict=True)], float
+        )
         return replace(self.boxes, masks=tuple(masks), areas=areas)
 
 
@@ -198,7 +200,7 @@ class DrawnMask:
         grid = self.geometry()
         labels, numbers = np.zeros((2, *grid.shape), np.int64)
         for number, row in enumerate(self.rows[1:], start=1):
-            inside = _inside(row, (grid.shape[0], grid.shape[1]))
+            inside = _decode_mask(row, (grid.shape[0], grid.shape[1]))
             labels[inside], numbers[inside] = int(row.value("category_id")), number
         names = {int(row.value("category_id")): row.text("category") for row in self.rows[1:]}
         smallest = labels.astype(np.min_scalar_type(int(labels.max(initial=0))))
@@ -216,18 +218,18 @@ class DrawnMask:
         return grid
 
 
-def _inside(row: Row, shape: tuple[int, int]) -> Any:
+def _decode_mask(row: Row, shape: tuple[int, int]) -> Any:
     from medimg_eval.imaging.dicom import fill
 
     drawn = row.value("segmentation")
     try:
         if isinstance(drawn, list):
             # Several outlines are parts of one object. They count from the edge of the first pixel, x before y.
-            outlines = [np.asarray(one, dtype=np.float64).reshape(-1, 2)[:, ::-1] - 0.5 for one in drawn]
+            outlines = [np.asarray(corners, dtype=np.float64).reshape(-1, 2)[:, ::-1] - 0.5 for corners in drawn]
             parts = [fill([outline], shape) for outline in outlines]
             return np.any(parts, axis=0) if parts else np.zeros(shape, bool)
         counts = drawn["counts"]
-        numbers = coco_counts(counts) if isinstance(counts, str) else [int(one) for one in counts]
+        numbers = coco_counts(counts) if isinstance(counts, str) else [int(count) for count in counts]
         size = tuple(drawn["size"])
     except (KeyError, TypeError, ValueError) as error:
         raise CaseError(f"{row.path}, {row.place}: 'segmentation' is not understood ({error})") from error
@@ -253,18 +255,20 @@ class Yolo(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """The pictures of each split, sorted by name."""
         content, _ = self._data(root)
-        made = []
+        entries = []
         for split in ("train", "val", "test"):
             if content.get(split):
                 for written in content[split] if isinstance(content[split], list) else [content[split]]:
                     folder = self._folder(root, content, split, str(written))
                     paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
-                    made += [self._entry(root, folder, path, split) for path in paths if not path.name.startswith(".")]
-        if not made:
+                    entries += [
+                        self._entry(root, folder, path, split) for path in paths if not path.name.startswith(".")
+                    ]
+        if not entries:
             raise UserError(
                 f"{root / self.data}: names no folder of images that holds any; expected train, val or test"
             )
-        return made
+        return entries
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The YAML."""
@@ -292,22 +296,22 @@ class Yolo(FolderLayout):
 
     def _folder(self, root: Path, content: Mapping[str, Any], split: str, written: str) -> Path:
         # Roboflow writes ../train/images for a folder that lies beside the YAML.
-        tried = [(root / self.data).parent / one for one in (written, written.removeprefix("../"))]
+        tried = [(root / self.data).parent / name for name in (written, written.removeprefix("../"))]
         tried += [root / str(content["path"]) / written] if content.get("path") else []
-        found = next((folder for folder in tried if folder.is_dir()), None)
-        if found is None:
+        folder = next((folder for folder in tried if folder.is_dir()), None)
+        if folder is None:
             raise UserError(f"{root / self.data}: {split!r} names {written!r}, but there is no folder {tried[0]}")
-        if not _labels(found).is_dir():
-            raise UserError(f"{_labels(found)}: no such folder; the boxes of {found} are expected there")
-        return found
+        if not _label_folder(folder).is_dir():
+            raise UserError(f"{_label_folder(folder)}: no such folder; the boxes of {folder} are expected there")
+        return folder
 
     def _entry(self, root: Path, folder: Path, path: Path, split: str) -> Entry:
         inner = path.relative_to(folder)
-        row = Row(_labels(folder) / inner.with_suffix(".txt"), "", {"file": path.name})
+        row = Row(_label_folder(folder) / inner.with_suffix(".txt"), "", {"file": path.name})
         return self.with_patient(Entry(inner.with_suffix("").as_posix(), root, (row,), (self.image_file(path),), split))
 
 
-def _labels(images: Path) -> Path:
+def _label_folder(images: Path) -> Path:
     """The folder of text files: the last `images` of the path becomes `labels`."""
     parts = list(images.parts)
     if "images" not in parts:
@@ -325,21 +329,21 @@ class YoloBoxes:
     def reference(self, entry: Entry) -> Reference[Boxes]:
         """The boxes; raises UserError naming the line that is not understood."""
         path = entry.row.path
-        found = [self._box(row) for row in read_lines(path)] if path.is_file() else []
-        numbers = np.array([box for _, box in found]).reshape(-1, 4)
-        return RelativeBoxes(numbers, tuple(name for name, _ in found), path, entry.images[0])
+        boxes = [self._box(row) for row in read_lines(path)] if path.is_file() else []
+        numbers = np.array([box for _, box in boxes]).reshape(-1, 4)
+        return RelativeBoxes(numbers, tuple(name for name, _ in boxes), path, entry.images[0])
 
     def _box(self, row: Row) -> tuple[str, list[float]]:
         fields = row.text("line").split()
         if len(fields) != 5:
             raise row.error(f"expected a class and four numbers, found {len(fields)} fields")
         try:
-            number, box = int(fields[0]), [float(one) for one in fields[1:]]
+            number, box = int(fields[0]), [float(field) for field in fields[1:]]
         except ValueError:
             raise row.error(f"expected a class and four numbers, found {row.text('line')!r:.60}") from None
         if not 0 <= number < len(self.names):
             raise row.error(f"there is no class {number}; data.yaml names {len(self.names)} from 0")
-        if not all(0 <= one <= 1 for one in box) or min(box[2:]) <= 0:
+        if not all(0 <= number <= 1 for number in box) or min(box[2:]) <= 0:
             raise row.error(f"expected parts of the picture between 0 and 1, found {box}")
         return self.names[number], box
 
@@ -417,7 +421,7 @@ class VolumeBoxes:
         corners, names, shape = [], [], entry.images[0].geometry().shape
         for row in entry.rows[1:]:
             box = row.value("bbox")
-            if not isinstance(box, list) or len(box) != 6 or not all(isinstance(one, int | float) for one in box):
+            if not isinstance(box, list) or len(box) != 6 or not all(isinstance(number, int | float) for number in box):
                 raise row.error(f"'bbox' is invalid: expected x, y, z and three sizes, got {box!r:.60}")
             first, size = np.array(box[:3], dtype=np.float64), np.array(box[3:], dtype=np.float64)
             ends = np.clip(np.sort([first, first + size], axis=0), 0, shape)

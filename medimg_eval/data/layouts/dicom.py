@@ -54,10 +54,10 @@ class DicomTree(FolderLayout):
         """The images by study, series and group."""
         index = index_tree(root, cache=Path(self.cache).expanduser() if self.cache else None)
         drawn = isinstance(self.target, ReferencedMask)
-        found = [one for one in index.series(**self.filters) if one.modality not in NO_IMAGES]
+        series = [item for item in index.series(**self.filters) if item.modality not in NO_IMAGES]
         if drawn:  # a damaged object leaves its series without a truth, and must not vanish with it
-            found += [one for one in index.series(modality=TRUTHS) if one.damaged and one not in found]
-        entries = self._numbered([self._entry(root, one) for one in found])
+            series += [item for item in index.series(modality=TRUTHS) if item.damaged and item not in series]
+        entries = self._numbered([self._entry(root, item) for item in series])
         return self._drawn(entries, index.series(modality=TRUTHS)) if drawn else entries
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
@@ -67,14 +67,14 @@ class DicomTree(FolderLayout):
     def _entry(self, root: Path, one: Series) -> Entry:
         first = one.paths[0]
         folder = first.parent.relative_to(root).as_posix()
-        known = {name: getattr(one, name) for name in ("series", "study", "modality", "damaged")}
-        shown = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
-        known |= {**shown, "name": first.name, "stem": first.stem, "folder": folder}
-        row = Row(first, "", HeaderValues(one.paths, known))
+        facts = {name: getattr(one, name) for name in ("series", "study", "modality", "damaged")}
+        attributes = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
+        facts |= {**attributes, "name": first.name, "stem": first.stem, "folder": folder}
+        row = Row(first, "", HeaderValues(one.paths, facts))
         image = self.image_file(one.paths if len(one.paths) > 1 else first)
         name = row.fill(self.id) or (first.stem if one.damaged else folder)
-        said = {key: value for key, value in shown.items() if value}
-        entry = Entry(name, root, (row,), (image,), patient=one.patient or None, attributes=said)
+        filled = {key: value for key, value in attributes.items() if value}
+        entry = Entry(name, root, (row,), (image,), patient=one.patient or None, attributes=filled)
         if one.damaged or not self.patient:
             return entry
         return replace(entry, patient=patient_key(self.patient_of(entry) or ""))
@@ -91,27 +91,27 @@ class DicomTree(FolderLayout):
     def _numbered(self, entries: Sequence[Entry]) -> list[Entry]:
         shared = {name for name, count in Counter(entry.id for entry in entries).items() if count > 1}
         counted: Counter[str] = Counter()
-        made = []
+        numbered = []
         for entry in entries:
             counted[entry.id] += 1
-            made.append(replace(entry, id=f"{entry.id}-{counted[entry.id]}") if entry.id in shared else entry)
-        return made
+            numbered.append(replace(entry, id=f"{entry.id}-{counted[entry.id]}") if entry.id in shared else entry)
+        return numbered
 
     def _drawn(self, entries: Sequence[Entry], objects: Sequence[Series]) -> list[Entry]:
         by_series = grouped(
-            (series, path) for one in objects for path in one.paths for series in referenced_series(path)
+            (series, path) for object_ in objects for path in object_.paths for series in referenced_series(path)
         )
         drawn = {entry.id: by_series.get(str(entry.row.value("series")), []) for entry in entries}
-        lost = {entry.id: entry.row.path for entry in entries if entry.row.values["damaged"]}
+        damaged = {entry.id: entry.row.path for entry in entries if entry.row.values["damaged"]}
         # What cannot be read may have been drawn on a series that nothing else is drawn on: then it is no case itself.
-        missing = [name for name, paths in drawn.items() if not paths and name not in lost]
-        if lost and missing and self.unlabelled == "raise":
-            drawn = {name: paths or list(lost.values())[:1] for name, paths in drawn.items() if name not in lost}
-        made = []
+        missing = [name for name, paths in drawn.items() if not paths and name not in damaged]
+        if damaged and missing and self.unlabelled == "raise":
+            drawn = {name: paths or list(damaged.values())[:1] for name, paths in drawn.items() if name not in damaged}
+        entries_ = []
         for entry in entries:
             if entry.id not in drawn:
                 continue
-            paths = drawn[entry.id] or [lost[entry.id]] if entry.id in lost else drawn[entry.id]
+            paths = drawn[entry.id] or [damaged[entry.id]] if entry.id in damaged else drawn[entry.id]
             if len(paths) > 1:
                 raise UserError(
                     f"{paths[0]}: is drawn on the same series as {paths[1]}; keep one of them, or name one by a pattern"
@@ -119,13 +119,13 @@ class DicomTree(FolderLayout):
             if paths:
                 row = entry.row
                 values = HeaderValues([row.path], {**row.values, "drawn": str(paths[0])})
-                made.append(replace(entry, rows=(replace(row, values=values),)))
+                entries_.append(replace(entry, rows=(replace(row, values=values),)))
             elif self.unlabelled == "raise":
                 raise UserError(
                     f"{entry.row.path}: no SEG or RTSTRUCT below {entry.root} refers to its series; narrow "
                     "task.layout.filters, or set task.layout.unlabelled=skip"
                 )
-        return made
+        return entries_
 
 
 class HeaderValues(dict[str, Any]):
@@ -157,11 +157,11 @@ def referenced_series(path: Path) -> set[str]:
     with warnings.catch_warnings(), suppress(Exception):  # pydicom raises whatever its parts raise
         warnings.simplefilter("ignore")
         dataset = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=tags)
-        found = list(dataset.get("ReferencedSeriesSequence") or ())
+        sequences = list(dataset.get("ReferencedSeriesSequence") or ())
         for frame in dataset.get("ReferencedFrameOfReferenceSequence") or ():
             for study in frame.get("RTReferencedStudySequence") or ():
-                found += study.get("RTReferencedSeriesSequence") or ()
-        return {str(one.get("SeriesInstanceUID", "")) for one in found} - {""}
+                sequences += study.get("RTReferencedSeriesSequence") or ()
+        return {str(item.get("SeriesInstanceUID", "")) for item in sequences} - {""}
     return set()
 
 

@@ -47,28 +47,28 @@ class FeatureVectors(Table):
         """The cases in the order of their rows; raises UserError where two rows have one id."""
         from dataclasses import replace
 
-        found = super().entries(root)
+        entries = super().entries(root)
         counted: dict[Path, int] = {}
-        made = []
-        for entry in found:
+        entries_ = []
+        for entry in entries:
             if len(entry.rows) > 1:
                 raise entry.rows[1].error(f"case {entry.id!r} has a row before; expected one row for each case")
             vector = self._vector(root, entry.row, counted)
-            made.append(replace(entry, images=(vector,)))
-        return made
+            entries_.append(replace(entry, images=(vector,)))
+        return entries_
 
     def _vector(self, root: Path, row: Row, counted: dict[Path, int]) -> Reference[Image]:
         if not isinstance(self.features, str):
-            return CellVector(row, _columns(tuple(self.features), tuple(row.values)))
+            return CellVector(row, _select_columns(tuple(self.features), tuple(row.values)))
         path = root / (row.fill(self.features) if "{" in self.features else self.features)
-        place = counted.get(path, 0)
-        counted[path] = place + 1
+        row_number = counted.get(path, 0)
+        counted[path] = row_number + 1
         if self.row:
             number = row.number(self.row)
             if not number.is_integer() or number < 0:
                 raise row.error(f"column {self.row!r} holds {number:g}, expected the number of a row from 0")
-            place = int(number)
-        return RowVector(path, place)
+            row_number = int(number)
+        return RowVector(path, row_number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +130,11 @@ def matrix_of(path: Path) -> Array:
         changed = path.stat()
     except OSError as error:
         raise CaseError(f"{path}: no such file") from error
-    return _matrix(path, changed.st_mtime_ns, changed.st_size)
+    return _cached_matrix(path, changed.st_mtime_ns, changed.st_size)
 
 
 @lru_cache(maxsize=8)
-def _matrix(path: Path, changed: int, size: int) -> Array:
+def _cached_matrix(path: Path, changed: int, size: int) -> Array:
     from medimg_eval.imaging.slides import read_features
 
     if path.suffix != ".npy":
@@ -147,21 +147,21 @@ def _matrix(path: Path, changed: int, size: int) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _columns(wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    found: list[str] = []
+def _select_columns(wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    columns: list[str] = []
     for pattern in wanted:
         some = [pattern] if pattern in known else fnmatch.filter(known, pattern)
         if not some:
             UsageError.refuse_unknown("task.layout.features names a column", known, pattern)
-        found += some
-    return tuple(dict.fromkeys(found))
+        columns += some
+    return tuple(dict.fromkeys(columns))
 
 
 def _as_image(values: Array, where: str) -> Image:
-    kept = np.array(values, np.float64 if values.dtype == np.float64 else np.float32)
-    if not np.isfinite(kept).all():
+    values_ = np.array(values, np.float64 if values.dtype == np.float64 else np.float32)
+    if not np.isfinite(values_).all():
         raise CaseError(f"{where}: has NaN or infinite features")
-    return Image(kept[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))
+    return Image(values_[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))
 
 
 @dataclass(kw_only=True)
@@ -235,8 +235,8 @@ class RateAnswers:
             raise entry.row.error(
                 f"there are no labels of scan {entry.id!r}; add them, or set layout.strict=false for no in all"
             )
-        found = {question: self._value(entry, question, (held or {}).get(question)) for question in self.questions}
-        return Given(Findings(found), (self.file,), entry.image)
+        values = {question: self._value(entry, question, (held or {}).get(question)) for question in self.questions}
+        return Given(Findings(values), (self.file,), entry.image)
 
     def _value(self, entry: Entry, question: str, answer: Any) -> float:
         text = "" if answer is None or answer != answer else str(answer).strip().lower()  # noqa: PLR0124 - NaN
@@ -268,10 +268,10 @@ def rate_answers(file: Path) -> Mapping[str, Mapping[str, Any]]:
 
 @lru_cache(4)
 def _rate_answers(file: Path, changed: int) -> Mapping[str, Mapping[str, Any]]:
-    told = read_json(file)
-    if not isinstance(told, Mapping) or not told:
-        raise UserError(f"{file}: expected accession -> labels, got {type(told).__name__}")
-    return {str(name): dict(_answers_of(file, str(name), held)) for name, held in told.items()}
+    content = read_json(file)
+    if not isinstance(content, Mapping) or not content:
+        raise UserError(f"{file}: expected accession -> labels, got {type(content).__name__}")
+    return {str(name): dict(_answers_of(file, str(name), held)) for name, held in content.items()}
 
 
 def _answers_of(file: Path, name: str, held: Any) -> Iterator[tuple[str, Any]]:
@@ -281,10 +281,10 @@ def _answers_of(file: Path, name: str, held: Any) -> Iterator[tuple[str, Any]]:
         raise UserError(f"{file}, {name}: expected `qa_results` or `answers` with categories")
     for category, questions in categories.items():
         listed = [questions] if isinstance(questions, Mapping) else questions
-        if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
             raise UserError(f"{file}, {name}, {category}: expected questions with answers, got {listed!r:.60}")
-        for one in listed:
-            if one.keys() >= {"question", "answer"}:
-                yield str(one["question"]), one["answer"]
+        for item in listed:
+            if item.keys() >= {"question", "answer"}:
+                yield str(item["question"]), item["answer"]
             else:
-                yield from ((str(question), answer) for question, answer in one.items())
+                yield from ((str(question), answer) for question, answer in item.items())

@@ -45,8 +45,10 @@ class Volumes(FolderLayout):
         """The table's cases in its order, or those found, sorted by id."""
         images, found_by = self._patterns()
         entries = self._listed(root, root / self.table) if self.table else self._found(root, found_by)
-        shown = [tuple(self.image_file(entry.path(pattern)) for pattern in images) for entry in entries]
-        return [self.with_patient(replace(entry, images=some)) for entry, some in zip(entries, shown, strict=True)]
+        image_files = [tuple(self.image_file(entry.path(pattern)) for pattern in images) for entry in entries]
+        return [
+            self.with_patient(replace(entry, images=some)) for entry, some in zip(entries, image_files, strict=True)
+        ]
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The table."""
@@ -59,10 +61,10 @@ class Volumes(FolderLayout):
     def _patterns(self) -> tuple[list[str], str]:
         images = [self.image] if isinstance(self.image, str) else list(self.image)
         found_by = self.mask or images[0]
-        known = {match[1] for match in FIELD.finditer(found_by)} | {"split"}
+        fields = {match[1] for match in FIELD.finditer(found_by)} | {"split"}
         for pattern in [*images, *([self.mask] if self.mask else [])]:
             held = {match[1] for match in FIELD.finditer(pattern)}
-            if "case" not in held or (not self.table and held - known):
+            if "case" not in held or (not self.table and held - fields):
                 raise UserError(
                     f"expected {{case}}, and at most the fields of {found_by!r}, in task.layout's pattern {pattern!r}"
                 )
@@ -86,10 +88,12 @@ class Volumes(FolderLayout):
         ]
 
     def _found(self, root: Path, pattern: str) -> list[Entry]:
-        found = find(root, pattern)
-        if not found:
+        matches = find(root, pattern)
+        if not matches:
             raise MissingDataError(f"{root / pattern}: there is no such file")
-        return [Entry(fields["case"], root, (Row(root, "", fields),), split=fields.get("split")) for _, fields in found]
+        return [
+            Entry(fields["case"], root, (Row(root, "", fields),), split=fields.get("split")) for _, fields in matches
+        ]
 
 
 def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
@@ -110,11 +114,11 @@ def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
 
     def pieces(text: Callable[[str], str], field: Callable[[re.Match[str]], str]) -> str:
         # Escaping first would hide the fields, so the text between them is escaped piece by piece.
-        made, end = [], 0
+        parts, end = [], 0
         for match in FIELD.finditer(pattern):
-            made += [text(pattern[end : match.start()]), field(match)]
+            parts += [text(pattern[end : match.start()]), field(match)]
             end = match.end()
-        return "".join([*made, text(pattern[end:])])
+        return "".join([*parts, text(pattern[end:])])
 
     regular = re.compile(pieces(re.escape, group))
     held = []
@@ -147,15 +151,15 @@ class MaskFolder(FolderLayout):
         rows = {name: Row(path, "", {}) for name, path in files.items()}
         if self.table:
             rows = {row.text("case"): row for row in read_table(Path(self.table))}
-            if lost := [name for name in rows if name not in files]:
-                raise UserError(f"{self.table}: {len(lost)} cases have no label map in {root}: {shortened(lost)}")
-        made = []
+            if missing := [name for name in rows if name not in files]:
+                raise UserError(f"{self.table}: {len(missing)} cases have no label map in {root}: {shortened(missing)}")
+        entries = []
         for name, row in rows.items():
             file = Row(row.path, row.place, {**row.values, "mask": files[name].relative_to(root).as_posix()})
             attributes = texts(row.values, without=("case", "patient"))
             patient = (row.text("patient") or None) if "patient" in row.values else None
-            made.append(self.with_patient(Entry(name, root, (file,), patient=patient, attributes=attributes)))
-        return made
+            entries.append(self.with_patient(Entry(name, root, (file,), patient=patient, attributes=attributes)))
+        return entries
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map."""
@@ -183,17 +187,19 @@ class FolderPerClass(FolderLayout):
 
     def entries(self, root: Path) -> list[Entry]:
         """The pictures, sorted by split and path."""
-        made = []
+        entries = []
         for path, fields in find(root, self.pattern):
             if path.suffix.lower() in self.endings:
                 row = Row(path, "", fields)
                 name = path.relative_to(root).as_posix()
-                made.append(self.with_patient(Entry(name, root, (row,), (self.image_file(path),), fields.get("split"))))
-        if not made:
+                entries.append(
+                    self.with_patient(Entry(name, root, (row,), (self.image_file(path),), fields.get("split")))
+                )
+        if not entries:
             raise MissingDataError(
                 f"{root / self.pattern}: there is no such picture; they end in {', '.join(self.endings)}"
             )
-        return made
+        return entries
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The class that the folder names."""
@@ -223,10 +229,10 @@ class PairedFolders(FolderLayout):
             masks = {key: path for key, path in masks.items() if key[1].endswith(self.mask_suffix)}
             images = {key: path for key, path in images.items() if key not in masks}
         paired = {(split, name + self.mask_suffix): name for split, name in images}
-        for one, other, what in ((paired, masks, "label map"), (masks, paired, "image")):
-            lost = sorted(name for key in one if key not in other for name in [key[1]])
-            if lost:
-                raise UserError(f"{root}: {len(lost)} names have no {what}, the first being {lost[:SHOWN]}")
+        for present, expected, what in ((paired, masks, "label map"), (masks, paired, "image")):
+            missing = sorted(name for key in present if key not in expected for name in [key[1]])
+            if missing:
+                raise UserError(f"{root}: {len(missing)} names have no {what}, the first being {missing[:SHOWN]}")
         return [
             self._entry(root, split, name, images[split, name], masks[split, name + self.mask_suffix])
             for split, name in images
@@ -237,17 +243,17 @@ class PairedFolders(FolderLayout):
         return MaskTarget("mask")
 
     def _pictures(self, root: Path, folder: str) -> dict[tuple[str | None, str], Path]:
-        found: dict[tuple[str | None, str], Path] = {}
+        pictures: dict[tuple[str | None, str], Path] = {}
         for path, fields in find(root, f"{folder}/{{file}}"):
             if path.suffix.lower() not in self.endings:
                 continue
             key = (fields.get("split"), path.stem)
-            if key in found:
-                raise UserError(f"{path}: has the same name as {found[key]} but for its ending; keep one of them")
-            found[key] = path
-        if not found:
+            if key in pictures:
+                raise UserError(f"{path}: has the same name as {pictures[key]} but for its ending; keep one of them")
+            pictures[key] = path
+        if not pictures:
             raise MissingDataError(f"{root / folder}: holds no pictures that end in {', '.join(self.endings)}")
-        return found
+        return pictures
 
     def _entry(self, root: Path, split: str | None, name: str, image: Path, mask: Path) -> Entry:
         row = Row(image, "", {"case": name, "file": image.name, "mask": mask.relative_to(root).as_posix()})
@@ -266,16 +272,16 @@ class MotionFiles(FolderLayout):
 
     def entries(self, root: Path) -> list[Entry]:
         """The trials, by subject and name; raises UserError where there is none."""
-        found = find(root, self.pattern)
-        if not found:
+        files = find(root, self.pattern)
+        if not files:
             raise UserError(f"{root}: trials are invalid: expected files of the pattern {self.pattern!r}, got none")
-        made = []
-        for path, fields in found:
+        entries = []
+        for path, fields in files:
             subject = fields.get("subject", "")
             row = Row(path, "", {**fields, "path": str(path)})
             name = f"{subject}/{fields['case']}" if subject else fields["case"]
-            made.append(Entry(name, root, (row,), split=fields.get("split"), patient=subject or None))
-        return sorted(made, key=lambda entry: entry.id)
+            entries.append(Entry(name, root, (row,), split=fields.get("split"), patient=subject or None))
+        return sorted(entries, key=lambda entry: entry.id)
 
     def truth(self, root: Path, entries: list[Entry]) -> Target:  # type: ignore[override]
         """The files themselves."""

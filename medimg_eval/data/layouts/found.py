@@ -102,20 +102,20 @@ class FoundImages(Layout):
         if split != "test":
             raise SplitError("no truth is known of these images, so nothing can be fitted to them or learned from them")
         self._left_out = {}
-        found = [one for root in _several(self.root) for one in self._found(Path(root).expanduser())]
-        twice = {name for name, count in Counter(one.id for one in found).items() if count > 1}
+        images = [image for root in _list_several(self.root) for image in self._found(Path(root).expanduser())]
+        twice = {name for name, count in Counter(image.id for image in images).items() if count > 1}
         if twice:
-            found = [Found(f"{one.id}-{number}", one.paths) for number, one in enumerate(found, 1)]
-        if not found:
+            images = [Found(f"{image.id}-{number}", image.paths) for number, image in enumerate(images, 1)]
+        if not images:
             raise UserError(f"{self._named()}: holds no image{self._told()}")
-        return [case for one in found for case in self._cases(one)] if not self.questions else self._asked(found)
+        return [case for image in images for case in self._cases(image)] if not self.questions else self._asked(images)
 
     def left_out(self) -> Mapping[str, str]:
         """Files or series that are no case, and why."""
         return self._left_out
 
     def _named(self) -> str:
-        return ", ".join(map(str, _several(self.root)))
+        return ", ".join(map(str, _list_several(self.root)))
 
     def _told(self) -> str:
         if not self._left_out:
@@ -126,7 +126,7 @@ class FoundImages(Layout):
     def _found(self, root: Path) -> list[Found]:
         if root.is_file():
             identify(root)  # says what is wrong with it
-            return [Found(_stem(root), (root,))]
+            return [Found(_file_stem(root), (root,))]
         if not root.is_dir():
             raise MissingDataError(f"{root}: no such folder or file of images")
         families = self._families(root)
@@ -140,14 +140,14 @@ class FoundImages(Layout):
             raise UserError(f"{root}: holds images of several kinds, {named}; name the folder or files that are meant")
         if "dicom" in families:
             return self._dicom(root)
-        if wanted := _several(self.series):
+        if wanted := _list_several(self.series):
             raise UserError(f"{root}: holds no DICOM, so there is no series {wanted[0]} to choose")
         files = [path for paths in families.values() for path in paths]
-        return [Found(name, (path,)) for name, path in zip(_names(files, root), files, strict=True)]
+        return [Found(name, (path,)) for name, path in zip(_name_cases(files, root), files, strict=True)]
 
     def _families(self, root: Path) -> dict[str, list[Path]]:
         """The files by family, in the order of their names; under "" those that are no image."""
-        found: dict[str, list[Path]] = {}
+        families: dict[str, list[Path]] = {}
         for name, _ in sorted(walk(root), key=lambda one: natural_order(one[0])):
             path = root / name
             try:
@@ -155,88 +155,88 @@ class FoundImages(Layout):
             except CaseError:
                 family = "dicom" if named_as_dicom(path) else ""
             if header_of(path) is None:  # a pair is one image, found at its header
-                found.setdefault(family, []).append(path)
-        return found
+                families.setdefault(family, []).append(path)
+        return families
 
     def _dicom(self, root: Path) -> list[Found]:
         """The series below a folder, in the order of their numbers."""
         every = list(index_tree(root).entries)
-        images = [one for one in every if one.damaged or one.modality not in NO_IMAGES]
+        images = [image for image in every if image.damaged or image.modality not in NO_IMAGES]
         images.sort(key=lambda one: (natural_order(one.number), one.study, one.series, one.group))
-        for one in every:
-            if one not in images:
-                self._left_out[str(one.paths[0])] = f"no image but a DICOM {one.modality} object"
-        if wanted := _several(self.series):
-            chosen = [id(one) for name in map(str, wanted) for one in self._series_of(name, images, root)]
-            images = [one for one in images if id(one) in chosen]
+        for image in every:
+            if image not in images:
+                self._left_out[str(image.paths[0])] = f"no image but a DICOM {image.modality} object"
+        if wanted := _list_several(self.series):
+            chosen = [id(image) for name in map(str, wanted) for image in self._series_of(name, images, root)]
+            images = [image for image in images if id(image) in chosen]
         else:
-            asides = {str(one.paths[0]): why for one in images if (why := _why_aside(one))}
+            asides = {str(image.paths[0]): why for image in images if (why := _why_aside(image))}
             if len(asides) < len(images):
                 self._left_out |= asides
-                images = [one for one in images if str(one.paths[0]) not in asides]
-        return [Found(name, one.paths) for name, one in zip(_names_of(images, root), images, strict=True)]
+                images = [image for image in images if str(image.paths[0]) not in asides]
+        return [Found(name, image.paths) for name, image in zip(_names_of(images, root), images, strict=True)]
 
     def _series_of(self, name: str, images: Sequence[Series], root: Path) -> list[Series]:
         """The series of one name; raises UserError listing what there is."""
         words = description_words(name)
         if words is None:
-            found = [one for one in images if name in (one.number, one.series)]
+            matches = [image for image in images if name in (image.number, image.series)]
         else:
-            found = [one for one in images if words and words in naming(one.paths[0])["description"].casefold()]
-        if not found:
-            listed = "; ".join(_line(one) for one in images[:12])
-            more = f"; and {len(images) - 12} more" if len(images) > 12 else ""
-            raise UserError(f"{root}: holds no series {name}; it holds {listed}{more}")
-        return found
+            matches = [image for image in images if words and words in naming(image.paths[0])["description"].casefold()]
+        if not matches:
+            listed = "; ".join(_series_line(image) for image in images[:12])
+            further = f"; and {len(images) - 12} more" if len(images) > 12 else ""
+            raise UserError(f"{root}: holds no series {name}; it holds {listed}{further}")
+        return matches
 
     def _cases(self, one: Found) -> Iterator[Case]:
         image = self._image(one)
-        asked = Question(self.question, self.kind) if self.question or self.kind == "report" else None
-        yield Case(one.id, (image,), NoTruth(image, self.question), question=asked)
+        question = Question(self.question, self.kind) if self.question or self.kind == "report" else None
+        yield Case(one.id, (image,), NoTruth(image, self.question), question=question)
 
     def _image(self, one: Found) -> ImageFile:
         return ImageFile(one.paths if len(one.paths) > 1 else one.paths[0], options=self.options)
 
     def _asked(self, found: Sequence[Found]) -> list[Case]:
         """A case for each question; raises UserError naming the line that is not understood."""
-        by_name = {name: one for one in found for name in (one.id, *(path.name for path in one.paths))}
+        by_name = {name: image for image in found for name in (image.id, *(path.name for path in image.paths))}
         cases = []
         for number, row in enumerate(read_table(Path(self.questions).expanduser()), 1):
-            text, options = row.text("question"), _options(row)
+            text, options = row.text("question"), _read_options(row)
             if not text:
                 raise row.error("the question is empty")
-            shown: Sequence[Found] = found
+            subjects: Sequence[Found] = found
             if name := row.text("image") if "image" in row.values else "":
                 if name not in by_name:
-                    known = ", ".join(one.id for one in found[:5])
-                    raise row.error(f"there is no image {name!r}; of {len(found)} the first are {known}")
-                shown = [by_name[name]]
+                    examples = ", ".join(image.id for image in found[:5])
+                    raise row.error(f"there is no image {name!r}; of {len(found)} the first are {examples}")
+                subjects = [by_name[name]]
             own = row.text("id") if "id" in row.values else ""
-            for one in shown:
-                image = self._image(one)
-                name = own if own and len(shown) == 1 else f"{one.id}-{own or number}"
+            for image_ in subjects:
+                image = self._image(image_)
+                name = own if own and len(subjects) == 1 else f"{image_.id}-{own or number}"
                 content = json.dumps([text, options])
-                asked = Question(text, "choice" if options else self.kind, options)
-                cases.append(Case(name, (image,), NoTruth(image, content), question=asked))
+                question = Question(text, "choice" if options else self.kind, options)
+                cases.append(Case(name, (image,), NoTruth(image, content), question=question))
         return cases
 
 
-def _several(value: Any) -> list[Any]:
-    return [one for one in as_list(list(value) if isinstance(value, tuple) else value) if one not in ("", None)]
+def _list_several(value: Any) -> list[Any]:
+    return [item for item in as_list(list(value) if isinstance(value, tuple) else value) if item not in ("", None)]
 
 
-def _options(row: Row) -> dict[str, str]:
+def _read_options(row: Row) -> dict[str, str]:
     """Letter -> text of what may be chosen from."""
-    given = row.values.get("options")
-    if isinstance(given, str) and given.strip():
+    options = row.values.get("options")
+    if isinstance(options, str) and options.strip():
         try:
-            given = json.loads(given)
+            options = json.loads(options)
         except ValueError as error:
             raise row.error("options are no JSON list or object; or use columns A, B, ...") from error
-    if isinstance(given, Mapping):
-        return {str(letter): str(text) for letter, text in given.items()}
-    if isinstance(given, Sequence) and given:
-        return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
+    if isinstance(options, Mapping):
+        return {str(letter): str(text) for letter, text in options.items()}
+    if isinstance(options, Sequence) and options:
+        return dict(zip(string.ascii_uppercase, map(str, options), strict=False))
     letters = [letter for letter in string.ascii_uppercase if letter in row.values]
     return {letter: text for letter in letters if (text := row.text(letter))}
 
@@ -254,16 +254,16 @@ def _why_no_image(path: Path) -> str:
     return "a document" if path.suffix.lower() == ".pdf" else "of no known image format"
 
 
-def _line(one: Series) -> str:
+def _series_line(one: Series) -> str:
     size = f"{len(one.paths)} files" if len(one.paths) > 1 else f"{one.frames} frames" if one.frames > 1 else "one file"
     return f"{one.number or 'without number'}: {one.modality or 'no modality'}, {size} of {one.rows} x {one.columns}"
 
 
-def _stem(path: Path) -> str:
+def _file_stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _distinct(*choices: Sequence[str]) -> list[str]:
+def _distinct_names(*choices: Sequence[str]) -> list[str]:
     """The first of several ways to name things under which no two are alike; numbered where all fail."""
     for names in choices:
         if all(names) and len(set(names)) == len(names):
@@ -276,17 +276,19 @@ def _distinct(*choices: Sequence[str]) -> list[str]:
     return numbered
 
 
-def _below(path: Path, root: Path) -> str:
+def _path_below(path: Path, root: Path) -> str:
     return re.sub(r"[/\\]", "-", path.relative_to(root).as_posix())
 
 
-def _names(files: Sequence[Path], root: Path) -> list[str]:
+def _name_cases(files: Sequence[Path], root: Path) -> list[str]:
     """Cases by the names of their files, those of the folders before them where two are alike."""
-    return _distinct([_stem(path) for path in files], [_below(path.with_name(_stem(path)), root) for path in files])
+    return _distinct_names(
+        [_file_stem(path) for path in files], [_path_below(path.with_name(_file_stem(path)), root) for path in files]
+    )
 
 
 def _names_of(images: Sequence[Series], root: Path) -> list[str]:
     """Cases by the numbers of their series, else by their folders, else by their UIDs."""
-    numbers = [f"series_{one.number}" if one.number else "" for one in images]
-    folders = [_below(one.paths[0].parent, root).strip(".") for one in images]
-    return _distinct(numbers, folders, [one.series or _stem(one.paths[0]) for one in images])
+    numbers = [f"series_{image.number}" if image.number else "" for image in images]
+    folders = [_path_below(image.paths[0].parent, root).strip(".") for image in images]
+    return _distinct_names(numbers, folders, [image.series or _file_stem(image.paths[0]) for image in images])

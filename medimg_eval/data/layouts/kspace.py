@@ -59,46 +59,48 @@ class KSpaceScans(FolderLayout):
 
     def entries(self, root: Path) -> list[Entry]:
         """The files that fit the pattern, sorted."""
-        keys, slices = self._keys(), _ends(self.slices)
+        keys, slices = self._keys(), _slice_ends(self.slices)
         rows = {row.fill(self.id): row for row in read_table(root / self.table)} if self.table else None
-        made = []
-        for path, said in find(root, self.file):
+        entries = []
+        for path, values in find(root, self.file):
             mask = str(root / self.mask) if self.mask.endswith(".npy") else self.mask
             image = Samples(path, keys, slices, self.modality, mask)
-            own = {name: value for name, value in said.items() if name not in ("case", "split")}
-            row = Row(path, "", said)
+            own = {name: value for name, value in values.items() if name not in ("case", "split")}
+            row = Row(path, "", values)
             if rows is not None:
-                if said["case"] not in rows:
-                    raise UserError(f"{root / self.table}: names no scan {said['case']!r} in {self.id!r}")
-                row = replace(rows[said["case"]], values={**rows[said["case"]].values, **said})
+                if values["case"] not in rows:
+                    raise UserError(f"{root / self.table}: names no scan {values['case']!r} in {self.id!r}")
+                row = replace(rows[values["case"]], values={**rows[values["case"]].values, **values})
                 own |= {name: row.text(column) for name, column in self.columns.items()}
-            entry = Entry(said["case"], root, (row,), (image,), said.get("split"), attributes=own)
-            made.append(self.with_patient(entry))
-        if not made:
+            entry = Entry(values["case"], root, (row,), (image,), values.get("split"), attributes=own)
+            entries.append(self.with_patient(entry))
+        if not entries:
             raise MissingDataError(f"{root / self.file}: there is no such file")
-        return made
+        return entries
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The image to be reconstructed."""
         tissues = MaskTarget(self.tissues) if self.tissues else None
-        return _Reconstructions(self._keys(), _ends(self.slices), self.square, tissues)
+        return _Reconstructions(self._keys(), _slice_ends(self.slices), self.square, tissues)
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
             UsageError.refuse_unknown("there is no key map", PRESETS, self.keys)
             return PRESETS[self.keys]
-        known = [one.name for one in fields(KeyMap)]
-        lost = next((name for name in self.keys if name not in known), None)
-        if lost is not None or not {"kspace", "axes"} <= self.keys.keys():
-            wrong = "needs 'kspace' and 'axes'" if lost is None else f"has no field {lost!r}{nearest(lost, known)}"
+        names = [field.name for field in fields(KeyMap)]
+        unknown = next((name for name in self.keys if name not in names), None)
+        if unknown is not None or not {"kspace", "axes"} <= self.keys.keys():
+            wrong = (
+                "needs 'kspace' and 'axes'" if unknown is None else f"has no field {unknown!r}{nearest(unknown, names)}"
+            )
             raise UsageError(f"a key map {wrong}")
-        given: dict[str, Any] = {
+        settings: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in self.keys.items()
         }
-        return KeyMap(**given)
+        return KeyMap(**settings)
 
 
-def _ends(slices: Sequence[int] | None) -> Slices | None:
+def _slice_ends(slices: Sequence[int] | None) -> Slices | None:
     if slices is None:
         return None
     if len(slices) != 2 or not 0 <= slices[0] < slices[1]:
@@ -133,14 +135,14 @@ class Samples:
         """Returns complex samples, (coil, *the other axes); raises CaseError naming the file."""
         data = read_kspace(self.path, self.keys, slices=self.slices)
         names = self._names()
-        said = {"axes": " ".join(names), "centred": str(data.centred).lower(), **data.attributes}
+        attributes = {"axes": " ".join(names), "centred": str(data.centred).lower(), **data.attributes}
         array = data.samples if "coil" in data.axes else data.samples[None]
         stored = data.axes if "coil" in data.axes else ("coil", *data.axes)
         array = array.transpose([stored.index(name) for name in ("coil", *names)])
         if self.mask:
             mask = self._mask(array.shape[-2:])
             array = array * (mask if data.centred else np.fft.ifftshift(mask)).astype(np.float32)
-        return Image(array, np.eye(4), modality=self.modality, units="pixel", attributes=said)
+        return Image(array, np.eye(4), modality=self.modality, units="pixel", attributes=attributes)
 
     def geometry(self) -> Geometry:
         """Lengths of the axes but the coil's, from the header."""
@@ -151,7 +153,7 @@ class Samples:
 
     def _names(self) -> list[str]:
         """The axes but the coil's: echoes, axes in image space, frequencies."""
-        return sorted((name for name in self.keys.axes if name != "coil"), key=_rank)
+        return sorted((name for name in self.keys.axes if name != "coil"), key=_axis_rank)
 
     def _masks(self, shape: tuple[int, ...]) -> Path:
         rows, columns = shape
@@ -170,9 +172,9 @@ class Samples:
         if path != self.path and stored.ndim == 3:
             stored = stored[zlib.crc32(self.path.stem.encode()) % len(stored)]
         mask = stored.squeeze().astype(bool)
-        if mask.ndim != 2 or any(own > whole for own, whole in zip(mask.shape, shape, strict=True)):
+        if mask.ndim != 2 or any(own > full for own, full in zip(mask.shape, shape, strict=True)):
             raise CaseError(f"{path}: a sampling mask of shape {stored.shape} does not fit slices of {shape}")
-        before = [(whole - own) // 2 for own, whole in zip(mask.shape, shape, strict=True)]
+        before = [(full - own) // 2 for own, full in zip(mask.shape, shape, strict=True)]
         wide = np.zeros(shape, bool)
         wide[before[0] : before[0] + mask.shape[0], before[1] : before[1] + mask.shape[1]] = mask
         return wide
@@ -227,8 +229,8 @@ class Reconstruction:
             rows = min(array.shape[-2:])
             first = (array.shape[-2] - rows) // 2
             array = array[..., first : first + rows, :]
-        made = "root of the sum of squares" if data.target is None else "as stored"
-        return Image(array[None], np.eye(4), modality="MR", units="pixel", attributes={"made": made})
+        origin = "root of the sum of squares" if data.target is None else "as stored"
+        return Image(array[None], np.eye(4), modality="MR", units="pixel", attributes={"made": origin})
 
     def tissues(self) -> Mask:
         """Reads which tissue lies where; raises CaseError where nothing says it."""
@@ -243,7 +245,7 @@ class Reconstruction:
         stored = target_shape(self.path, self.keys) or tuple(sampled[name] for name in self._rest())
         if self.slices is not None:
             stored = (self.slices[1] - self.slices[0], *stored[1:])
-        shape = [stored[place] for place in self._order(len(stored))]
+        shape = [stored[axis] for axis in self._order(len(stored))]
         if len(shape) == len(self._rest()) + 1 and shape[-1] == 1:
             shape.pop()
         if self.square:
@@ -256,9 +258,9 @@ class Reconstruction:
     def _order(self, axes: int) -> list[int]:
         """Axes as those of the samples; further ones, of one set of sensitivities after another, stay behind."""
         names = [*self._rest(), *("" for _ in range(axes - len(self._rest())))]
-        return sorted(range(axes), key=lambda place: _rank(names[place]))
+        return sorted(range(axes), key=lambda place: _axis_rank(names[place]))
 
 
-def _rank(axis: str) -> tuple[bool, bool, bool]:
+def _axis_rank(axis: str) -> tuple[bool, bool, bool]:
     """Sorts echoes before axes in image space, these before frequencies, and what has no name behind all."""
     return not axis, axis.startswith("k"), axis != "echo"

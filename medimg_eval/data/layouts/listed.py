@@ -35,21 +35,21 @@ class Listed(Layout):
         """The cases of one split; raises UserError where the table names one that is not there, or one twice."""
         cases = {case.id: case for case in self.layout.cases(split)}
         named: dict[str, Case] = {}
-        lost: list[str] = []
+        unreadable: list[str] = []
         for row in read_table(Path(self.table)):
             name = row.text("case")
             if name in named:
                 raise row.error(f"case {name!r} stands on an earlier row, too; leave one out")
             if name not in cases:
-                lost.append(name)
+                unreadable.append(name)
                 continue
             case, patient = cases[name], row.text("patient") if "patient" in row.values else ""
             attributes = {**case.attributes, **texts(row.values, without=("case", "patient"))}
             named[name] = replace(case, patient=patient or case.patient, attributes=attributes)
         if self.keep:
             return [named.get(name, case) for name, case in cases.items()]
-        if lost:
-            raise UserError(f"{self.table}: {len(lost)} cases have no reference: {shortened(lost)}")
+        if unreadable:
+            raise UserError(f"{self.table}: {len(unreadable)} cases have no reference: {shortened(unreadable)}")
         return list(named.values())
 
     @property

@@ -41,18 +41,18 @@ class NnUNet(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """Training cases, then test cases, sorted by id."""
         path, content = self._dataset(root)
-        made: list[Entry] = []
+        entries: list[Entry] = []
         for split, (images, labels) in PARTS.items():
             if split == "train" or (root / labels).is_dir():
                 listed = content.get("training") if split == "train" else None
                 folders, ending = (root / images, root / labels), self._ending(content)
                 names = self._listed(path, listed) if listed else self._found(*folders, ending)
-                made += [self._entry(root, split, name, (images, labels), (path, content)) for name in sorted(names)]
+                entries += [self._entry(root, split, name, (images, labels), (path, content)) for name in sorted(names)]
         if self.fold is None:
-            return made
-        train = [entry for entry in made if entry.split == "train"]
+            return entries
+        train = [entry for entry in entries if entry.split == "train"]
         divided = assign(train, SplitJson(self.splits_file, self.fold), root)
-        return divided + [entry for entry in made if entry.split != "train"]
+        return divided + [entry for entry in entries if entry.split != "train"]
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The list of folds, or `dataset.json`."""
@@ -63,7 +63,7 @@ class NnUNet(FolderLayout):
         if not self.region:
             return MaskTarget("mask")
         path, content = self._dataset(root)
-        regions, labels = _regions(path, content)
+        regions, labels = _read_regions(path, content)
         UserError.refuse_unknown(f"{path}: there is no region", regions, self.region)
         inside = regions[self.region]
         return MaskTarget("mask", {label: int(label in inside) for label in labels if label})
@@ -71,16 +71,16 @@ class NnUNet(FolderLayout):
     def labels(self) -> dict[int, str]:
         """The single labels that `dataset.json` names, without background, as a task states them."""
         path, content = self._dataset(self.folder())
-        regions, _ = _regions(path, content)
+        regions, _ = _read_regions(path, content)
         return {inside[0]: name for name, inside in regions.items() if len(inside) == 1 and inside[0] != 0}
 
     def _dataset(self, root: Path) -> tuple[Path, Mapping[str, Any]]:
         path = root / "dataset.json"
         content = read_json(path)
-        known = ("labels", "file_ending", "channel_names", "training", "modality")
+        keys = ("labels", "file_ending", "channel_names", "training", "modality")
         if not isinstance(content, dict) or "labels" not in content:
             held = content if isinstance(content, dict) else ()
-            raise UserError(f"{path}: expected nnU-Net's 'labels'{nearest('labels', held)}; the keys are {known}")
+            raise UserError(f"{path}: expected nnU-Net's 'labels'{nearest('labels', held)}; the keys are {keys}")
         if "channel_names" not in content and "modality" not in content:
             raise UserError(f"{path}: expected 'channel_names' (version 2) or 'modality' (version 1), found neither")
         return path, content
@@ -90,8 +90,8 @@ class NnUNet(FolderLayout):
 
     def _listed(self, path: Path, listed: Any) -> list[str]:
         names = []
-        for place, item in enumerate(listed, start=1):
-            row = Row(path, f"item {place} of 'training'", {})
+        for number, item in enumerate(listed, start=1):
+            row = Row(path, f"item {number} of 'training'", {})
             if not isinstance(item, dict) or "label" not in item:
                 raise row.error(f"expected an object with 'image' and 'label', found {item!r:.60}")
             names.append(stem(Path(str(item["label"]))))
@@ -101,17 +101,17 @@ class NnUNet(FolderLayout):
         for folder, what in ((labels, "label maps"), (images, "images")):
             if not folder.is_dir():
                 raise MissingDataError(f"{folder}: no such folder; nnU-Net keeps the {what} there")
-        named, shown = (
+        named, case_names = (
             [path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)]
             for folder in (labels, images)
         )
         # A channel's file ends in its number, MSD's file of all channels does not.
         held = set(named)
-        cases = {name: re.sub(r"_\d{4}$", "", name) for name in shown if not name.startswith(".")}
-        lost = sorted(name for name, case in cases.items() if not {name, case} & held)
-        if lost:
+        cases = {name: re.sub(r"_\d{4}$", "", name) for name in case_names if not name.startswith(".")}
+        bare = sorted(name for name, case in cases.items() if not {name, case} & held)
+        if bare:
             raise UserError(
-                f"{images}: {len(lost)} images have no label map in {labels}, the first being {lost[0] + ending!r}"
+                f"{images}: {len(bare)} images have no label map in {labels}, the first being {bare[0] + ending!r}"
             )
         return [name for name in named if not name.startswith(".")]
 
@@ -122,14 +122,14 @@ class NnUNet(FolderLayout):
         ending = self._ending(content)
         channels = sorted(content.get("channel_names") or content["modality"], key=int)
         files = [root / folders[0] / f"{name}_{int(channel):04d}{ending}" for channel in channels]
-        whole = root / folders[0] / f"{name}{ending}"
+        single_file = root / folders[0] / f"{name}{ending}"
         # MSD keeps all channels in one 4-D file without a number.
-        images = [whole] if whole.exists() and not files[0].exists() else files
+        images = [single_file] if single_file.exists() and not files[0].exists() else files
         row = Row(path, "", {"case": name, "mask": f"{folders[1]}/{name}{ending}"})
         return self.with_patient(Entry(name, root, (row,), tuple(self.image_file(image) for image in images), split))
 
 
-def _regions(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[int, ...]], list[int]]:
+def _read_regions(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[int, ...]], list[int]]:
     """Labels by the names of `dataset.json`, and every label."""
     regions = {}
     for key, value in content["labels"].items():
@@ -177,10 +177,12 @@ class MsdDatalist(FolderLayout):
             raise UsageError(f"{path}: holds a list 'validation', so there is no fold to choose")
         return [
             self._entry(
-                root, Row(path, f"item {place} of {split!r}", _item(path, split, place, item, self.image)), split
+                root,
+                Row(path, f"item {number} of {split!r}", _split_item(path, split, number, item, self.image)),
+                split,
             )
             for split, items in lists.items()
-            for place, item in enumerate(items, start=1)
+            for number, item in enumerate(items, start=1)
             if not isinstance(item, str) or self.target is not None
         ]
 
@@ -195,17 +197,17 @@ class MsdDatalist(FolderLayout):
     def _entry(self, root: Path, row: Row, split: str) -> Entry:
         value = row.value(self.image)
         listed: Sequence[Any] = value if isinstance(value, list) else [value]
-        if not listed or not all(isinstance(one, str) and one for one in listed):
+        if not listed or not all(isinstance(path, str) and path for path in listed):
             raise row.error(f"{self.image!r} is {value!r:.60}, expected a path or a list of paths")
         if self.fold is not None and split == "training":
             split = "validation" if row.number("fold") == self.fold else "training"
-        images = tuple(self.image_file(root / one) for one in listed)
+        images = tuple(self.image_file(root / path) for path in listed)
         attributes = texts(row.values, without=(self.image, self.label, "fold"))
         entry = Entry(listed[0].removeprefix("./"), root, (row,), images, split, attributes=attributes)
         return self.with_patient(entry)
 
 
-def _item(path: Path, split: str, place: int, item: Any, image: str) -> Mapping[str, Any]:
+def _split_item(path: Path, split: str, place: int, item: Any, image: str) -> Mapping[str, Any]:
     if isinstance(item, str):
         return {image: item}
     if not isinstance(item, dict):

@@ -46,20 +46,20 @@ class PanNuke(FolderLayout):
         return _Nuclei()
 
     def _part(self, root: Path, split: str, part: str) -> list[Entry]:
-        images, masks, types = (root / one.replace("{part}", part) for one in (self.images, self.masks, self.types))
+        images, masks, types = (root / name.replace("{part}", part) for name in (self.images, self.masks, self.types))
         shapes = [Bundle(path).header("array").shape for path in (images, masks)]
         tissues = Bundle(types).array("array").reshape(-1)
         if not len(shapes[0]) == len(shapes[1]) == 4 or shapes[0][:3] != shapes[1][:3] or len(tissues) != shapes[0][0]:
             raise UserError(
                 f"{masks}: has the shape {shapes[1]}, beside {shapes[0]} of {images.name} and {len(tissues)} tissues"
             )
-        made = []
+        entries = []
         for index, tissue in enumerate(tissues.tolist()):
             row = Row(masks, f"picture {index}", {"index": index, "tissue": str(tissue)})
             image = self.image_file(images, key="array", index=index)
             entry = Entry(f"{split}-{index:04d}", root, (row,), (image,), split, attributes={"tissue": str(tissue)})
-            made.append(self.with_patient(entry))
-        return made
+            entries.append(self.with_patient(entry))
+        return entries
 
 
 @dataclass

@@ -39,18 +39,18 @@ class PathoBenchFolds:
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split; raises UserError where rows of one case lie in two."""
-        said, column = _config(root), f"fold_{self.fold}"
-        places: dict[str, tuple[str, Row]] = {}
-        for row in _labelled(root):
-            name, split = row.text(said["sample_col"]), row.text(column)
-            before, first = places.setdefault(name, (split, row))
+        config, column = _cached_config(root), f"fold_{self.fold}"
+        split_rows: dict[str, tuple[str, Row]] = {}
+        for row in _labelled_rows(root):
+            name, split = row.text(config["sample_col"]), row.text(column)
+            before, first = split_rows.setdefault(name, (split, row))
             if split != before:
                 raise row.error(f"{column} puts {name!r} into {split!r}, and {first.place} into {before!r}")
-        found: dict[str, list[Row]] = {}
-        for name, (split, row) in places.items():
+        rows: dict[str, list[Row]] = {}
+        for name, (split, row) in split_rows.items():
             if split:
-                found.setdefault(split, []).append(Row(row.path, row.place, {"id": name}))
-        return found
+                rows.setdefault(split, []).append(Row(row.path, row.place, {"id": name}))
+        return rows
 
 
 @dataclass(kw_only=True)
@@ -70,32 +70,32 @@ class PathoBench(Slides):
 
     def entries(self, root: Path) -> list[Entry]:
         """The cases with a label, in the order of their first rows."""
-        return super(PathoBench, replace(self, id=_config(root)["sample_col"])).entries(root)
+        return super(PathoBench, replace(self, id=_cached_config(root)["sample_col"])).entries(root)
 
     def class_names(self) -> list[str]:
         """The names of `label_dict`, in the order of their numbers; raises MissingDataError without the folder."""
-        held = _config(Path(self.root).expanduser())["label_dict"]
+        held = _cached_config(Path(self.root).expanduser())["label_dict"]
         return [str(held[number]) for number in sorted(held, key=int)]
 
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """The rows with a label."""
-        return [(row, None) for row in _labelled(root)]
+        return [(row, None) for row in _labelled_rows(root)]
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The class by its name, or the time in days."""
-        said = _config(root)
-        name = said["task_col"]
+        config = _cached_config(root)
+        name = config["task_col"]
         if {f"{name}_event", f"{name}_days"} <= entries[0].row.values.keys():
             return SurvivalColumns(f"{name}_days", event=f"{name}_event", unit="days")
-        return ClassName(name, {str(number): str(label) for number, label in said["label_dict"].items()})
+        return ClassName(name, {str(number): str(label) for number, label in config["label_dict"].items()})
 
 
-def _labelled(root: Path) -> list[Row]:
-    column = _config(root)["task_col"]
+def _labelled_rows(root: Path) -> list[Row]:
+    column = _cached_config(root)["task_col"]
     return [row for row in read_table(root / TABLE) if row.text(column)]
 
 
-def _config(root: Path) -> Mapping[str, Any]:
+def _cached_config(root: Path) -> Mapping[str, Any]:
     path = root / CONFIG
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file; set task.layout.root to the folder of one task")
@@ -107,8 +107,8 @@ def _read_config(path: Path, _: int) -> Mapping[str, Any]:
     import yaml
 
     with UserError.about(path, "cannot be read as YAML", OSError, ValueError, yaml.YAMLError):
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
     wanted = {"task_col": str, "sample_col": str, "label_dict": dict}
-    if not isinstance(said, dict) or not all(isinstance(said.get(name), kind) for name, kind in wanted.items()):
+    if not isinstance(config, dict) or not all(isinstance(config.get(name), kind) for name, kind in wanted.items()):
         raise UserError(f"{path}: expected task_col, sample_col and label_dict, as Patho-Bench writes them")
-    return said
+    return config

@@ -157,17 +157,17 @@ class Questions(Layout):
         cases = [self._case_of(record, pictures) for record in records]
         cases = _told_apart(cases, number=self.repeated_id == "number")
         if self._rotates:
-            cases = _told_apart([one for case in cases for one in _rotations(case)])
+            cases = _told_apart([rotated for case in cases for rotated in _rotate_options(case)])
         cases = [case for case in cases if re.search(self.only, case.id)]
         if self.min_side:
             cases = self._large_enough(cases)
-        return _resampled(_together(cases), by_image=not (self.set or self.patient))
+        return _share_image(_group_sets(cases), by_image=not (self.set or self.patient))
 
     def _records(self, source: Source, root: Path, split: str) -> Iterator[Record]:
         """Yields the records that are left by steps which look at all of them."""
         records = list(source.read(root))
         if not records:
-            raise _empty(source, root)
+            raise _empty_error(source, root)
         records = expanded(pointed(records, self._specs), self.expand, root)
         if not records:
             raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
@@ -184,7 +184,7 @@ class Questions(Layout):
                 lacking = {name for name in lacking if record.find(name) is MISSING}
             yield record
         if not some:
-            raise _empty(source, root)
+            raise _empty_error(source, root)
         if lacking:  # which are looked for again, to say what was meant
             check_names(self._names(), list(source.read(root)), NO_FIELDS)
 
@@ -194,7 +194,7 @@ class Questions(Layout):
 
     def split_source(self) -> dict[str, str]:
         """SHA-256 of each file that decides which record belongs to which split, as `fingerprints` has it."""
-        named = next((one for one in (self.records, self.at) if isinstance(one, Mapping)), {})
+        named = next((source for source in (self.records, self.at) if isinstance(source, Mapping)), {})
         root = self.folder()
         paths: dict[Path, None] = {}
         for split in named:
@@ -221,7 +221,7 @@ class Questions(Layout):
     def _names(self) -> Iterable[tuple[str, str]]:
         """Key of the config, and each field of records that it names."""
         column = self.kind.get("column", "") if isinstance(self.kind, Mapping) else ""
-        more = [one for one in self.more.values() if not re.fullmatch(r"image(?: \d+)?", str(one))]
+        columns = [column for column in self.more.values() if not re.fullmatch(r"image(?: \d+)?", str(column))]
         for key, patterns in (
             ("question", [] if isinstance(self.question, Mapping) else [self.question]),
             ("id", [self.id]),
@@ -229,7 +229,7 @@ class Questions(Layout):
             ("images", [pattern_of(spec) for spec in self._specs]),
             ("fields", list(self.fields.values())),
             ("attributes", list(self.attributes.values())),
-            ("more", more),
+            ("more", columns),
             ("set", [self.set]),
             ("order", [self.order]),
             ("patient", [self.patient]),
@@ -246,8 +246,8 @@ class Questions(Layout):
                 raise record.error(record.fault)
             return self._case(name, record, pictures)
         except CaseError as error:
-            known = self._known(record)
-            return Case(name, (), Faulty(record, str(error)), known.get("set"), known)
+            facts = self._known(record)
+            return Case(name, (), Faulty(record, str(error)), facts.get("set"), facts)
 
     def _case(self, name: str, record: Record, pictures: Pictures) -> Case:
         kind = kind_of(self.kind, record, self.answer)
@@ -264,7 +264,7 @@ class Questions(Layout):
             named = ", ".join(pattern_of(spec) for spec in self._specs)
             raise record.error(f"{named!r} gives {len(images)} images, expected at least {self.min_images}")
         value = value_of(self.answer, record, kind, options)
-        more, sized = more_of(self.more, record)
+        options_, sized = more_of(self.more, record)
         attributes = {
             key: str(len(images)) if column == IMAGE_COUNT else record.fill(column)
             for key, column in self._attributes().items()
@@ -276,7 +276,7 @@ class Questions(Layout):
         key = KeyOf(
             value,
             record.place_alone(),
-            more or _NOTHING,
+            options_ or _NOTHING,
             images,
             boxes,
             sized or _NOTHING,
@@ -287,17 +287,17 @@ class Questions(Layout):
 
     def _attributes(self) -> dict[str, str]:
         """The attributes, and those that make sets."""
-        made = {"set": self.set, "order": self.order}
-        return {**self.attributes, **{key: column for key, column in made.items() if column}}
+        attributes = {"set": self.set, "order": self.order}
+        return {**self.attributes, **{key: column for key, column in attributes.items() if column}}
 
     def _known(self, record: Record) -> dict[str, str]:
         """Fields that a wrong record still has, so that it is missed in its set and subgroup."""
-        found = {}
+        facts = {}
         for key, column in self._attributes().items():
             if column != IMAGE_COUNT:
                 with suppress(CaseError):
-                    found[key] = record.fill(column)
-        return {key: text for key, text in found.items() if text}
+                    facts[key] = record.fill(column)
+        return {key: text for key, text in facts.items() if text}
 
     def _patient(self, record: Record, attributes: Mapping[str, str], images: Sequence[Picture]) -> str | None:
         if not self.patient:
@@ -312,27 +312,29 @@ class Questions(Layout):
     def _sure(self, records: Sequence[Record]) -> list[Record]:
         """Those that say what is right, where the others are left out."""
         doubtful = [record for record in records if is_absent(self.answer, record)]
-        said = f"says nothing of {next(iter(self.answer.values()), '')!r}"
-        self._left_out = {(record.fill(self.id) if self.id else "") or record.about["row"]: said for record in doubtful}
-        lost = set(map(id, doubtful))
-        return [record for record in records if id(record) not in lost]
+        reason = f"says nothing of {next(iter(self.answer.values()), '')!r}"
+        self._left_out = {
+            (record.fill(self.id) if self.id else "") or record.about["row"]: reason for record in doubtful
+        }
+        dropped = set(map(id, doubtful))
+        return [record for record in records if id(record) not in dropped]
 
     def _large_enough(self, cases: Sequence[Case]) -> list[Case]:
-        kept = []
+        large = []
         for case in cases:
-            side = _shortest(case)
+            side = _shortest_side(case)
             if side is not None and side < self.min_side:
                 self._left_out[case.id] = f"has an image with a side of {side} pixels, under {self.min_side}"
             else:
-                kept.append(case)
-        return kept
+                large.append(case)
+        return large
 
 
-def _empty(source: Source, root: Path) -> UserError:
+def _empty_error(source: Source, root: Path) -> UserError:
     return UserError(f"{', '.join(map(str, source.paths(root)))}: holds no record")
 
 
-def _shortest(case: Case) -> int | None:
+def _shortest_side(case: Case) -> int | None:
     """The shortest side of a case's images; None where there are none, or one cannot be read, which is said later."""
     try:
         return min((side for image in case.images for side in image.geometry().shape), default=None)
@@ -340,7 +342,7 @@ def _shortest(case: Case) -> int | None:
         return None
 
 
-def _rotations(case: Case) -> list[Case]:
+def _rotate_options(case: Case) -> list[Case]:
     question = case.question
     key = case.target
     if question is None or not isinstance(key, KeyOf):
@@ -349,12 +351,12 @@ def _rotations(case: Case) -> list[Case]:
     if question.kind != "choice":
         return [case]
     letters, texts = list(question.options), list(question.options.values())
-    made = []
+    rotated = []
     for turn in range(len(letters)):
         turned = dict(zip(letters, texts[turn:] + texts[:turn], strict=True))
         right = key.value if key.value is None else letters[(letters.index(key.value) - turn) % len(letters)]
         attributes = {"set": case.id, **case.attributes, "rotation": str(turn)}
-        made.append(
+        rotated.append(
             replace(
                 case,
                 id=f"{case.id}.{turn}",
@@ -364,33 +366,33 @@ def _rotations(case: Case) -> list[Case]:
                 patient=case.patient or attributes["set"],
             )
         )
-    return made
+    return rotated
 
 
 def _told_apart(cases: Sequence[Case], *, number: bool = False) -> list[Case]:
     """Gives those an id of their own whose id was given before; makes failed cases of them unless they are numbered."""
     first: dict[str, Case] = {}
     taken = Counter(case.id for case in cases)
-    made = []
+    named_cases = []
     for case in cases:
         if case.id not in first:
             first[case.id] = case
-            made.append(case)
+            named_cases.append(case)
             continue
         count = 2
         while taken[f"{case.id}#{count}"]:
             count += 1
         taken[f"{case.id}#{count}"] = 1
         if number:
-            made.append(_numbered_case(case, count))
+            named_cases.append(_numbered_case(case, count))
             continue
-        record = _record(case)
-        other = _record(first[case.id])
-        place = other.place if other.path == record.path else f"{other.path}, {other.place},"
-        said = f"the id {case.id!r} is that of {place} too; give it one of its own"
-        fault = Faulty(record, f"{record.path}, {record.place}: {said}")
-        made.append(Case(f"{case.id}#{count}", (), fault, case.patient, case.attributes))
-    return made
+        record = _case_record(case)
+        earlier = _case_record(first[case.id])
+        location = earlier.place if earlier.path == record.path else f"{earlier.path}, {earlier.place},"
+        complaint = f"the id {case.id!r} is that of {location} too; give it one of its own"
+        fault = Faulty(record, f"{record.path}, {record.place}: {complaint}")
+        named_cases.append(Case(f"{case.id}#{count}", (), fault, case.patient, case.attributes))
+    return named_cases
 
 
 def _numbered_case(case: Case, count: int) -> Case:
@@ -401,20 +403,20 @@ def _numbered_case(case: Case, count: int) -> Case:
     return replace(case, id=f"{case.id}#{count}", attributes=attributes, patient=patient)
 
 
-def _record(case: Case) -> Record:
+def _case_record(case: Case) -> Record:
     target = case.target
     if not isinstance(target, KeyOf | Faulty):
         raise TypeError(f"expected a case of this layout, got {type(target).__name__}")
     return target.record
 
 
-def _together(cases: Sequence[Case]) -> list[Case]:
+def _group_sets(cases: Sequence[Case]) -> list[Case]:
     """Puts the members of a set where its first stands, in their order."""
-    groups = grouped((case.attributes.get("set") or f"\0{place}", case) for place, case in enumerate(cases))
-    return [one for name, group in groups.items() for one in _numbered(sorted(group, key=_order), name)]
+    groups = grouped((case.attributes.get("set") or f"\0{index}", case) for index, case in enumerate(cases))
+    return [member for name, group in groups.items() for member in _number_members(sorted(group, key=_sort_key), name)]
 
 
-def _numbered(group: Sequence[Case], name: str) -> list[Case]:
+def _number_members(group: Sequence[Case], name: str) -> list[Case]:
     """Gives the members of a set their number, by which a set that is drawn twice is told from a larger one."""
     if name.startswith("\0"):
         return list(group)
@@ -424,12 +426,12 @@ def _numbered(group: Sequence[Case], name: str) -> list[Case]:
     ]
 
 
-def _order(case: Case) -> tuple[int, float, str]:
-    said = case.attributes.get("order", "")
-    return (0, float(said), "") if re.fullmatch(r"-?\d+(\.\d+)?", said) else (1, 0.0, said)
+def _sort_key(case: Case) -> tuple[int, float, str]:
+    order = case.attributes.get("order", "")
+    return (0, float(order), "") if re.fullmatch(r"-?\d+(\.\d+)?", order) else (1, 0.0, order)
 
 
-def _resampled(cases: list[Case], *, by_image: bool) -> list[Case]:
+def _share_image(cases: list[Case], *, by_image: bool) -> list[Case]:
     """Gives cases without a patient the image they share, if any two of them share one."""
     if not by_image:
         return cases

@@ -55,7 +55,7 @@ class Reconstructed(Layout):
             raise UserError("Reconstructed: set task.layout.run to the folder of a run of a reconstruction task")
         folder = Path(self.run).expanduser()
         manifest = manifest_of(folder)
-        stored = _stored(folder)
+        stored = _stored_files(folder)
         cases = self.layout.cases(split)
         names = [self._named(case) for case in cases]
         if not any(name in stored for name in names):
@@ -78,12 +78,12 @@ class Reconstructed(Layout):
         return split_source(self.layout)
 
     def _named(self, case: Case) -> str:
-        known = {**case.attributes, "case": case.id, "patient": case.patient or ""}
+        fields = {**case.attributes, "case": case.id, "patient": case.patient or ""}
         try:
-            return self.case.format_map(known)
+            return self.case.format_map(fields)
         except (KeyError, ValueError, IndexError) as error:
             raise UsageError(
-                f"Reconstructed: case {case.id!r} has nothing for {self.case!r} ({error}); it has {', '.join(known)}"
+                f"Reconstructed: case {case.id!r} has nothing for {self.case!r} ({error}); it has {', '.join(fields)}"
             ) from error
 
 
@@ -133,10 +133,10 @@ class StoredReconstruction:
         return self.shown.geometry()
 
 
-def _stored(folder: Path) -> dict[str, Path]:
+def _stored_files(folder: Path) -> dict[str, Path]:
     """By case, the file of its reconstruction; raises UserError where the run stored something else."""
-    found = stored_files(folder)
-    other = next((file for file in found.values() if file.suffix != ".npy"), None)
-    if other is not None:
-        raise UserError(f"{other}: is no reconstruction; name the folder of a run of a reconstruction task")
-    return found
+    files = stored_files(folder)
+    odd = next((file for file in files.values() if file.suffix != ".npy"), None)
+    if odd is not None:
+        raise UserError(f"{odd}: is no reconstruction; name the folder of a run of a reconstruction task")
+    return files

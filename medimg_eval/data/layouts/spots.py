@@ -54,20 +54,20 @@ class Spots(FolderLayout):
     def _spots(self, root: Path, sample: str, row: Row) -> Iterator[Entry]:
         path = below(root, row.fill(self.features or self.patches))
         try:
-            found = _features(path) if self.features else _patches(path)
+            spots = _cached_features(path) if self.features else _cached_patches(path)
         except CaseError as error:
             raise UserError(str(error)) from error
-        twice = len(found.barcodes) - len(set(found.barcodes))
+        twice = len(spots.barcodes) - len(set(spots.barcodes))
         if twice:
             raise UserError(f"{path}: {twice} spots have the barcode of another")
         entry = Entry(sample, root, (row,), attributes={"sample": sample})
         patient = self.patient_of(entry)
-        for place, barcode in enumerate(found.barcodes):
+        for index, barcode in enumerate(spots.barcodes):
             image: Reference[Image]
-            if isinstance(found, Patches):
-                image = SpotTile(path, place, found.size, self.modality)
+            if isinstance(spots, Patches):
+                image = SpotTile(path, index, spots.size, self.modality)
             else:
-                image = SpotFeatures(path, barcode, found.values.shape[1])
+                image = SpotFeatures(path, barcode, spots.values.shape[1])
             own = Row(row.path, row.place, {**row.values, "barcode": barcode})
             yield replace(entry, id=f"{sample}/{barcode}", rows=(own,), images=(image,), patient=patient)
 
@@ -88,7 +88,7 @@ class SpotTile:
 
     def read(self) -> Image:
         """Returns (3, row, column), uint8; raises CaseError naming the file."""
-        tile = _patches(self.path).read(self.place, self.place + 1)[0]
+        tile = _cached_patches(self.path).read(self.place, self.place + 1)[0]
         return Image(tile, np.eye(4), modality=self.modality, units="pixel")
 
     def geometry(self) -> Geometry:
@@ -111,10 +111,10 @@ class SpotFeatures:
 
     def read(self) -> Image:
         """Returns (1, 1, feature), float32; raises CaseError naming the file."""
-        found = _features(self.path)
-        if self.barcode not in found.places:
-            raise CaseError(f"{self.path}: has no features of {self.barcode!r}{nearest(self.barcode, found.places)}")
-        vector = found.values[found.places[self.barcode]]
+        features = _cached_features(self.path)
+        if self.barcode not in features.places:
+            raise CaseError(f"{self.path}: has no features of {self.barcode!r}{nearest(self.barcode, features.places)}")
+        vector = features.values[features.places[self.barcode]]
         return Image(vector[None, None], np.eye(4), units="pixel", attributes=dict(FEATURES))
 
     def geometry(self) -> Geometry:
@@ -131,20 +131,20 @@ class _Embedded:
     values: Array
 
 
-def _patches(path: Path) -> Patches:
-    return _read_patches(path, _stamp(path))
+def _cached_patches(path: Path) -> Patches:
+    return _read_patches(path, _file_stamp(path))
 
 
-def _features(path: Path) -> _Embedded:
-    return _read_features(path, _stamp(path))
+def _cached_features(path: Path) -> _Embedded:
+    return _read_features(path, _file_stamp(path))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _file_stamp(path: Path) -> tuple[int, int]:
     """Stamp that tells a file from the one that lay there before."""
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
-    said = path.stat()
-    return said.st_mtime_ns, said.st_size
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(64)
@@ -155,7 +155,7 @@ def _read_patches(path: Path, _: tuple[int, int]) -> Patches:
 @lru_cache(8)
 def _read_features(path: Path, _: tuple[int, int]) -> _Embedded:
     try:
-        found = open_store(path.parent, "hest").read(path.stem)
+        features = open_store(path.parent, "hest").read(path.stem)
     except UserError as error:
         raise CaseError(str(error)) from error
-    return _Embedded(found.ids, {name: place for place, name in enumerate(found.ids)}, found.features)
+    return _Embedded(features.ids, {name: index for index, name in enumerate(features.ids)}, features.features)

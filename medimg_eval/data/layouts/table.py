@@ -65,7 +65,7 @@ class Table(FolderLayout):
         """The cases in the order of their first rows."""
         if not self.image and not self.id:
             raise UsageError("task.layout names neither `image` nor `id`, so rows cannot be told apart")
-        _files.cache_clear()
+        _files_by_name.cache_clear()
         groups: dict[tuple[str | None, str], list[Entry]] = {}
         for row, split in self.rows(root):
             entry = self._entry(root, row, split)
@@ -77,16 +77,16 @@ class Table(FolderLayout):
 
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """The rows that are meant, each with its split."""
-        wanted = {column: _listed(value) for column, value in self.where.items()}
-        found: list[tuple[Row, str | None]] = []
+        wanted = {column: _as_text_set(value) for column, value in self.where.items()}
+        rows_: list[tuple[Row, str | None]] = []
         for split, tables in self._tables(root).items():
             for path in tables:
                 rows = read_table(path, separator=self.separator, header=self.header)
                 meant = [row for row in rows if all(row.text(key) in values for key, values in wanted.items())]
                 if split is not None:
                     meant = [Row(row.path, row.place, {"split": split, **row.values}) for row in meant]
-                found += [(row, row.text(self.split) if self.split else split) for row in meant]
-        return found
+                rows_ += [(row, row.text(self.split) if self.split else split) for row in meant]
+        return rows_
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The tables, when they say."""
@@ -99,21 +99,21 @@ class Table(FolderLayout):
 
     def _tables(self, root: Path) -> dict[str | None, list[Path]]:
         named: Mapping[Any, str] = {None: self.table} if isinstance(self.table, str) else self.table
-        found = {}
+        tables = {}
         for split, name in named.items():
-            found[split] = sorted(root.glob(name)) if "*" in name else [root / name]
-            if not found[split]:
+            tables[split] = sorted(root.glob(name)) if "*" in name else [root / name]
+            if not tables[split]:
                 raise MissingDataError(f"{root / name}: there is no such table")
-        return found
+        return tables
 
     def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
         references = tuple(self._shown(root, row))
-        name = row.fill(self.id) if self.id else _name(references[0], root)
+        name = row.fill(self.id) if self.id else _relative_name(references[0], root)
         if not name:
             raise row.error(f"the case id {self.id!r} is empty")
         entry = Entry(name, root, (row,), references, split or None)
-        kept = {column: row.value(column) for column in self.attributes}
-        return replace(entry, patient=self.patient_of(entry), attributes=texts(kept))
+        attributes = {column: row.value(column) for column in self.attributes}
+        return replace(entry, patient=self.patient_of(entry), attributes=texts(attributes))
 
     def image_parts(self) -> tuple[str, ...]:
         """Parts that tell images apart; none where nothing does."""
@@ -128,16 +128,16 @@ class Table(FolderLayout):
     def _shown(self, root: Path, row: Row) -> Iterator[Reference[Image]]:
         if isinstance(self.image, Mapping):
             for part, pattern in self.image.items():
-                if _filled(row, pattern):
+                if _is_filled(row, pattern):
                     yield from (PartImage(image, str(part)) for image in self.images(root, row, pattern))
         else:
             for pattern in [self.image] if isinstance(self.image, str) else self.image:
                 yield from self.images(root, row, pattern) if pattern else ()
         for part, pattern in self.signals.items():
-            if _filled(row, pattern):
+            if _is_filled(row, pattern):
                 yield SignalFile(below(root, row.fill(pattern)), str(part))
         for part, pattern in self.sequences.items():
-            if _filled(row, pattern):
+            if _is_filled(row, pattern):
                 yield RowSequence(row, pattern, str(part))
         if self.values:
             yield RowValues(row, tuple(map(str, self.values)))
@@ -153,12 +153,12 @@ class Table(FolderLayout):
             return [EmbeddedImage(cell, self.modality, dict(self.options))]
         several = value if isinstance(value, list) else [None]
         paths = []
-        for one in several:
-            parts = row if one is None else Row(row.path, row.place, {columns[0]: one})
+        for name_ in several:
+            parts = row if name_ is None else Row(row.path, row.place, {columns[0]: name_})
             if any(not parts.text(column) for column in columns):
                 raise row.error(f"column {next(c for c in columns if not parts.text(c))!r} is empty, expected an image")
             name = parts.fill(pattern)
-            paths.append(_sought(root, name, row) if "*" in pattern else below(root, name))
+            paths.append(_find_file(root, name, row) if "*" in pattern else below(root, name))
         if not paths:
             raise row.error(f"column {columns[0]!r} is an empty list, expected images")
         return [self.image_file(path) for path in paths]
@@ -169,16 +169,16 @@ class Table(FolderLayout):
             return first
         rows = tuple(row for entry in group for row in entry.rows)
         for entry in group[1:]:
-            for what, said, before in (
+            for what, stated, before in (
                 ("split", entry.split, first.split),
                 ("patient", entry.patient, first.patient),
             ):
-                if said != before:
+                if stated != before:
                     raise entry.row.error(
-                        f"puts case {first.id!r} to {what} {said!r}, which {first.row.place} puts to {before!r}"
+                        f"puts case {first.id!r} to {what} {stated!r}, which {first.row.place} puts to {before!r}"
                     )
         every = [image for entry in group for image in entry.images]
-        images = {_identity(image): image for image in every}
+        images = {_image_identity(image): image for image in every}
         return replace(first, rows=rows, images=tuple(images.values()))
 
 
@@ -196,8 +196,8 @@ class PartImage:
 
     def read(self) -> Image:
         """The image, whose attribute `part` says which it is; raises what reading it does."""
-        found = self.image.read()
-        return replace(found, attributes={**found.attributes, PART: self.part})
+        image = self.image.read()
+        return replace(image, attributes={**image.attributes, PART: self.part})
 
     def geometry(self) -> Geometry:
         """The image's grid."""
@@ -241,10 +241,10 @@ class SignalFile(OneFile):
         """Returns (channel, 1, time), float32; raises CaseError where the file holds no finite numbers of two axes."""
         with CaseError.about(self.path, "cannot be read as samples", ValueError, OSError, EOFError):
             if self.path.suffix.lower() == ".npy":
-                found = np.load(self.path, allow_pickle=False)
+                array = np.load(self.path, allow_pickle=False)
             else:
-                found = np.genfromtxt(self.path, delimiter=",", skip_header=1, ndmin=2).T
-        samples = np.atleast_2d(np.asarray(found))
+                array = np.genfromtxt(self.path, delimiter=",", skip_header=1, ndmin=2).T
+        samples = np.atleast_2d(np.asarray(array))
         if samples.ndim != 2 or samples.dtype.kind not in "fiu" or not samples.size or not np.isfinite(samples).all():
             raise CaseError(
                 f"{self.path}: expected finite samples (channel, time), got {samples.shape} of {samples.dtype}"
@@ -306,38 +306,38 @@ class EmbeddedImage:
         return self.read().geometry
 
 
-def _filled(row: Row, pattern: str) -> bool:
+def _is_filled(row: Row, pattern: str) -> bool:
     """Whether no column of a pattern is empty."""
     return all(row.text(column) for column in [match[1] for match in FIELD.finditer(pattern)] or [pattern])
 
 
-def _sought(root: Path, name: str, row: Row) -> Path:
+def _find_file(root: Path, name: str, row: Row) -> Path:
     folder, _, last = name.rpartition("/")
-    found = _files(root, folder).get(last, [])
-    if len(found) != 1:
-        raise row.error(f"{len(found)} files are called {root / name}, expected one")
-    return found[0]
+    candidates = _files_by_name(root, folder).get(last, [])
+    if len(candidates) != 1:
+        raise row.error(f"{len(candidates)} files are called {root / name}, expected one")
+    return candidates[0]
 
 
 @lru_cache(maxsize=256)
-def _files(root: Path, folder: str) -> dict[str, list[Path]]:
+def _files_by_name(root: Path, folder: str) -> dict[str, list[Path]]:
     return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
-def _identity(image: Any) -> Any:
+def _image_identity(image: Any) -> Any:
     """Identity of an image of a case: a store holds many bags in one file."""
     if isinstance(image, PartImage):
-        return image.part, _identity(image.image)
+        return image.part, _image_identity(image.image)
     if isinstance(image, EmbeddedImage):
         return image.cell
     return image.files, getattr(image, "keys", ()), getattr(image, "name", "")
 
 
-def _listed(value: Any) -> set[str]:
-    return {str(one) for one in value} if isinstance(value, list | tuple) else {str(value)}
+def _as_text_set(value: Any) -> set[str]:
+    return {str(item) for item in value} if isinstance(value, list | tuple) else {str(value)}
 
 
-def _name(image: Reference[Image], root: Path) -> str:
+def _relative_name(image: Reference[Image], root: Path) -> str:
     if isinstance(image, EmbeddedImage):
         return f"{image.cell.path.stem}-{image.cell.place.rpartition(' ')[2]}"
     return image.files[0].as_posix().removeprefix(f"{root.as_posix()}/")

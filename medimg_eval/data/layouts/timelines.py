@@ -99,15 +99,15 @@ class Timelines(Table):
         last = len(visits) - 1 - self.next_visit
         if self.landmark == "each":
             return list(range(last + 1))
-        place = {"first": 0, "last": last}.get(str(self.landmark), 0)
-        place = self.landmark - 1 if isinstance(self.landmark, int) else place
-        return [place] if 0 <= place <= last else []
+        index = {"first": 0, "last": last}.get(str(self.landmark), 0)
+        index = self.landmark - 1 if isinstance(self.landmark, int) else index
+        return [index] if 0 <= index <= last else []
 
     def _case_at(self, root: Path, name: str, visits: Sequence[Visit], at: int, split: str | None) -> Entry | None:
         """The case that ends at a visit; None where it is followed no longer."""
-        shown = visits[max(0, at + 1 - self.history) if self.history else 0 : at + 1]
+        visits_shown = visits[max(0, at + 1 - self.history) if self.history else 0 : at + 1]
         now = visits[at]
-        added: dict[str, Any] = {"landmark": now.time, "visits": len(shown)}
+        added: dict[str, Any] = {"landmark": now.time, "visits": len(visits_shown)}
         if self.follow_up:
             added["until"] = time_of(now.rows[0], self.follow_up) - now.time
             if added["until"] <= 0:
@@ -117,30 +117,30 @@ class Timelines(Table):
         row = Row(first.path, first.place, {**first.values, **added})
         images = tuple(
             VisitImage(image, number, visit.time - now.time)
-            for number, visit in enumerate(shown, start=1)
+            for number, visit in enumerate(visits_shown, start=1)
             for image in self._of_visit(root, visit)
         )
         own = f"{name}@{now.time:g}" if self.landmark == "each" else name
         entry = Entry(own, root, (row,), images, split or None)
-        kept = {column: row.value(column) for column in self.attributes}
+        attributes = {column: row.value(column) for column in self.attributes}
         patient = self.patient_of(entry) if self.patient else name
-        return replace(entry, patient=patient, attributes=texts(kept))
+        return replace(entry, patient=patient, attributes=texts(attributes))
 
     def _of_visit(self, root: Path, visit: Visit) -> Iterator[Reference[Image]]:
         """Images of a visit, those that several rows name once."""
-        seen = set()
+        paths_seen = set()
         for row in visit.rows:
             for image in self._shown(root, row):
                 key = _shown_as(image)
-                if key not in seen:
-                    seen.add(key)
+                if key not in paths_seen:
+                    paths_seen.add(key)
                     yield image
 
     def _next(self, now: Visit, later: Visit | None) -> dict[str, Any]:
         following = {} if later is None else later.rows[0].values
         added: dict[str, Any] = {f"next {name}": value for name, value in following.items()}
         for column in self.rises:
-            before, after = (_number(visit, column) for visit in (now, later))
+            before, after = (_visit_number(visit, column) for visit in (now, later))
             added[f"{column} rises"] = "" if math.isnan(before + after) else str(int(after > before))
         return added
 
@@ -171,9 +171,9 @@ class VisitImage:
 
     def read(self) -> Image:
         """The image with its visit and time as attributes; raises what reading it does."""
-        found = self.image.read()
-        said = {VISIT: str(self.visit), WHEN: f"{self.when:g}"}
-        return replace(found, attributes={**found.attributes, **said})
+        image = self.image.read()
+        attributes = {VISIT: str(self.visit), WHEN: f"{self.when:g}"}
+        return replace(image, attributes={**image.attributes, **attributes})
 
     def geometry(self) -> Geometry:
         """The image's grid."""
@@ -189,7 +189,7 @@ def _shown_as(image: Any) -> Any:
     return getattr(image, "part", ""), *image.files
 
 
-def _number(visit: Visit | None, column: str) -> float:
+def _visit_number(visit: Visit | None, column: str) -> float:
     """Number in a column of a visit; NaN where it is empty, or there is no visit."""
     return visit.rows[0].number(column) if visit is not None and visit.rows[0].text(column) else math.nan
 

@@ -62,7 +62,7 @@ def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             LogRecord(
                 str(row["index"]),
                 prediction,
-                letter_of(right, options) if options else _first(right),
+                letter_of(right, options) if options else _first_right(right),
                 str(row.get("question", "")),
                 options,
                 scores=scores,
@@ -82,7 +82,7 @@ def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
 def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     """Reads MedEvalKit's `results.json`, whose questions have no ids: their places are those."""
     records = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         held = row.get("choices", row.get("options")) or []
         options = dict(held) if isinstance(held, Mapping) else lettered(held)
         scores: dict[str, Any] = {name: row[name] for name in ("correct", "score") if name in row}
@@ -90,9 +90,9 @@ def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
         right = row.get("answer", row.get("golden_answer", ""))
         records.append(
             LogRecord(
-                str(row.get("id", place)),
+                str(row.get("id", index)),
                 str(row["response"]),
-                letter_of(right, options) if options else _first(right),
+                letter_of(right, options) if options else _first_right(right),
                 str(row.get("question") or row.get("prompt") or ""),
                 options,
                 scores=numbers_of(scores),
@@ -102,7 +102,7 @@ def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     return Log("MedEvalKit", file, file.parent.parent.name, file.parent.name, records)
 
 
-def _first(right: Any) -> str:
+def _first_right(right: Any) -> str:
     """A text; the first of several that are right, which some sets keep as a list in a cell."""
     held = right
     if isinstance(right, str) and right.startswith("["):
@@ -116,8 +116,8 @@ def _first(right: Any) -> str:
 
 
 def _refuse_twice(file: Path, records: Sequence[LogRecord]) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for record in records:
-        if record.case in seen:
+        if record.case in names:
             raise UserError(f"{file}: question {record.case!r} stands there twice; keep one of its rows")
-        seen.add(record.case)
+        names.add(record.case)

@@ -22,7 +22,7 @@ def read_helm(folder: Path) -> Log:
     """Reads a run; perturbed copies of questions are left out, and counted."""
     state = read_json(folder / STATE)
     spec = read_json(folder / SPEC) if (folder / SPEC).is_file() else {}
-    scores = _scores(folder / STATS)
+    scores = _read_scores(folder / STATS)
     records: list[LogRecord] = []
     repeats: dict[str, int] = {}
     perturbed = 0
@@ -34,11 +34,11 @@ def read_helm(folder: Path) -> Log:
         case = str(instance["id"])
         trial = int(request.get("train_trial_index", 0))
         mapping: Mapping[str, str] = request.get("output_mapping") or {}
-        right = [one["output"]["text"] for one in instance["references"] if "correct" in one["tags"]]
+        right = [reference["output"]["text"] for reference in instance["references"] if "correct" in reference["tags"]]
         reference = right[0] if right else ""
         if mapping:
             reference = next((letter for letter, text in mapping.items() if text in right), reference)
-        replies = [one["text"] for one in result.get("completions", [])]
+        replies = [completion["text"] for completion in result.get("completions", [])]
         repeat = repeats.setdefault(case, -1) + 1
         repeats[case] = repeat
         records.append(
@@ -60,12 +60,16 @@ def read_helm(folder: Path) -> Log:
     )
 
 
-def _scores(file: Path) -> dict[tuple[str, int], dict[str, float]]:
+def _read_scores(file: Path) -> dict[tuple[str, int], dict[str, float]]:
     if not file.is_file():
         return {}
-    found: dict[tuple[str, int], dict[str, float]] = {}
-    for one in read_json(file):
-        if not one.get("perturbation"):
-            values: dict[str, Any] = {stat["name"]["name"]: stat["mean"] for stat in one["stats"] if stat.get("count")}
-            found.setdefault((str(one["instance_id"]), int(one.get("train_trial_index", 0))), {}).update(values)
-    return found
+    scores: dict[tuple[str, int], dict[str, float]] = {}
+    for instance in read_json(file):
+        if not instance.get("perturbation"):
+            values: dict[str, Any] = {
+                stat["name"]["name"]: stat["mean"] for stat in instance["stats"] if stat.get("count")
+            }
+            scores.setdefault((str(instance["instance_id"]), int(instance.get("train_trial_index", 0))), {}).update(
+                values
+            )
+    return scores

@@ -25,31 +25,31 @@ def read_inspect(file: Path) -> Log:
         raise UserError(f"{file}: inspect cannot read it ({type(error).__name__}: {error})") from error
     if not log.samples:
         raise UserError(f"{file}: holds no samples; an eval that was cut off can be mended by inspect's own `recover`")
-    records = [_record(sample) for sample in log.samples]
+    records = [_make_record(sample) for sample in log.samples]
     notes = [] if log.status == "success" else [f"inspect calls this log {log.status!r}"]
     return Log("inspect", file, str(log.eval.model).replace("/", "_"), str(log.eval.task), records, notes)
 
 
-def _record(sample: Any) -> LogRecord:
-    asked = sample.input if isinstance(sample.input, str) else "\n".join(message.text for message in sample.input)
+def _make_record(sample: Any) -> LogRecord:
+    question = sample.input if isinstance(sample.input, str) else "\n".join(message.text for message in sample.input)
     metadata = sample.metadata or {}
     targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
     return LogRecord(
         str(sample.id),
         sample.output.completion or "",
         targets[0] if targets else "",
-        asked,
+        question,
         lettered(sample.choices or []),
         int(sample.epoch) - 1,
-        _scores(sample.scores or {}),
+        _numeric_scores(sample.scores or {}),
         str(metadata.get("patient", "")),
         str(sample.error.message) if sample.error else "",
     )
 
 
-def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    found: dict[str, Any] = {}
+def _numeric_scores(scores: dict[str, Any]) -> dict[str, float]:
+    values: dict[str, Any] = {}
     for name, score in scores.items():
         value = VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
-        found |= {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-    return numbers_of(found)
+        values |= {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+    return numbers_of(values)

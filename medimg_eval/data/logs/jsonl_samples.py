@@ -33,7 +33,7 @@ def read_samples(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     task = next((name for name in named.groups() if name), file.stem) if named else file.stem
     records: dict[str, LogRecord] = {}
     for row in rows:
-        record = _record(row)
+        record = _make_record(row)
         before = records.setdefault(record.case, record)
         if before.prediction != record.prediction:
             raise UserError(
@@ -43,41 +43,43 @@ def read_samples(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     notes = []
     if program == "lmms-eval":
         notes.append("lmms-eval keeps no options in its samples; name the task by task= to have them judged as options")
-    return Log(program, file, _model(file), task, list(records.values()), notes)
+    return Log(program, file, _model_name(file), task, list(records.values()), notes)
 
 
-def _model(file: Path) -> str:
+def _model_name(file: Path) -> str:
     """Who replied, as the results beside the samples say, or else their folder."""
-    for beside in sorted(file.parent.glob("*results*.json"), reverse=True):
-        held = read_json(beside)
+    for results_file in sorted(file.parent.glob("*results*.json"), reverse=True):
+        held = read_json(results_file)
         if isinstance(held, dict) and held.get("model_name"):
             return str(held["model_name"]).replace("/", "_")
     return file.resolve().parent.name
 
 
-def _record(row: Mapping[str, Any]) -> LogRecord:
-    doc, asked = row.get("doc") or {}, row.get("arguments") or {}
-    weighed = [list(one.values()) for one in asked.values() if isinstance(one, Mapping)]
+def _make_record(row: Mapping[str, Any]) -> LogRecord:
+    doc, arguments = row.get("doc") or {}, row.get("arguments") or {}
+    weighed = [list(argument.values()) for argument in arguments.values() if isinstance(argument, Mapping)]
     replies = row["filtered_resps"]
-    options = lettered([one[1] for one in weighed]) if _weighs(weighed, replies) else _options(doc)
+    options = (
+        lettered([option[1] for option in weighed]) if _weighs_options(weighed, replies) else _question_options(doc)
+    )
     reference = letter_of(row["target"], options)
-    if _weighs(weighed, replies):
+    if _weighs_options(weighed, replies):
         likelihoods = [float(reply[0]) for reply in replies]
         prediction = list(options)[likelihoods.index(max(likelihoods))]
     else:
-        prediction = _text(row.get("resps", replies))
+        prediction = _reply_text(row.get("resps", replies))
     question = next((str(doc[name]) for name in QUESTION if isinstance(doc.get(name), str)), "")
     asking = weighed[0][0] if weighed and isinstance(weighed[0][0], str) else row.get("input")
     scores = numbers_of({name: value for name, value in row.items() if name not in OWN})
     return LogRecord(str(row["doc_id"]), prediction, reference, question or str(asking or ""), options, scores=scores)
 
 
-def _weighs(weighed: Sequence[Sequence[Any]], replies: Any) -> bool:
+def _weighs_options(weighed: Sequence[Sequence[Any]], replies: Any) -> bool:
     """Whether the model gave each option a likelihood."""
-    return len(weighed) > 1 and len(replies) == len(weighed) and all(isinstance(one[-1], str) for one in weighed)
+    return len(weighed) > 1 and len(replies) == len(weighed) and all(isinstance(option[-1], str) for option in weighed)
 
 
-def _options(doc: Mapping[str, Any]) -> dict[str, str]:
+def _question_options(doc: Mapping[str, Any]) -> dict[str, str]:
     """The options of a question as its data set keeps them."""
     held = next((doc[name] for name in ("choices", "options") if doc.get(name)), None)
     if isinstance(held, Mapping):
@@ -90,7 +92,7 @@ def _options(doc: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _text(held: Any) -> str:
+def _reply_text(held: Any) -> str:
     """The reply in lists of one."""
     while isinstance(held, list) and held:
         held = held[0]

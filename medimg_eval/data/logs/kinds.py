@@ -46,7 +46,7 @@ def read_logs(path: Path) -> list[Log]:
         raise UserError(f"{path}: is a pickle, which can run code when it is read; have the program write xlsx or json")
     if not path.is_file():
         raise UserError(f"{path}: no such log")
-    log = _read(path)
+    log = _read_log(path)
     if log is None:
         raise UserError(f"{path}: is no log of {', '.join(PROGRAMS)}; score answers=FILE reads any table of answers")
     return [log]
@@ -54,20 +54,20 @@ def read_logs(path: Path) -> list[Log]:
 
 def _in_folder(folder: Path) -> Iterator[Log]:
     inner = sorted({file.parent for file in folder.rglob("scenario_state.json")})
-    for one in inner:
-        yield read_helm(one)
+    for path in inner:
+        yield read_helm(path)
     files = sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.parent not in inner)
     # A judge of VLMEvalKit's writes its verdicts beside the predictions, in a table that begins with their name.
     stems = {(file.parent, file.stem) for file in files}
     for file in files:
         parts = file.stem.split("_")
         if not any((file.parent, "_".join(parts[:end])) in stems for end in range(1, len(parts))):
-            log = _read(file)
+            log = _read_log(file)
             if log is not None:
                 yield log
 
 
-def _read(path: Path) -> Log | None:
+def _read_log(path: Path) -> Log | None:
     """The log in a file; None where it is none."""
     if path.suffix == ".eval" or (path.suffix == ".json" and _is_inspect(path)):
         return read_inspect(path)
@@ -79,7 +79,7 @@ def _read(path: Path) -> Log | None:
         rows = _first_line(path) if path.suffix == ".jsonl" else read_rows(path)
     except (UserError, ValueError, OSError, zipfile.BadZipFile):
         return None
-    read = next((read for told, read in READERS if rows and told(rows[0])), None)
+    read = next((read for is_kind, read in READERS if rows and is_kind(rows[0])), None)
     return None if read is None else read(path, read_rows(path) if path.suffix == ".jsonl" else rows)
 
 

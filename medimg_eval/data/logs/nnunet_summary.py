@@ -15,7 +15,7 @@ SUMMARY = "summary.json"
 
 def is_nnunet(path: Path) -> bool:
     """Whether a file, or one in a folder, is nnU-Net's summary."""
-    file = _file(path)
+    file = _summary_path(path)
     return file.name == SUMMARY and file.is_file() and b"metric_per_case" in file.read_bytes()
 
 
@@ -32,17 +32,17 @@ def write_nnunet(path: Path, folder: Path, name: str | None = None) -> Path:
     Raises:
         UserError: a value is not that of its counts, or a case stands there twice.
     """
-    source = _file(path)
+    source = _summary_path(path)
     model = name or source.resolve().parent.name
     rows: dict[tuple[str, str, str], tuple[Any, ...]] = {}
     for case in read_json(source)["metric_per_case"]:
         reference = Path(case.get("reference_file") or case.get("prediction_file") or "")
         ident = reference.name.split(".")[0]
         for label, values in case["metrics"].items():
-            for metric, told, value in _recomputed(values):
-                if told is not None and not math.isclose(value, told, rel_tol=1e-6) and not math.isnan(value):
+            for metric, theirs, value in _recompute_values(values):
+                if theirs is not None and not math.isclose(value, theirs, rel_tol=1e-6) and not math.isnan(value):
                     raise UserError(
-                        f"{source}: case {ident!r}, label {label}: {metric} is {told}, its counts give {value}"
+                        f"{source}: case {ident!r}, label {label}: {metric} is {theirs}, its counts give {value}"
                     )
                 row = (ident, model, metric, "" if math.isnan(value) else repr(value), f"label {label}")
                 if rows.setdefault((ident, label, metric), row) != row:
@@ -54,7 +54,7 @@ def write_nnunet(path: Path, folder: Path, name: str | None = None) -> Path:
     return target
 
 
-def _recomputed(values: dict[str, Any]) -> list[tuple[str, float | None, float]]:
+def _recompute_values(values: dict[str, Any]) -> list[tuple[str, float | None, float]]:
     """Metric, nnU-Net's value, and that of its counts."""
     tp, fp, fn = (float(values[count]) for count in ("TP", "FP", "FN"))
     either = tp + fp + fn
@@ -62,5 +62,5 @@ def _recomputed(values: dict[str, Any]) -> list[tuple[str, float | None, float]]
     return [("dice", values.get("Dice"), dice), ("iou", values.get("IoU"), iou)]
 
 
-def _file(path: Path) -> Path:
+def _summary_path(path: Path) -> Path:
     return path / SUMMARY if path.is_dir() else path

@@ -68,8 +68,8 @@ class Log:
 
 def lettered(texts: Sequence[Any]) -> dict[str, str]:
     """Options by letter; letters that the texts begin with, all in their order, are taken off."""
-    found = [LABEL.match(str(text)) for text in texts]
-    marked = [match.group(1) for match in found if match]
+    matches = [LABEL.match(str(text)) for text in texts]
+    marked = [match.group(1) for match in matches if match]
     if marked == list(ascii_uppercase[: len(texts)]):
         return {letter: LABEL.sub("", str(text)).strip() for letter, text in zip(marked, texts, strict=True)}
     return dict(zip(ascii_uppercase, (str(text).strip() for text in texts), strict=False))
@@ -77,14 +77,14 @@ def lettered(texts: Sequence[Any]) -> dict[str, str]:
 
 def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
     """The letter of what is right, given as a letter, as a place counted from `first`, or as an option's text."""
-    told = str(right).strip()
-    label = LABEL.match(told)
-    if not options or told.upper() in options:
-        return told.upper() if options else told
-    if told.isdecimal() and first <= int(told) < first + len(options):
-        return list(options)[int(told) - first]
-    same = [letter for letter, text in options.items() if text.casefold() == told.casefold()]
-    return same[0] if len(same) == 1 else label.group(1) if label and label.group(1) in options else told
+    text_ = str(right).strip()
+    label = LABEL.match(text_)
+    if not options or text_.upper() in options:
+        return text_.upper() if options else text_
+    if text_.isdecimal() and first <= int(text_) < first + len(options):
+        return list(options)[int(text_) - first]
+    letters = [letter for letter, text in options.items() if text.casefold() == text_.casefold()]
+    return letters[0] if len(letters) == 1 else label.group(1) if label and label.group(1) in options else text_
 
 
 def numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
@@ -145,31 +145,39 @@ def matched(log: Log, cases: Sequence[Case]) -> Log:
         UserError: none is, or options stand in another order, so that letters mean something else.
     """
     by_id = {case.id: case for case in cases}
-    texts = Counter(_plain(case.question.text) for case in cases if case.question is not None)
+    texts = Counter(_normalise_text(case.question.text) for case in cases if case.question is not None)
     by_text = {
-        text: case for case in cases if case.question is not None and texts[text := _plain(case.question.text)] == 1
+        text: case
+        for case in cases
+        if case.question is not None and texts[text := _normalise_text(case.question.text)] == 1
     }
     by_ids = all(record.case in by_id for record in log.records)
-    found = []
+    matched_records = []
     for record in log.records:
-        case = by_id.get(record.case) if by_ids else by_text.get(_plain(record.question))
+        case = by_id.get(record.case) if by_ids else by_text.get(_normalise_text(record.question))
         if case is None:
             continue
         options = case.question.options if case.question is not None else {}
-        if record.options and options and [*map(_plain, record.options.values())] != [*map(_plain, options.values())]:
+        if (
+            record.options
+            and options
+            and [*map(_normalise_text, record.options.values())] != [*map(_normalise_text, options.values())]
+        ):
             raise UserError(
                 f"{log.file}: question {record.case!r} has other options, or in another order, than case {case.id!r} "
                 "of the task; leave out task= to score the log by its own"
             )
-        found.append(replace(record, case=case.id))
-    if not found:
+        matched_records.append(replace(record, case=case.id))
+    if not matched_records:
         raise UserError(f"{log.file}: none of its {len(log.records)} questions is one of the task's {len(cases)} cases")
-    lost = len(log.records) - len(found)
-    notes = [f"{lost} of {len(log.records)} replies are to questions that the task does not have"] if lost else []
-    return replace(log, records=found, notes=[*log.notes, *notes])
+    unmatched = len(log.records) - len(matched_records)
+    notes = (
+        [f"{unmatched} of {len(log.records)} replies are to questions that the task does not have"] if unmatched else []
+    )
+    return replace(log, records=matched_records, notes=[*log.notes, *notes])
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 

@@ -47,8 +47,8 @@ def check_answer(config: Mapping[str, Any]) -> None:
     unknown = next((key for key in config if form and key not in (form, "absent", *FORMS[form])), None)
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
-    for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
-        UsageError.refuse_unknown(f"task.layout.answer.{key} is", known, config.get(key, known[0]))
+    for key, allowed in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
+        UsageError.refuse_unknown(f"task.layout.answer.{key} is", allowed, config.get(key, allowed[0]))
 
 
 def check_kind(config: Any) -> None:
@@ -74,13 +74,15 @@ def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
     Raises CaseError where the record's column holds a value that is given no kind.
     """
     if isinstance(config, Mapping) and "column" in config:
-        said, kinds = record.text(config["column"]), {as_text(one): kind for one, kind in config["kinds"].items()}
-        if said not in kinds:
-            known = ", ".join(kinds)
-            raise record.error(f"column {config['column']!r} holds {said!r}, of which no kind is known ({known} are)")
-        config = kinds[said]
+        word, kinds = record.text(config["column"]), {as_text(name): kind for name, kind in config["kinds"].items()}
+        if word not in kinds:
+            kinds_text = ", ".join(kinds)
+            raise record.error(
+                f"column {config['column']!r} holds {word!r}, of which no kind is known ({kinds_text} are)"
+            )
+        config = kinds[word]
     if config == BY_ANSWER or (isinstance(config, Mapping) and config.get(BY_ANSWER)):
-        return "yes_no" if yes_no(as_text(_raw(answer, record))) else "open"
+        return "yes_no" if yes_no(as_text(_raw_answer(answer, record))) else "open"
     return cast("Kind", config)
 
 
@@ -89,7 +91,7 @@ def yes_no(text: str) -> str | None:
     return YES_NO.get(text.strip().rstrip(".。!").strip().lower())
 
 
-def _raw(config: Mapping[str, Any], record: Record) -> Any:
+def _raw_answer(config: Mapping[str, Any], record: Record) -> Any:
     form = form_of(config, FORMS, "answer")
     if not form:
         return None
@@ -101,7 +103,7 @@ def is_absent(config: Mapping[str, Any], record: Record) -> bool:
     """Whether a record does not say what is right, and is to be left out for it."""
     if record.fault or config.get("absent") != "leave_out":
         return False
-    raw = _raw(config, record)
+    raw = _raw_answer(config, record)
     return said_nothing(raw) or raw == []
 
 
@@ -113,54 +115,54 @@ def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Map
     form = form_of(config, FORMS, "answer")
     if not form:
         return None
-    raw = _raw(config, record)
+    raw = _raw_answer(config, record)
     if said_nothing(raw) or raw == []:
         raise record.error(f"the answer {config[form]!r} is empty")
     if kind in ("choice", "choices") and form == "value":
         raise UsageError(f"task.layout.answer.value is for answers that are no choice, and the kind is {kind!r}")
     if kind == "choices":
         several = bracketed(raw)
-        parts = several if isinstance(several, list | tuple) else _parted(str(several), options)
-        return tuple(dict.fromkeys(_letter(form, config, one, record, options) for one in parts))
+        parts = several if isinstance(several, list | tuple) else _split_answers(str(several), options)
+        return tuple(dict.fromkeys(_answer_letter(form, config, part, record, options) for part in parts))
     if form != "value" and (kind == "choice" or (kind == "yes_no" and options)):
         if isinstance(raw, list) and len(raw) != 1:
             raise record.error(f"names {len(raw)} right options, expected one; set kind: choices")
-        letter = _letter(form, config, raw[0] if isinstance(raw, list) else raw, record, options)
+        letter = _answer_letter(form, config, raw[0] if isinstance(raw, list) else raw, record, options)
         return _yes_no(options[letter], record) if kind == "yes_no" else letter
     return _report_of(config, raw, record) if kind == "report" else _of_kind(config, raw, record, kind)
 
 
-def _parted(text: str, options: Mapping[str, str]) -> list[str]:
+def _split_answers(text: str, options: Mapping[str, str]) -> list[str]:
     parts = [part for part in re.split(r"[\s,;/&、，；]+", text) if part]
     if len(parts) == 1 and parts[0] not in options and all(letter in options for letter in parts[0]):
         return list(parts[0])
     return parts
 
 
-def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, options: Mapping[str, str]) -> str:
+def _answer_letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, options: Mapping[str, str]) -> str:
     if not options:
         raise record.error("has no options, so the answer is none of them")
-    said = as_text(raw)
-    found: str | None = None
+    text = as_text(raw)
+    letter: str | None = None
     if form in ("letter", "either"):
-        bare = said.strip("().: ")
-        found = next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
-    if found is None and (form == "index" or "from" in config):
-        found = _by_index(said, int(config.get("from", 0)), options)
-    if found is None and form in ("text", "either"):
-        found = by_text(said, options)
-    if found is None:
+        bare = text.strip("().: ")
+        letter = next((letter for letter in (text, bare, bare.upper(), bare.lower()) if letter in options), None)
+    if letter is None and (form == "index" or "from" in config):
+        letter = _by_index(text, int(config.get("from", 0)), options)
+    if letter is None and form in ("text", "either"):
+        letter = by_text(text, options)
+    if letter is None:
         choices = ", ".join(f"{letter}: {text:.40}" for letter, text in options.items())
-        raise record.error(f"the answer {said!r:.80} is not among the options ({choices}); mend the record")
-    return found
+        raise record.error(f"the answer {text!r:.80} is not among the options ({choices}); mend the record")
+    return letter
 
 
 def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:
     if not re.fullmatch(r"\d+(\.0)?", said):
         return None
-    place = int(float(said)) - first
+    index = int(float(said)) - first
     # An index counts the options as they were written, of which empty ones are left out here.
-    return LETTERS[place] if 0 <= place < len(LETTERS) and LETTERS[place] in options else None
+    return LETTERS[index] if 0 <= index < len(LETTERS) and LETTERS[index] in options else None
 
 
 def by_text(said: str, options: Mapping[str, str]) -> str | None:
@@ -168,10 +170,10 @@ def by_text(said: str, options: Mapping[str, str]) -> str | None:
 
     Of options with the very same text it is the first; one that is only like two different ones is none of them.
     """
-    for same in (str, plain):
-        found = [letter for letter, text in options.items() if same(text) == same(said)]
-        if found:
-            return found[0] if len({options[letter] for letter in found}) == 1 else None
+    for normalise in (str, plain):
+        letters = [letter for letter, text in options.items() if normalise(text) == normalise(said)]
+        if letters:
+            return letters[0] if len({options[letter] for letter in letters}) == 1 else None
     prefixed = PREFIX.fullmatch(said)
     if prefixed:
         letter = (prefixed[1] or prefixed[2]).upper()
@@ -186,10 +188,10 @@ def plain(text: str) -> str:
 
 
 def _yes_no(raw: Any, record: Record) -> str:
-    found = yes_no(as_text(raw))
-    if found is None:
+    answer = yes_no(as_text(raw))
+    if answer is None:
         raise record.error(f"the answer {as_text(raw)!r:.60} is neither yes nor no")
-    return found
+    return answer
 
 
 def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) -> Any:
@@ -197,16 +199,18 @@ def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) ->
         return _yes_no(raw[0] if isinstance(raw, list) and len(raw) == 1 else raw, record)
     value = bracketed(raw)
     if kind == "open":
-        several = [as_text(one) for one in value if as_text(one)] if isinstance(value, list | tuple) else [as_text(raw)]
+        several = (
+            [as_text(item) for item in value if as_text(item)] if isinstance(value, list | tuple) else [as_text(raw)]
+        )
         if not several:
             raise record.error(f"the answer {as_text(raw)!r:.60} holds no text")
         return tuple(several) if isinstance(value, list | tuple) else several[0]
     if kind == "number":
-        return _number(raw, record)
+        return _answer_number(raw, record)
     if kind in ("box", "point"):
-        return _boxes(value, record)
+        return _answer_boxes(value, record)
     if kind == "regions" and isinstance(value, list):
-        return _regions(value, config, record)
+        return _answer_regions(value, config, record)
     if kind in ("regions", "grades", "boxes3d") and not (isinstance(value, Mapping) or "labels" in config):
         raise record.error(f"the answer {as_text(raw)!r:.60} is no object of names and values")
     return value
@@ -214,7 +218,7 @@ def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) ->
 
 def _report_of(config: Mapping[str, Any], raw: Any, record: Record) -> str | tuple[str, ...]:
     """The reference report, or several: put together, cleaned or cut where benchmarks do so with references."""
-    several = [text for one in (raw if isinstance(raw, list | tuple) else [raw]) if (text := as_text(one))]
+    several = [text for item in (raw if isinstance(raw, list | tuple) else [raw]) if (text := as_text(item))]
     if "join" in config:
         several = [str(config["join"]).join(several)] if several else []
     if "clean" in config:
@@ -226,31 +230,33 @@ def _report_of(config: Mapping[str, Any], raw: Any, record: Record) -> str | tup
     return several[0] if "join" in config or not isinstance(raw, list | tuple) else tuple(several)
 
 
-def _regions(value: Sequence[Any], config: Mapping[str, Any], record: Record) -> dict[str, str]:
+def _answer_regions(value: Sequence[Any], config: Mapping[str, Any], record: Record) -> dict[str, str]:
     names = [str(config.get(part, "")) for part in ("key", "name")]
-    lost = next((one for one in value if not isinstance(one, Mapping) or any(name not in one for name in names)), None)
-    if lost is not None:
-        raise record.error(f"the answer holds {lost!r:.60}, expected objects with {names[0]!r} and {names[1]!r}")
-    return {as_text(one[names[0]]): as_text(one[names[1]]) for one in value}
+    bad = next(
+        (item for item in value if not isinstance(item, Mapping) or any(name not in item for name in names)), None
+    )
+    if bad is not None:
+        raise record.error(f"the answer holds {bad!r:.60}, expected objects with {names[0]!r} and {names[1]!r}")
+    return {as_text(item[names[0]]): as_text(item[names[1]]) for item in value}
 
 
-def _boxes(value: Any, record: Record) -> Any:
+def _answer_boxes(value: Any, record: Record) -> Any:
     """A box as four numbers, or several of them: of a list of lists, or of a text with more numbers."""
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
-        return tuple(_boxes(one, record) for one in value)
+        return tuple(_answer_boxes(item, record) for item in value)
     numbers = value if isinstance(value, list | tuple) else re.findall(r"-?(?:\d+\.?\d*|\.\d+)", as_text(value))
     if not numbers or len(numbers) % 4:
         raise record.error(f"the box {as_text(value)!r:.60} is not of four numbers")
-    found = [_number(one, record) for one in numbers]
-    boxes = tuple(tuple(found[start : start + 4]) for start in range(0, len(found), 4))
+    numbers_ = [_answer_number(number, record) for number in numbers]
+    boxes = tuple(tuple(numbers_[start : start + 4]) for start in range(0, len(numbers_), 4))
     return boxes if len(boxes) > 1 else boxes[0]
 
 
-def _number(raw: Any, record: Record) -> float:
-    found = re.fullmatch(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:%|[a-zA-Z°µ][\w^/°µ³²]*)?\s*", as_text(raw))
-    if found is None:
+def _answer_number(raw: Any, record: Record) -> float:
+    match = re.fullmatch(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:%|[a-zA-Z°µ][\w^/°µ³²]*)?\s*", as_text(raw))
+    if match is None:
         raise record.error(f"the answer {as_text(raw)!r:.60} is no number")
-    return float(found[1])
+    return float(match[1])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -276,10 +282,10 @@ class KeyOf:
 
     def read(self) -> Key:
         """The entry, for which the image is looked at where a size is needed; raises CaseError where it cannot be."""
-        sizes = {name: self._size(place) for name, place in self.sized.items()}
+        sizes = {name: self._size(key) for name, key in self.sized.items()}
         value: Any = self.value if self.labels is None else self.labels.read()
         if "box" in self.config or "scale" in self.config:
-            value = _placed(value, self.config, lambda: self._size(0))
+            value = _place_box(value, self.config, lambda: self._size(0))
         return Key(value, {**self.more, **sizes})
 
     def geometry(self) -> Geometry:
@@ -295,17 +301,17 @@ class KeyOf:
         return columns, rows
 
 
-def _placed(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tuple[int, int]]) -> tuple[Any, ...]:
+def _place_box(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tuple[int, int]]) -> tuple[Any, ...]:
     if isinstance(box[0], tuple):
-        return tuple(_placed(one, config, size) for one in box)
+        return tuple(_place_box(item, config, size) for item in box)
     x1, y1, x2, y2 = box
     if config.get("box") == "xywh":
         x2, y2 = x1 + x2, y1 + y2
     if config.get("scale", "pixels") == "pixels":
         return x1, y1, x2, y2
-    whole = 100.0 if config["scale"] == "percent" else 1.0
+    full = 100.0 if config["scale"] == "percent" else 1.0
     width, height = size()
-    return x1 / whole * width, y1 / whole * height, x2 / whole * width, y2 / whole * height
+    return x1 / full * width, y1 / full * height, x2 / full * width, y2 / full * height
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,19 +337,19 @@ def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBox
 
 def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], dict[str, int]]:
     """Facts beside an answer, with sizes of images: `{size: image}`, or `image 2` for the second."""
-    found: dict[str, Any] = {}
+    further: dict[str, Any] = {}
     sized: dict[str, int] = {}
-    for name, said in config.items():
-        of_image = re.fullmatch(r"image(?: (\d+))?", said) if isinstance(said, str) else None
+    for name, stated in config.items():
+        of_image = re.fullmatch(r"image(?: (\d+))?", stated) if isinstance(stated, str) else None
         if of_image:  # even where a column is called so, as many are
             sized[name] = int(of_image[1] or 1) - 1
-        elif not isinstance(said, str):
-            found[name] = said
-        elif "{" in said:
-            found[name] = record.fill(said)
-        elif record.find(said) is not MISSING:
-            found[name] = record.value(said)
-    return found, sized
+        elif not isinstance(stated, str):
+            further[name] = stated
+        elif "{" in stated:
+            further[name] = record.fill(stated)
+        elif record.find(stated) is not MISSING:
+            further[name] = record.value(stated)
+    return further, sized
 
 
 @dataclass(frozen=True)
@@ -360,12 +366,12 @@ class LabelBoxes:
         labels.
         """
         labels = read_mask(self.path).labels
-        found = {}
+        boxes = {}
         for label, name in self.names.items():
             there = np.argwhere(labels == label)
             if len(there):
-                found[name] = (*map(int, there.min(0)), *map(int, there.max(0) + 1))
-        if not found:
+                boxes[name] = (*map(int, there.min(0)), *map(int, there.max(0) + 1))
+        if not boxes:
             wanted = ", ".join(f"{label} ({name})" for label, name in self.names.items())
             raise CaseError(f"{self.path}: holds none of the labels {wanted}")
-        return found
+        return boxes

@@ -65,68 +65,68 @@ class ZipPicture(OneFile):
 
 def unzipped(path: Path, member: str, place: str) -> bytes:
     """The content of a member; raises CaseError where there is none, or it is damaged or too large."""
-    found = _member(path, member, place)
+    entry = _find_member(path, member, place)
     where = f"{path}, member {member!r} ({place})"
-    if found.size > LARGEST:
-        raise CaseError(f"{where}: holds {found.size:,} bytes, which may be a decompression bomb; unpack it by hand")
-    if found.locked:
+    if entry.size > LARGEST:
+        raise CaseError(f"{where}: holds {entry.size:,} bytes, which may be a decompression bomb; unpack it by hand")
+    if entry.locked:
         raise CaseError(f"{where}: is encrypted; unpack the archive where it lies, and move it away")
-    if found.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if entry.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise CaseError(
-            f"{where}: is packed by method {found.method}; unpack the archive where it lies, and move it away"
+            f"{where}: is packed by method {entry.method}; unpack the archive where it lies, and move it away"
         )
     with path.open("rb") as stream:
-        stream.seek(found.start)
+        stream.seek(entry.start)
         head = stream.read(30)
         if head[:4] != b"PK\3\4" or len(head) < 30:
             raise CaseError(f"{where}: does not stand where the archive says; copy the archive again")
         stream.seek(sum(struct.unpack("<HH", head[26:30])), 1)
-        packed = stream.read(found.packed)
+        packed = stream.read(entry.packed)
     with CaseError.about(where, "is damaged", zlib.error, mend="copy the archive again"):
-        data = packed if found.method == zipfile.ZIP_STORED else zlib.decompressobj(-15).decompress(packed, found.size)
-    if len(data) != found.size or zlib.crc32(data) != found.crc:
+        data = packed if entry.method == zipfile.ZIP_STORED else zlib.decompressobj(-15).decompress(packed, entry.size)
+    if len(data) != entry.size or zlib.crc32(data) != entry.crc:
         raise CaseError(f"{where}: is damaged or cut short; copy the archive again")
     return data
 
 
-def _member(path: Path, member: str, place: str) -> Member:
+def _find_member(path: Path, member: str, place: str) -> Member:
     try:
-        members = _directory(path, path.stat().st_mtime_ns)
+        members = _archive_directory(path, path.stat().st_mtime_ns)
     except FileNotFoundError as error:
         raise CaseError(f"{path}: no such archive, of which {place} names the member {member!r}") from error
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise CaseError(f"{path}: cannot be read as a zip file ({error}); copy it again") from error
-    member = _tidied(member)
+    member = _normalise_member(member)
     if member in members:
         return members[member]
     last = PurePosixPath(member).name
-    alike = [name for name in members if PurePosixPath(name).name == last]
-    if not alike:
+    close_matches = [name for name in members if PurePosixPath(name).name == last]
+    if not close_matches:
         folder = PurePosixPath(member).parent
-        beside = [name for name in members if PurePosixPath(name).parent == folder] or list(members)
-        alike = difflib.get_close_matches(member, beside[:2000], n=1, cutoff=0.3)
-    hint = f"; did you mean {alike[0]!r}?" if alike else ""
+        siblings = [name for name in members if PurePosixPath(name).parent == folder] or list(members)
+        close_matches = difflib.get_close_matches(member, siblings[:2000], n=1, cutoff=0.3)
+    hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
     raise CaseError(f"{path}: holds no {member!r}, which {place} names{hint} ({len(members)} members)")
 
 
 @lru_cache(maxsize=64)
-def _directory(path: Path, _changed: int) -> dict[str, Member]:
+def _archive_directory(path: Path, _changed: int) -> dict[str, Member]:
     with zipfile.ZipFile(path) as archive:
         return {
-            _tidied(one.filename): Member(
-                one.header_offset,
-                one.compress_size,
-                one.file_size,
-                one.compress_type,
-                one.CRC,
-                locked=bool(one.flag_bits & 1),
+            _normalise_member(info.filename): Member(
+                info.header_offset,
+                info.compress_size,
+                info.file_size,
+                info.compress_type,
+                info.CRC,
+                locked=bool(info.flag_bits & 1),
             )
-            for one in archive.infolist()
-            if not one.is_dir()
+            for info in archive.infolist()
+            if not info.is_dir()
         }
 
 
-def _tidied(member: str) -> str:
+def _normalise_member(member: str) -> str:
     r"""A name as most archives write it; those made on Windows part folders by `\`."""
     return member.replace("\\", "/").removeprefix("./")
 

@@ -107,10 +107,10 @@ class StreamedCell(Cell):
         """The bytes of the stretch; raises CaseError where the table has become shorter."""
         with self.path.open("rb") as stream:
             stream.seek(self.start)
-            found = stream.read(self.stop - self.start)
-        if len(found) < self.stop - self.start:
+            content = stream.read(self.stop - self.start)
+        if len(content) < self.stop - self.start:
             raise CaseError(f"{self.where} is cut short; the table has changed since it was looked through")
-        return found
+        return content
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ class Rows:
         self._file = pq.ParquetFile(path)
         self._group, self._column = group, column
         metadata = self._file.metadata.row_group(group)
-        parts = [metadata.column(place) for place in range(metadata.num_columns)]
-        own = [one for one in parts if one.path_in_schema.split(".")[0] == column]
-        if sum(int(one.total_uncompressed_size) for one in own) <= LARGE:
+        parts = [metadata.column(index) for index in range(metadata.num_columns)]
+        own = [part for part in parts if part.path_in_schema.split(".")[0] == column]
+        if sum(int(part.total_uncompressed_size) for part in own) <= LARGE:
             self._whole: Any = self._file.read_row_group(group, columns=[column]).column(column)
         else:
             self._whole = None
@@ -177,14 +177,14 @@ class Rows:
         """The value of a row. Neighbours are asked for one after the other, give or take a few batches."""
         if self._whole is not None:
             return self._whole[index].as_py()
-        place = index // BATCH
-        if place < self._next and place not in self._recent:
+        batch = index // BATCH
+        if batch < self._next and batch not in self._recent:
             self._restart()
-        while place not in self._recent:
+        while batch not in self._recent:
             self._recent[self._next] = next(self._batches).column(0)
             self._next += 1
             self._recent.pop(self._next - 1 - RECENT, None)
-        return self._recent[place][index % BATCH].as_py()
+        return self._recent[batch][index % BATCH].as_py()
 
     def _restart(self) -> None:
         self._recent: dict[int, Any] = {}
@@ -212,56 +212,59 @@ def read_parquet(path: Path, *, pictures: Collection[str] = ()) -> Iterator[tupl
 
     rows_of.cache_clear()  # a file may have been written anew
     with UserError.about(path, "cannot be read as Parquet", pa.ArrowException, OSError, mend="copy the file again"):
-        yield from _rows(pq.ParquetFile(path), path, pictures)
+        yield from _iterate_rows(pq.ParquetFile(path), path, pictures)
 
 
-def _rows(file: Any, path: Path, pictures: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_rows(file: Any, path: Path, pictures: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     import pyarrow as pa
 
     schema = file.schema_arrow
-    held = [one.name for one in schema if one.name in pictures or _holds_files(pa, one.type)]
+    held = [field.name for field in schema if field.name in pictures or _holds_files(pa, field.type)]
     plain = [name for name in schema.names if name not in held]
     number = 0
     for group in range(file.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         records = file.read_row_group(group, columns=plain).to_pylist() if plain else [{}] * count
-        there = {name: _presence(file, group, name) for name in held}
+        there = {name: _cell_presence(file, group, name) for name in held}
         for index, record in enumerate(records):
             number += 1
-            place = f"row {number}"
-            cells = {name: _cells(ParquetCell(path, name, place, group, index), there[name][index]) for name in held}
-            yield place, record | cells
+            location = f"row {number}"
+            cells = {
+                name: _present_cells(ParquetCell(path, name, location, group, index), there[name][index])
+                for name in held
+            }
+            yield location, record | cells
 
 
-def _cells(cell: ParquetCell, there: bool | list[bool]) -> ParquetCell | list[ParquetCell] | None:
+def _present_cells(cell: ParquetCell, there: bool | list[bool]) -> ParquetCell | list[ParquetCell] | None:
     if isinstance(there, bool):
         return cell if there else None
-    return [replace(cell, item=item) for item, one in enumerate(there) if one]
+    return [replace(cell, item=item) for item, cell_ in enumerate(there) if cell_]
 
 
-def _presence(file: Any, group: int, name: str) -> list[bool | list[bool]]:
+def _cell_presence(file: Any, group: int, name: str) -> list[bool | list[bool]]:
     """Of each row whether there is something, or of a list of each item; read from the column's smallest part.
 
     An object may be there while its `bytes` are not, which only these say.
     """
     metadata = file.metadata.row_group(group)
-    parts = [metadata.column(place) for place in range(metadata.num_columns)]
-    own = [one for one in parts if one.path_in_schema == name or one.path_in_schema.startswith(f"{name}.")]
+    parts = [metadata.column(index) for index in range(metadata.num_columns)]
+    own = [part for part in parts if part.path_in_schema == name or part.path_in_schema.startswith(f"{name}.")]
     smallest = min(own, key=lambda one: int(one.total_compressed_size))
-    found = _there(file, group, smallest.path_in_schema)
-    held = next((one for one in own if one.path_in_schema.endswith(".bytes")), smallest)
+    presence = _filled_cells(file, group, smallest.path_in_schema)
+    held = next((part for part in own if part.path_in_schema.endswith(".bytes")), smallest)
     if held is smallest and len(own) == 1:
-        return found
-    absent = sum(one is False or one == [] for one in found) + sum(
-        item is False for one in found if isinstance(one, list) for item in one
+        return presence
+    absent = sum(row is False or row == [] for row in presence) + sum(
+        item is False for row in presence if isinstance(row, list) for item in row
     )
-    told = held.statistics
-    if told is not None and told.has_null_count and told.null_count <= absent:
-        return found
-    return _there(file, group, name)
+    statistics = held.statistics
+    if statistics is not None and statistics.has_null_count and statistics.null_count <= absent:
+        return presence
+    return _filled_cells(file, group, name)
 
 
-def _there(file: Any, group: int, column: str) -> list[bool | list[bool]]:
+def _filled_cells(file: Any, group: int, column: str) -> list[bool | list[bool]]:
     batches = file.iter_batches(batch_size=BATCH, row_groups=[group], columns=[column])
     return [_is_there(value) for batch in batches for value in batch.column(0)]
 
@@ -273,7 +276,7 @@ def _is_there(value: Any) -> bool | list[bool]:
     if hasattr(value, "keys"):  # an object, or as much of it as was read
         return len(value) == 1 or any(value[key].is_valid for key in value)
     if hasattr(value, "values"):  # a list
-        return [bool(_is_there(one)) for one in value.values]
+        return [bool(_is_there(item)) for item in value.values]
     held = value.as_py()
     return not isinstance(held, bytes | str) or bool(held)
 
@@ -282,5 +285,5 @@ def _holds_files(pa: Any, kind: Any) -> bool:
     if hasattr(kind, "value_type"):  # of lists of any kind, and of what is stored once for many rows
         return _holds_files(pa, kind.value_type)
     if pa.types.is_struct(kind):
-        return any(kind.field(place).name == "bytes" for place in range(kind.num_fields))
+        return any(kind.field(index).name == "bytes" for index in range(kind.num_fields))
     return str(kind) in ("binary", "large_binary", "binary_view")

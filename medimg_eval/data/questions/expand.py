@@ -28,24 +28,24 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     `{sort: ...}`, `{numbered: ...}`, `{conversation: ...}`. Raises UsageError where there is no such step, or a step
     has no such key, UserError where one names a field that no record has, or a file that is missing.
     """
-    made = list(records)
-    for given in steps:
-        if given == ROTATE:
+    expanded_records = list(records)
+    for stated in steps:
+        if stated == ROTATE:
             continue
-        if not isinstance(given, Mapping) or not given:
-            raise UsageError(f"task.layout.expand holds {given!r}, expected a step such as {{explode: column}}")
-        step = {"on" if key is True else key: value for key, value in given.items()}  # YAML's old word for true
+        if not isinstance(stated, Mapping) or not stated:
+            raise UsageError(f"task.layout.expand holds {stated!r}, expected a step such as {{explode: column}}")
+        step = {"on" if key is True else key: value for key, value in stated.items()}  # YAML's old word for true
         name = next((key for key in step if key in STEPS), None)
         if name is None:
             raise UsageError(f"task.layout.expand knows no step {next(iter(step))!r}{nearest(next(iter(step)), STEPS)}")
-        take, known = STEPS[name]
-        unknown = next((key for key in step if key != name and key not in known), None)
+        take, keys = STEPS[name]
+        unknown = next((key for key in step if key != name and key not in keys), None)
         if unknown is not None:
-            raise UsageError(f"task.layout.expand: {name} has no key {unknown!r}{nearest(unknown, known)}")
+            raise UsageError(f"task.layout.expand: {name} has no key {unknown!r}{nearest(unknown, keys)}")
         if not _is_meant(name, step[name]):
             raise UsageError(f"task.layout.expand: {name} is {step[name]!r:.60}, expected {EXPECTED[name]}")
-        made = take(made, step, root)
-    return made
+        expanded_records = take(expanded_records, step, root)
+    return expanded_records
 
 
 def _is_meant(name: str, given: Any) -> bool:
@@ -57,32 +57,35 @@ def _is_meant(name: str, given: Any) -> bool:
     if name in ("one_line", "numbered", "conversation", "turns", "sort"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
-        return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
+        return isinstance(given, list | tuple) and bool(given) and all(isinstance(item, Mapping) for item in given)
     if name == "explode":
         several = [given] if isinstance(given, str) else given
-        return isinstance(several, list | tuple) and bool(several) and all(isinstance(one, str) for one in several)
+        return isinstance(several, list | tuple) and bool(several) and all(isinstance(item, str) for item in several)
     return True
 
 
-def _each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
+def _expand_each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
     """Records that a step makes of each record, told apart by `row` where it makes several."""
-    found: list[Record] = []
+    expanded: list[Record] = []
     for record in records:
-        made = [record] if record.fault else make(record)
-        if len(made) > 1:
-            rows = [f"{record.about['row']}-{number}" for number in range(1, len(made) + 1)]
-            made = [replace(one, about={**one.about, "row": row}) for one, row in zip(made, rows, strict=True)]
-        found += made
-    return found
+        made_records = [record] if record.fault else make(record)
+        if len(made_records) > 1:
+            rows = [f"{record.about['row']}-{number}" for number in range(1, len(made_records) + 1)]
+            made_records = [
+                replace(made_record, about={**made_record.about, "row": row})
+                for made_record, row in zip(made_records, rows, strict=True)
+            ]
+        expanded += made_records
+    return expanded
 
 
-def _check(records: Sequence[Record], patterns: Sequence[str]) -> None:
+def _check_patterns(records: Sequence[Record], patterns: Sequence[str]) -> None:
     check_names([("expand", name) for pattern in patterns for name in names_in(pattern)], records)
 
 
-def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _explode_list(records: list[Record], step: Step, _root: Path) -> list[Record]:
     columns = [step["explode"]] if isinstance(step["explode"], str) else list(step["explode"])
-    _check(records, columns)
+    _check_patterns(records, columns)
     own = columns[0]
 
     def make(record: Record) -> list[Record]:
@@ -92,42 +95,44 @@ def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
         if not isinstance(items, list | tuple):
             return [record.with_values(**{f"{own}_number": 1, f"{own}_index": 0})]
         lists = {column: record.find(column) for column in columns}
-        as_long = {name for name, one in lists.items() if isinstance(one, list | tuple) and len(one) == len(items)}
+        as_long = {
+            name for name, items_ in lists.items() if isinstance(items_, list | tuple) and len(items_) == len(items)
+        }
         wrong = next((column for column in lists if column not in as_long), None)
         if wrong is not None:
             return [replace(record, fault=f"columns {own!r} and {wrong!r} are no lists of the same length")]
         return [
             record.with_values(
-                **{column: one[place] for column, one in lists.items()},
-                **{f"{own}_number": place + 1, f"{own}_index": place},
+                **{column: items[index] for column, items in lists.items()},
+                **{f"{own}_number": index + 1, f"{own}_index": index},
             )
-            for place in range(len(items))
+            for index in range(len(items))
         ]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _turns(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _split_turns(records: list[Record], step: Step, _root: Path) -> list[Record]:
     """Each turn of the assistant in a recorded session: what stands before it, and itself."""
     column = str(step["turns"])
-    _check(records, [column])
+    _check_patterns(records, [column])
 
     def make(record: Record) -> list[Record]:
         messages = record.find(column)
-        if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
+        if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
             return [replace(record, fault=f"column {column!r} is no list of messages")]
-        places = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
+        indices = [index for index, message in enumerate(messages) if message.get("role") == "assistant"]
         return [
-            record.with_values(history=list(messages[:place]), expected=dict(messages[place]), turn=number)
-            for number, place in enumerate(places, start=1)
+            record.with_values(history=list(messages[:index]), expected=dict(messages[index]), turn=number)
+            for number, index in enumerate(indices, start=1)
         ]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _pair(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _pair_options(records: list[Record], step: Step, _root: Path) -> list[Record]:
     members = step["pair"]
-    _check(records, [column for member in members for column in member.values()])
+    _check_patterns(records, [column for member in members for column in member.values()])
 
     def make(record: Record) -> list[Record]:
         return [
@@ -135,18 +140,18 @@ def _pair(records: list[Record], step: Step, _root: Path) -> list[Record]:
             for number, member in enumerate(members, start=1)
         ]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _cross(records: list[Record], step: Step, root: Path) -> list[Record]:
-    given = step["cross"]
+def _cross_values(records: list[Record], step: Step, root: Path) -> list[Record]:
+    stated = step["cross"]
     name = step.get("as", "item")
-    if isinstance(given, list | tuple) and not all(isinstance(one, str) and Path(one).suffix for one in given):
-        others: list[Any] = list(given)
+    if isinstance(stated, list | tuple) and not all(isinstance(item, str) and Path(item).suffix for item in stated):
+        other_values: list[Any] = list(stated)
     else:
-        source = source_of(given, "expand.cross", at=step.get("at", ""), literal=step.get("literal", ()))
-        others = [{**other.about, **other.values} for other in source.read(root)]
-    return _each(records, lambda record: [record.with_values(**{name: other}) for other in others])
+        source = source_of(stated, "expand.cross", at=step.get("at", ""), literal=step.get("literal", ()))
+        other_values = [{**record.about, **record.values} for record in source.read(root)]
+    return _expand_each(records, lambda record: [record.with_values(**{name: values}) for values in other_values])
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class _Keys:
         return tuple(record.fill(pattern) for pattern in patterns)
 
 
-def _keys(step: Step) -> _Keys:
+def _join_keys(step: Step) -> _Keys:
     on = step.get("on")
     if isinstance(on, Mapping) and on:
         return _Keys(tuple(map(str, on)), tuple(map(str, on.values())))
@@ -170,27 +175,27 @@ def _keys(step: Step) -> _Keys:
     return _Keys(names, names)
 
 
-def _other(step: Step, name: str, root: Path, keep: Sequence[str] | None) -> tuple[_Keys, list[Record]]:
-    keys = _keys(step)
+def _read_other(step: Step, name: str, root: Path, keep: Sequence[str] | None) -> tuple[_Keys, list[Record]]:
+    keys = _join_keys(step)
     source: Source = source_of(step[name], f"expand.{name}", at=step.get("at", ""), literal=step.get("literal", ()))
-    wanted = None if keep is None else {*keep, *(one for pattern in keys.other for one in names_in(pattern))}
-    others = []
+    wanted = None if keep is None else {*keep, *(column for pattern in keys.other for column in names_in(pattern))}
+    other_records = []
     for record in source.read(root):
         held = record.values
         if wanted is not None:  # a table of reports may be many times as large as what is asked for
-            held = {one: value for one in wanted if (value := record.find(one)) is not MISSING}
-        others.append(replace(record, values=held))
-    _check(others, [*keys.other, *(keep or ())])
-    return keys, [record for record in others if not record.fault]
+            held = {column: value for column in wanted if (value := record.find(column)) is not MISSING}
+        other_records.append(replace(record, values=held))
+    _check_patterns(other_records, [*keys.other, *(keep or ())])
+    return keys, [record for record in other_records if not record.fault]
 
 
-def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
-    keys, others = _other(step, "join", root, step.get("keep"))
-    _check(records, keys.own)
-    found: dict[tuple[str, ...], list[Record]] = {}
-    for other in others:
+def _join_records(records: list[Record], step: Step, root: Path) -> list[Record]:
+    keys, other_records = _read_other(step, "join", root, step.get("keep"))
+    _check_patterns(records, keys.own)
+    by_key: dict[tuple[str, ...], list[Record]] = {}
+    for other_record in other_records:
         with suppress(CaseError):  # a key that does not fit its pattern is nobody's
-            found.setdefault(keys.of(other, keys.other), []).append(other)
+            by_key.setdefault(keys.of(other_record, keys.other), []).append(other_record)
     missing = step.get("missing", "fail")
     UsageError.refuse_unknown("task.layout.expand: missing is", ("fail", "drop", "keep"), missing)
 
@@ -199,33 +204,33 @@ def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
             key = keys.of(record, keys.own)
         except CaseError as error:
             return [replace(record, fault=record.said(error))]
-        there = found.get(key, [])
+        there = by_key.get(key, [])
         named = ", ".join(key)
-        if there and any(_kept(one, step) != _kept(there[0], step) for one in there):
+        if there and any(_kept_columns(record, step) != _kept_columns(there[0], step) for record in there):
             twice = f"{there[0].place} and {there[1].place} of {there[0].path}"
             return [replace(record, fault=f"{named!r} stands twice, in {twice}; mend one of them")]
         if there:
-            kept = _kept(there[0], step)
-            joined = {step["as"]: kept} if "as" in step else {**kept, **record.values}
+            kept_values = _kept_columns(there[0], step)
+            joined = {step["as"]: kept_values} if "as" in step else {**kept_values, **record.values}
             return [record.with_values(**joined)]
         if missing == "fail":
             return [replace(record, fault=f"{named!r} is not found in {step['join']}; complete that file")]
         return [] if missing == "drop" else [record]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _kept(other: Record, step: Step) -> dict[str, Any]:
+def _kept_columns(other: Record, step: Step) -> dict[str, Any]:
     return {name: other.values.get(name) for name in step["keep"]} if "keep" in step else dict(other.values)
 
 
-def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
-    keys, others = _other(step, "listed", root, ())
-    _check(records, keys.own)
+def _list_records(records: list[Record], step: Step, root: Path) -> list[Record]:
+    keys, other_records = _read_other(step, "listed", root, ())
+    _check_patterns(records, keys.own)
     wanted = set()
-    for other in others:
+    for other_record in other_records:
         with suppress(CaseError):
-            wanted.add(keys.of(other, keys.other))
+            wanted.add(keys.of(other_record, keys.other))
 
     def make(record: Record) -> list[Record]:
         try:
@@ -233,123 +238,123 @@ def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
         except CaseError as error:
             return [replace(record, fault=record.said(error))]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _matching(condition: Mapping[str, Any], record: Record) -> bool:
+def _matches_condition(condition: Mapping[str, Any], record: Record) -> bool:
     for column, value in condition.items():
         several = value if isinstance(value, list | tuple) else [value]
-        wanted = {as_text(record.about.get("split")) if one == "{split}" else as_text(one) for one in several}
-        found = record.value(column)
-        said = {as_text(one) for one in found} if isinstance(found, list) else {as_text(found)}
-        if not wanted & said:
+        wanted = {as_text(record.about.get("split")) if item == "{split}" else as_text(item) for item in several}
+        value_ = record.value(column)
+        texts = {as_text(item) for item in value_} if isinstance(value_, list) else {as_text(value_)}
+        if not wanted & texts:
             return False
     return True
 
 
-def _filter(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    _check(records, list(step["filter"]))
-    return [record for record in records if record.fault or _matching(step["filter"], record)]
+def _filter_records(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    _check_patterns(records, list(step["filter"]))
+    return [record for record in records if record.fault or _matches_condition(step["filter"], record)]
 
 
-def _without(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    _check(records, list(step["without"]))
-    return [record for record in records if record.fault or not _matching(step["without"], record)]
+def _drop_records(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    _check_patterns(records, list(step["without"]))
+    return [record for record in records if record.fault or not _matches_condition(step["without"], record)]
 
 
-def _shuffle(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _shuffle_records(records: list[Record], step: Step, _root: Path) -> list[Record]:
     # The order that the `datasets` library gives for the same seed.
-    return [records[place] for place in np.random.default_rng(int(step["shuffle"])).permutation(len(records))]
+    return [records[index] for index in np.random.default_rng(int(step["shuffle"])).permutation(len(records))]
 
 
 def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
     column = step["one_line"]
-    _check(records, [column])
+    _check_patterns(records, [column])
 
     def make(record: Record) -> list[Record]:
-        said = record.value(column)
-        return [record.with_values(**{column: said.replace("\n", " ")} if isinstance(said, str) else {})]
+        text = record.value(column)
+        return [record.with_values(**{column: text.replace("\n", " ")} if isinstance(text, str) else {})]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _fill(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _fill_columns(records: list[Record], step: Step, _root: Path) -> list[Record]:
     """What records say where a column is empty, or is not there at all."""
-    given = step["fill"]
+    stated = step["fill"]
 
     def make(record: Record) -> list[Record]:
-        empty = {column: value for column, value in given.items() if said_nothing(record.find(column))}
+        empty = {column: value for column, value in stated.items() if said_nothing(record.find(column))}
         return [record.with_values(**empty)]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _sort(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _sort_values(records: list[Record], step: Step, _root: Path) -> list[Record]:
     """The group that the value of a column belongs to; of a value that no group names that value."""
     column, groups = str(step["sort"]), step.get("into")
     if not isinstance(groups, Mapping) or not groups:
         raise UsageError("task.layout.expand: sort needs `into`, an object of groups and the values that each holds")
-    group_of = {_folded(value): str(group) for group, values in groups.items() for value in values}
-    _check(records, [column])
+    group_of = {_fold_text(value): str(group) for group, values in groups.items() for value in values}
+    _check_patterns(records, [column])
 
     def make(record: Record) -> list[Record]:
         value = record.find(column)
-        found = "" if said_nothing(value) else group_of.get(_folded(value), as_text(value))
-        return [record.with_values(**{str(step.get("as", f"{column}_group")): found})]
+        group = "" if said_nothing(value) else group_of.get(_fold_text(value), as_text(value))
+        return [record.with_values(**{str(step.get("as", f"{column}_group")): group})]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _numbered(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _number_items(records: list[Record], step: Step, _root: Path) -> list[Record]:
     """A list as one text in a column `numbered`, an item a line behind its number."""
     column = step["numbered"]
-    _check(records, [column])
+    _check_patterns(records, [column])
 
     def make(record: Record) -> list[Record]:
-        given = record.value(column)
-        if not isinstance(given, list | tuple):
-            return [replace(record, fault=f"{column} is {given!r:.60}, expected a list to be numbered")]
-        lines = (f"{number}. {' '.join(as_text(one).split())}" for number, one in enumerate(given, 1))
+        items = record.value(column)
+        if not isinstance(items, list | tuple):
+            return [replace(record, fault=f"{column} is {items!r:.60}, expected a list to be numbered")]
+        lines = (f"{number}. {' '.join(as_text(item).split())}" for number, item in enumerate(items, 1))
         return [record.with_values(numbered="\n".join(lines))]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
-def _folded(value: Any) -> str:
+def _fold_text(value: Any) -> str:
     return " ".join(as_text(value).casefold().replace("_", " ").replace("-", " ").split())
 
 
-def _conversation(records: list[Record], step: Step, _root: Path) -> list[Record]:
+def _read_conversation(records: list[Record], step: Step, _root: Path) -> list[Record]:
     """A list of turns as `history`, and as one text in a column `conversation`, a paragraph behind its role."""
     column = str(step["conversation"])
-    _check(records, [column])
+    _check_patterns(records, [column])
 
     def make(record: Record) -> list[Record]:
         turns = record.value(column)
-        if not isinstance(turns, list | tuple) or not all(isinstance(one, Mapping) for one in turns) or not turns:
+        if not isinstance(turns, list | tuple) or not all(isinstance(turn, Mapping) for turn in turns) or not turns:
             return [replace(record, fault=f"column {column!r} is no list of turns")]
-        said = "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
-        return [record.with_values(history=[dict(turn) for turn in turns], conversation=said)]
+        text = "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+        return [record.with_values(history=[dict(turn) for turn in turns], conversation=text)]
 
-    return _each(records, make)
+    return _expand_each(records, make)
 
 
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
-    "explode": (_explode, set()),
-    "turns": (_turns, set()),
-    "pair": (_pair, set()),
-    "cross": (_cross, {"as", "at", "literal"}),
-    "join": (_join, {"on", "keep", "as", "at", "literal", "missing"}),
-    "filter": (_filter, set()),
-    "without": (_without, set()),
-    "listed": (_listed, {"on", "at", "literal"}),
-    "shuffle": (_shuffle, set()),
+    "explode": (_explode_list, set()),
+    "turns": (_split_turns, set()),
+    "pair": (_pair_options, set()),
+    "cross": (_cross_values, {"as", "at", "literal"}),
+    "join": (_join_records, {"on", "keep", "as", "at", "literal", "missing"}),
+    "filter": (_filter_records, set()),
+    "without": (_drop_records, set()),
+    "listed": (_list_records, {"on", "at", "literal"}),
+    "shuffle": (_shuffle_records, set()),
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     "one_line": (_one_line, set()),
-    "fill": (_fill, set()),
-    "sort": (_sort, {"into", "as"}),
-    "numbered": (_numbered, set()),
-    "conversation": (_conversation, set()),
+    "fill": (_fill_columns, set()),
+    "sort": (_sort_values, {"into", "as"}),
+    "numbered": (_number_items, set()),
+    "conversation": (_read_conversation, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 

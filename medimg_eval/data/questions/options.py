@@ -58,7 +58,7 @@ def option_names(config: Mapping[str, Any]) -> list[str]:
     form = form_of(config, FORMS, "options")
     if form == "columns":
         columns = config["columns"]
-        return [str(one) for one in (columns.values() if isinstance(columns, Mapping) else columns)]
+        return [str(name) for name in (columns.values() if isinstance(columns, Mapping) else columns)]
     if form in ("list", "dict", "inside"):
         return names_in(config[form])
     if form == "answer":
@@ -74,38 +74,42 @@ def options_of(config: Mapping[str, Any], record: Record) -> dict[str, str]:
     form = form_of(config, FORMS, "options")
     strip = bool(config.get("strip"))
     if form == "columns":
-        return _lettered({letter: record.value(column) for letter, column in _columns(config["columns"])}, strip=strip)
+        return _letter_options(
+            {letter: record.value(column) for letter, column in _letter_columns(config["columns"])}, strip=strip
+        )
     if form in ("list", "dict"):
-        found = _read(record, config[form])
-        if form == "list" or (isinstance(found, list) and found and all(isinstance(one, Mapping) for one in found)):
-            return listed(found, record, strip=strip)
-        if not isinstance(found, Mapping) and not said_nothing(found):
-            raise record.error(f"options {found!r:.60} are no object of letters and texts")
-        if isinstance(found, Repeated):
-            raise record.error(f"options name a letter more than once ({', '.join(name for name, _ in found.pairs)})")
-        return _lettered(found or {}, strip=strip)
+        stated = _read_literal(record, config[form])
+        if form == "list" or (
+            isinstance(stated, list) and stated and all(isinstance(item, Mapping) for item in stated)
+        ):
+            return listed(stated, record, strip=strip)
+        if not isinstance(stated, Mapping) and not said_nothing(stated):
+            raise record.error(f"options {stated!r:.60} are no object of letters and texts")
+        if isinstance(stated, Repeated):
+            raise record.error(f"options name a letter more than once ({', '.join(name for name, _ in stated.pairs)})")
+        return _letter_options(stated or {}, strip=strip)
     if form == "answer":
         return _of_distractors(config, record)
     if form == "inside":
-        return _inside(record.fill(config["inside"]), record)
-    return _lettered(config.get("fixed", {}), strip=strip)
+        return _options_inside(record.fill(config["inside"]), record)
+    return _letter_options(config.get("fixed", {}), strip=strip)
 
 
-def _inside(text: str, record: Record) -> dict[str, str]:
-    found, _ = within_text(text)
-    if not found:
+def _options_inside(text: str, record: Record) -> dict[str, str]:
+    options, _ = within_text(text)
+    if not options:
         raise record.error(f"no options such as `A) ...` are found in the question {text!r:.80}")
-    return found
+    return options
 
 
-def _read(record: Record, column: str) -> Any:
+def _read_literal(record: Record, column: str) -> Any:
     try:
         return literal(record.value(column))
     except ValueError as error:
         raise record.error(f"column {column!r}: {error}") from error
 
 
-def _columns(columns: Sequence[str] | Mapping[str, str]) -> Sequence[tuple[str, str]]:
+def _letter_columns(columns: Sequence[str] | Mapping[str, str]) -> Sequence[tuple[str, str]]:
     """Letter and column: the letter that all names end in, such as `option_B` and `Choice B`; else by their order."""
     if isinstance(columns, Mapping):
         return [(str(letter), str(column)) for letter, column in columns.items()]
@@ -115,16 +119,16 @@ def _columns(columns: Sequence[str] | Mapping[str, str]) -> Sequence[tuple[str, 
 @lru_cache(maxsize=16)
 def _lettered_columns(columns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     own = [re.fullmatch(r"(?:.*[ _.-])?([A-Za-z])", column) for column in columns]
-    letters = [one[1].upper() for one in own if one]
+    letters = [match[1].upper() for match in own if match]
     if len(columns) > len(LETTERS):
         raise UsageError(f"task.layout.options.columns names {len(columns)}, expected at most {len(LETTERS)}")
     return tuple(zip(letters if len(set(letters)) == len(columns) else LETTERS, columns, strict=False))
 
 
-def _lettered(found: Mapping[Any, Any], *, strip: bool) -> dict[str, str]:
+def _letter_options(found: Mapping[Any, Any], *, strip: bool) -> dict[str, str]:
     # Options that many questions share, such as yes and no, are held once.
     texts = {intern(str(letter)): _held_once(as_text(text)) for letter, text in found.items() if not said_nothing(text)}
-    return {letter: _unprefixed(text, letter) for letter, text in texts.items()} if strip else texts
+    return {letter: _strip_letter(text, letter) for letter, text in texts.items()} if strip else texts
 
 
 def _held_once(text: str) -> str:
@@ -132,10 +136,10 @@ def _held_once(text: str) -> str:
     return intern(text) if len(text) <= _SHARED else text
 
 
-def _unprefixed(text: str, letter: str) -> str:
+def _strip_letter(text: str, letter: str) -> str:
     """A text without the letter of its own that stands before it."""
-    found = PREFIX.fullmatch(text)
-    return found[3].strip() if found and (found[1] or found[2]).upper() == letter else text
+    match = PREFIX.fullmatch(text)
+    return match[3].strip() if match and (match[1] or match[2]).upper() == letter else text
 
 
 def listed(found: Any, record: Record, *, strip: bool) -> dict[str, str]:
@@ -149,39 +153,39 @@ def listed(found: Any, record: Record, *, strip: bool) -> dict[str, str]:
         raise record.error(f"options {found!r:.60} are no list")
     if len(found) > len(LETTERS):
         raise record.error(f"holds {len(found)} options, expected at most {len(LETTERS)}")
-    if found and all(isinstance(one, Mapping) for one in found):
-        if not all("letter" in one and "content" in one for one in found):
+    if found and all(isinstance(item, Mapping) for item in found):
+        if not all("letter" in item and "content" in item for item in found):
             raise record.error(f"options {found!r:.60} are objects without 'letter' and 'content'")
-        letters = [str(one["letter"]) for one in found]
+        letters = [str(item["letter"]) for item in found]
         if len(set(letters)) < len(letters):
             raise record.error(f"options name a letter more than once ({', '.join(letters)})")
-        return _lettered({str(one["letter"]): one["content"] for one in found}, strip=False)
-    texts = [as_text(one) for one in found]
+        return _letter_options({str(item["letter"]): item["content"] for item in found}, strip=False)
+    texts = [as_text(item) for item in found]
     if not strip:
-        return _lettered(dict(zip(LETTERS, texts, strict=False)), strip=False)
+        return _letter_options(dict(zip(LETTERS, texts, strict=False)), strip=False)
     prefixed = [PREFIX.fullmatch(text) for text in texts]
-    letters = [(one[1] or one[2]).upper() if one else "" for one in prefixed]
+    letters = [(match[1] or match[2]).upper() if match else "" for match in prefixed]
     if all(letters) and len(set(letters)) == len(letters):
-        return _lettered(
-            {letter: one[3].strip() for letter, one in zip(letters, prefixed, strict=True) if one}, strip=False
+        return _letter_options(
+            {letter: match[3].strip() for letter, match in zip(letters, prefixed, strict=True) if match}, strip=False
         )
-    kept = [
-        one[3].strip() if one and letter == LETTERS[place] else text
-        for place, (text, one, letter) in enumerate(zip(texts, prefixed, letters, strict=True))
+    texts_ = [
+        match[3].strip() if match and letter == LETTERS[index] else text
+        for index, (text, match, letter) in enumerate(zip(texts, prefixed, letters, strict=True))
     ]
-    return _lettered(dict(zip(LETTERS, kept, strict=False)), strip=False)
+    return _letter_options(dict(zip(LETTERS, texts_, strict=False)), strip=False)
 
 
 def _of_distractors(config: Mapping[str, Any], record: Record) -> dict[str, str]:
-    letters, texts = _read(record, config["letters"]), _read(record, config["distractors"])
+    letters, texts = _read_literal(record, config["letters"]), _read_literal(record, config["distractors"])
     if not isinstance(letters, list) or not isinstance(texts, list) or len(letters) != len(texts):
         raise record.error(f"{config['letters']!r} and {config['distractors']!r} are no lists of the same length")
-    found = {record.text(config["letter"]): record.text(config["answer"])}
+    options = {record.text(config["letter"]): record.text(config["answer"])}
     for letter, text in zip(letters, texts, strict=True):
-        if str(letter) in found:
+        if str(letter) in options:
             raise record.error(f"two options have the letter {letter!r}")
-        found[str(letter)] = as_text(text)
-    return dict(sorted(found.items()))
+        options[str(letter)] = as_text(text)
+    return dict(sorted(options.items()))
 
 
 def within_text(text: str) -> tuple[dict[str, str], str]:
@@ -191,23 +195,23 @@ def within_text(text: str) -> tuple[dict[str, str], str]:
     from A without a gap; what else looks like a mark, such as `vitamin C.`, is none.
     """
     for pattern in (LINE, MARK):
-        chosen = _run([*pattern.finditer(text)])
+        chosen = _last_letter_run([*pattern.finditer(text)])
         if len(chosen) >= 2:
-            ends = [*(one.start() for one in chosen[1:]), len(text)]
-            starts = [one.start(3) if pattern is LINE else one.end() for one in chosen]
+            ends = [*(match.start() for match in chosen[1:]), len(text)]
+            starts = [match.start(3) if pattern is LINE else match.end() for match in chosen]
             texts = [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
             stem = re.sub(r"\s*(?:Answer Choices|Options|Choices):?\s*$", "", text[: chosen[0].start()]).strip()
-            return dict(zip((one[1] or one[2] for one in chosen), texts, strict=True)), stem
+            return dict(zip((match[1] or match[2] for match in chosen), texts, strict=True)), stem
     return {}, text
 
 
-def _run(found: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+def _last_letter_run(found: Sequence[re.Match[str]]) -> list[re.Match[str]]:
     """The last run A, B, C, ... among marks."""
     chosen: list[re.Match[str]] = []
-    for one in found:
-        letter = one[1] or one[2]
+    for match in found:
+        letter = match[1] or match[2]
         if letter == "A":
-            chosen = [one]
+            chosen = [match]
         elif chosen and letter == LETTERS[len(chosen) % len(LETTERS)]:
-            chosen.append(one)
+            chosen.append(match)
     return chosen

@@ -74,8 +74,10 @@ class Pictures:
 
     def of(self, record: Record) -> tuple[Picture, ...]:
         """The pictures of one record; what a record leaves empty is left out."""
-        found = [one for spec in self.specs for one in self._of_spec(spec, record)]
-        return tuple(ShrunkPicture(one, self.max_side) for one in found) if self.max_side else tuple(found)
+        pictures = [picture for spec in self.specs for picture in self._of_spec(spec, record)]
+        return (
+            tuple(ShrunkPicture(picture, self.max_side) for picture in pictures) if self.max_side else tuple(pictures)
+        )
 
     def _of_spec(self, spec: Mapping[str, Any], record: Record) -> Iterator[Picture]:
         form = form_of(spec, FORMS, "images")
@@ -87,11 +89,11 @@ class Pictures:
                 yield CellPicture(cell, self.modality, self.reading)
             elif form in ("volume", "video"):
                 stack = stack_of(self._file(spec, item), spec, self.modality)
-                yield from (StackPicture(stack, place) for place in range(stack.count))
+                yield from (StackPicture(stack, index) for index in range(stack.count))
             elif form == "zip" and (
                 (archive := self.root / self._archive(spec, record)).is_file() or not self._file(spec, item).is_file()
             ):
-                yield ZipPicture(archive, _stripped(item, spec), record.place, self.modality, self.reading)
+                yield ZipPicture(archive, _strip_markers(item, spec), record.place, self.modality, self.reading)
             else:
                 said_by = f"{record.path.name}, {record.place}"
                 yield FilePicture(self._file(spec, item), None, self.modality, self.reading, said_by)
@@ -102,10 +104,10 @@ class Pictures:
 
     def _file(self, spec: Mapping[str, Any], name: str) -> Path:
         folder = self.root / spec["below"] if "below" in spec else self.root
-        return below(folder, _stripped(name, spec))
+        return below(folder, _strip_markers(name, spec))
 
 
-def _stripped(name: str, spec: Mapping[str, Any]) -> str:
+def _strip_markers(name: str, spec: Mapping[str, Any]) -> str:
     if "strip" not in spec:
         return name
     prefixes = spec["strip"]
@@ -116,7 +118,7 @@ def _stripped(name: str, spec: Mapping[str, Any]) -> str:
 
 def places_of(pictures: Sequence[Picture]) -> str:
     """Where pictures lie, in words that are the same for questions about the same pictures."""
-    return "; ".join(dict.fromkeys(_place_of(one) for one in pictures))
+    return "; ".join(dict.fromkeys(_place_of(picture) for picture in pictures))
 
 
 def _place_of(picture: Picture) -> str:
@@ -143,7 +145,7 @@ def content_of(picture: Picture) -> str:
 def specs_of(images: Any) -> tuple[Mapping[str, Any], ...]:
     """The ways that a config names: one, or a list of them; raises UsageError for a key that there is not."""
     several = images if isinstance(images, list | tuple) else [images] if images else []
-    specs: list[Mapping[str, Any]] = [{"path": one} if isinstance(one, str) else one for one in several]
+    specs: list[Mapping[str, Any]] = [{"path": image} if isinstance(image, str) else image for image in several]
     for spec in specs:
         form = form_of(spec, FORMS, "images")
         unknown = next((key for key in spec if key != form and key not in FORMS[form]), None)
@@ -177,11 +179,11 @@ def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
     lists = [name for name, value in values.items() if isinstance(value, list | tuple)]
     if len(lists) > 1:
         raise record.error(f"columns {lists[0]!r} and {lists[1]!r} of {pattern!r} are both lists")
-    for one in values[lists[0]] if lists else [None]:
-        if lists and said_nothing(one):
+    for item_ in values[lists[0]] if lists else [None]:
+        if lists and said_nothing(item_):
             continue
         # Some authors write each picture of a list as an object that holds its name alone.
-        named = next(iter(one.values())) if isinstance(one, Mapping) and len(one) == 1 else one
+        named = next(iter(item_.values())) if isinstance(item_, Mapping) and len(item_) == 1 else item_
         item = {**values, lists[0]: named} if lists else values
         cell = next((value for value in item.values() if isinstance(value, Cell)), None)
         if cell is not None:
@@ -196,24 +198,28 @@ def pointed(records: Sequence[Record], specs: Sequence[Mapping[str, Any]]) -> li
     Records are all of the files, before any is left out; specs with a `pointer`, the column that the short cells name,
     say where it may be so.
     """
-    made = list(records)
+    pointed_records = list(records)
     for spec in specs:
         if "pointer" not in spec:
             continue
         column, key = pattern_of(spec), spec["pointer"]
-        known = {(one.path, one.text(key)): one.find(column) for one in made if not _short(one.find(column))}
-        for place, record in enumerate(made):
+        targets = {
+            (record.path, record.text(key)): record.find(column)
+            for record in pointed_records
+            if not _is_short(record.find(column))
+        }
+        for index, record in enumerate(pointed_records):
             value = record.find(column)
-            if record.fault or not _short(value) or said_nothing(value):
+            if record.fault or not _is_short(value) or said_nothing(value):
                 continue
-            target = known.get((record.path, as_text(value)))
+            target = targets.get((record.path, as_text(value)))
             if target is not None:
-                made[place] = record.with_values(**{column: target})
+                pointed_records[index] = record.with_values(**{column: target})
             else:
-                said = f"the image {as_text(value)!r} is no image, and names no record that holds one in {key!r}"
-                made[place] = replace(record, fault=said)
-    return made
+                complaint = f"the image {as_text(value)!r} is no image, and names no record that holds one in {key!r}"
+                pointed_records[index] = replace(record, fault=complaint)
+    return pointed_records
 
 
-def _short(value: Any) -> bool:
+def _is_short(value: Any) -> bool:
     return isinstance(value, str | int | float) and len(str(value)) <= POINTER

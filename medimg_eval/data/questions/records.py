@@ -103,15 +103,15 @@ class Record(Row):
         parts = name.split(".")
         for cut in range(len(parts) - 1, 0, -1):
             if (first := ".".join(parts[:cut])) in self.values:
-                return _within(self.values[first], parts[cut:])
+                return _value_within(self.values[first], parts[cut:])
         if "|" in name:
             return next((value for either in name.split("|") if (value := self.find(either)) is not MISSING), MISSING)
         return MISSING
 
     def value(self, column: str) -> Any:
         """The value of a field; None where this record has not what others have."""
-        found = self.find(column)
-        return None if found is MISSING else found
+        value = self.find(column)
+        return None if value is MISSING else value
 
     def text(self, column: str) -> str:
         """The value of a field as text without blanks about it: `""` where nothing is said, lists joined by `", "`."""
@@ -133,7 +133,7 @@ def as_text(value: Any) -> str:
     if said_nothing(value):
         return ""
     if isinstance(value, list | tuple):
-        return ", ".join(as_text(one) for one in value)
+        return ", ".join(as_text(item) for item in value)
     if isinstance(value, Cell):
         return value.text().strip()
     return str(value)
@@ -146,13 +146,13 @@ def said_nothing(value: Any) -> bool:
     return value is None or value is MISSING or (isinstance(value, float) and math.isnan(value))
 
 
-def _within(value: Any, path: Sequence[str]) -> Any:
-    for place, part in enumerate(path):
+def _value_within(value: Any, path: Sequence[str]) -> Any:
+    for index, part in enumerate(path):
         if isinstance(value, Cell):
-            return value.within(".".join(path[place:]))
+            return value.within(".".join(path[index:]))
         if part == "*" and isinstance(value, list):
-            inner = [_within(one, path[place + 1 :]) for one in value]
-            return [one for one in inner if one is not MISSING]
+            inner = [_value_within(item, path[index + 1 :]) for item in value]
+            return [item for item in inner if item is not MISSING]
         if isinstance(value, Mapping) and part in value:
             value = value[part]
         elif isinstance(value, list) and part.lstrip("-").isdigit() and -len(value) <= int(part) < len(value):
@@ -206,12 +206,12 @@ def check_names(names: Iterable[tuple[str, str]], records: Sequence[Record], kno
     sound = [record for record in records if not record.fault]
     for key, name in dict.fromkeys(names):
         if sound and name not in known and all(record.find(name) is MISSING for record in sound):
-            there = set(_fields(sound[:SHOWN])) | set(known)
+            there = set(_field_names(sound[:SHOWN])) | set(known)
             files = ", ".join(dict.fromkeys(str(record.path) for record in sound[:3]))
             raise UserError(f"{files}: no record has the field {name!r} of task.layout.{key}{nearest(name, there)}")
 
 
-def _fields(records: Iterable[Record]) -> Iterator[str]:
+def _field_names(records: Iterable[Record]) -> Iterator[str]:
     for record in records:
         for name, value in record.values.items():
             yield name

@@ -56,21 +56,21 @@ class Source:
 
         Raises UserError where a file is missing, or a pattern finds none.
         """
-        found: list[Path] = []
+        paths: list[Path] = []
         for name in self.files:
             if any(sign in name for sign in "*?["):
                 matches = sorted(path for path in root.glob(name) if path.is_file())
                 if not matches:
                     raise MissingDataError(f"{root / name}: there is no such file; task.layout.records names it")
-                found += matches
+                paths += matches
             else:
-                found.append(root / name)
-                if not found[-1].is_file():
-                    parent = found[-1].parent
-                    there = [one.name for one in parent.iterdir()] if parent.is_dir() else []
-                    hint = nearest(found[-1].name, there[:200]) if there else ""
-                    raise MissingDataError(f"{found[-1]}: no such file; task.layout.records names it{hint}")
-        return found
+                paths.append(root / name)
+                if not paths[-1].is_file():
+                    parent = paths[-1].parent
+                    there = [path.name for path in parent.iterdir()] if parent.is_dir() else []
+                    hint = nearest(paths[-1].name, there[:200]) if there else ""
+                    raise MissingDataError(f"{paths[-1]}: no such file; task.layout.records names it{hint}")
+        return paths
 
     def read(self, root: Path) -> Iterator[Record]:
         """The records, in the order of the files.
@@ -78,15 +78,15 @@ class Source:
         Raises UserError, naming file and line, where a file is missing or not understood.
         """
         paths = self.paths(root)
-        alike = len({stem(path) for path in paths}) < len(paths)
+        is_ambiguous = len({stem(path) for path in paths}) < len(paths)
         for path in paths:
             relative = path.relative_to(root) if path.is_relative_to(root) else path
             file = {"path": relative.as_posix(), "folder": relative.parent.name, "stem": stem(path)}
             if self.split:
                 file["split"] = self.split
-            name = f"{relative.parent.as_posix()}/{file['stem']}" if alike else file["stem"]
-            for index, (place, values, keys, fault) in enumerate(self._items(path)):
-                yield self._parsed(Record(path, place, values, About(file, name, index, keys), fault))
+            name = f"{relative.parent.as_posix()}/{file['stem']}" if is_ambiguous else file["stem"]
+            for index, (location, values, keys, fault) in enumerate(self._items(path)):
+                yield self._parsed(Record(path, location, values, About(file, name, index, keys), fault))
 
     def _parsed(self, record: Record) -> Record:
         try:
@@ -98,34 +98,34 @@ class Source:
     def _items(self, path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
         kind = Path(path.name.removesuffix(".gz")).suffix.lower()
         if kind == ".parquet":
-            for place, values in read_parquet(path, pictures=self.pictures):
-                yield place, values, {}, ""
+            for location, values in read_parquet(path, pictures=self.pictures):
+                yield location, values, {}, ""
         elif kind in (".csv", ".tsv", ".txt"):
             for line in read_streamed(path, separator=self.separator, pictures=self.pictures, header=self.header):
                 yield f"line {line.number}", line.values, {}, line.fault
         elif kind in (".jsonl", ".ndjson") or (kind == ".json" and not self.at and _is_lines(path)):
-            yield from _lines(path)
+            yield from _read_lines(path)
         elif kind == ".json":
-            for value, keys, place in walk(path, load(path), self.at):
+            for value, keys, location in walk(path, load(path), self.at):
                 named = {f"key{number}": key for number, key in enumerate(keys, start=1)}
                 values = dict(value) if isinstance(value, Mapping) else {"value": value}
-                yield place, values, named, _twice(value)
+                yield location, values, named, _describe_duplicate(value)
         else:
             raise UserError(f"{path}: is no table that is known; expected one of {', '.join(TABLES)}")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        found = Repeated(found)
-        found.pairs = pairs
-    return found
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        mapping = Repeated(mapping)
+        mapping.pairs = pairs
+    return mapping
 
 
-def _twice(value: Any) -> str:
+def _describe_duplicate(value: Any) -> str:
     if not isinstance(value, Repeated):
         return ""
-    name = next((name for name, said in value.pairs if said != value[name]), None)
+    name = next((name for name, stated in value.pairs if stated != value[name]), None)
     return "" if name is None else f"says two things of {name!r}; leave one of them out"
 
 
@@ -135,7 +135,7 @@ def _parsed_json(text: str) -> Any:
     Raises ValueError where it is no JSON, or nests too deep.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=_unique_object)
     except RecursionError as error:
         raise ValueError("its brackets stand in each other too deep") from error
     return _whole_signs(value) if HALF.search(text) else value
@@ -145,10 +145,10 @@ def _whole_signs(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole_signs(one) for one in value]
+        return [_whole_signs(item) for item in value]
     if isinstance(value, dict):
         pairs = value.pairs if isinstance(value, Repeated) else value.items()
-        return _object([(_whole_signs(key), _whole_signs(one)) for key, one in pairs])
+        return _unique_object([(_whole_signs(key), _whole_signs(item)) for key, item in pairs])
     return value
 
 
@@ -178,19 +178,19 @@ def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             for number, line in enumerate(stream, start=1):
-                told = line.removeprefix(MARK) if number == 1 else line
-                if told.strip():
-                    yield number, told
+                content = line.removeprefix(MARK) if number == 1 else line
+                if content.strip():
+                    yield number, content
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read ({error}); copy the file again") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
+def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
     for number, line in _byte_lines(path):
         value: Any = {}
         try:
             value = _parsed_json(line.decode())
-            fault = _twice(value)
+            fault = _describe_duplicate(value)
         except UnicodeDecodeError:
             fault = "is no UTF-8 text; convert the file to UTF-8"
         except ValueError as error:
@@ -209,38 +209,38 @@ def walk(path: Path, content: Any, at: str) -> Iterator[tuple[Any, tuple[str, ..
         yield content, (), "item 1"
         return
     if not at and isinstance(content, dict) and content:
-        of_one_kind = any(all(isinstance(one, kind) for one in content.values()) for kind in (list, dict))
+        of_one_kind = any(all(isinstance(item, kind) for item in content.values()) for kind in (list, dict))
         at = "*" if of_one_kind else at
-    found = list(_walked(path, content, at.split(".") if at else [], ()))
-    if not found:
+    walked = list(_walk_path(path, content, at.split(".") if at else [], ()))
+    if not walked:
         raise UserError(f"{path}: holds no record at {at!r}, where task.layout.at says they lie")
-    yield from found
+    yield from walked
 
 
-def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...]) -> Iterator[Any]:
+def _walk_path(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...]) -> Iterator[Any]:
     if not parts:
         named = f" of {'.'.join(keys)!r}" if keys else ""
         if isinstance(value, list):
-            for place, item in enumerate(value, start=1):
-                yield item, keys, f"item {place}{named}"
+            for index, item in enumerate(value, start=1):
+                yield item, keys, f"item {index}{named}"
         else:
             yield value, keys, f"item {'.'.join(keys)!r}" if keys else "item 1"
         return
-    part, rest = parts[0], parts[1:]
+    part, following = parts[0], parts[1:]
     if "*" in part and isinstance(value, list | dict):
-        for key, item in _members(value, part):
-            yield from _walked(path, item, rest, (*keys, key))
+        for key, item in _list_members(value, part):
+            yield from _walk_path(path, item, following, (*keys, key))
     elif isinstance(value, dict) and part in value:
-        yield from _walked(path, value[part], rest, keys)
+        yield from _walk_path(path, value[part], following, keys)
     elif not keys:  # of the members of a `*`, some may lack what others have
         there = nearest(part, value) if isinstance(value, dict) else "; it holds no object there"
         raise UserError(f"{path}: holds no {part!r}, which task.layout.at names{there}")
 
 
-def _members(value: list[Any] | dict[str, Any], pattern: str) -> list[tuple[str, Any]]:
+def _list_members(value: list[Any] | dict[str, Any], pattern: str) -> list[tuple[str, Any]]:
     """Places or keys that a pattern with `*` names, with what stands there; of a list `*` alone names any."""
     if isinstance(value, list):
-        return [(str(place), item) for place, item in enumerate(value)] if pattern == "*" else []
+        return [(str(index), item) for index, item in enumerate(value)] if pattern == "*" else []
     pairs = value.pairs if isinstance(value, Repeated) else value.items()
     return [(key, item) for key, item in pairs if fnmatchcase(key, pattern)]
 
@@ -253,10 +253,10 @@ def fingerprints(paths: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of each file, by its path; of a file above `LARGE`, of its size and its first and last MiB."""
     several = list(dict.fromkeys(paths))
     small = [path for path in several if path.stat().st_size <= LARGE]
-    return digests(small) | {str(path): _ends(path) for path in several if path not in small}
+    return digests(small) | {str(path): _read_ends(path) for path in several if path not in small}
 
 
-def _ends(path: Path) -> str:
+def _read_ends(path: Path) -> str:
     size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(2**20)
@@ -268,6 +268,6 @@ def source_of(given: Any, key: str, **more: Any) -> Source:
     """The source that a config describes by the name of a file, or a list of names; raises UsageError for neither."""
     if isinstance(given, str):
         return Source((given,), **more)
-    if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):
+    if isinstance(given, list | tuple) and given and all(isinstance(item, str) for item in given):
         return Source(tuple(given), **more)
     raise UsageError(f"task.layout.{key} is {given!r:.60}, expected the name of a file or a list of names")

@@ -59,16 +59,16 @@ class Stack:
         each frame is the middle one of one of `count` equal stretches. Raises CaseError for a slice that there is not.
         """
         if self.plane == "frames":
-            return [int((place + 0.5) * there / self.count) for place in range(self.count)]
+            return [int((index + 0.5) * there / self.count) for index in range(self.count)]
         if self.wanted:
-            numbers = [there // 2 if one == MIDDLE else one for one in self.wanted]
+            numbers = [there // 2 if number == MIDDLE else number for number in self.wanted]
         else:
             first, last = self.between or (0, there - 1)
-            numbers = [int(one) for one in np.linspace(first, last, self.count)]
-        lost = next((one for one in numbers if not 0 <= one < there), None)
-        if lost is not None:
+            numbers = [int(number) for number in np.linspace(first, last, self.count)]
+        outside = next((number for number in numbers if not 0 <= number < there), None)
+        if outside is not None:
             raise CaseError(
-                f"{self.path}: has {there} {self.plane} slices, counted from 0, so there is no slice {lost}"
+                f"{self.path}: has {there} {self.plane} slices, counted from 0, so there is no slice {outside}"
             )
         return numbers
 
@@ -96,9 +96,9 @@ class StackPicture:
 
     def read(self) -> Image:
         """Reads it; raises CaseError naming the file."""
-        arrays, note, shown = _pictures(self.stack, _changed(self.stack.path))
+        arrays, note, description = _cached_pictures(self.stack, _modification_time(self.stack.path))
         notes = (note,) if note else ()
-        about = {SHOWN: shown} | ({VIDEO: str(self.stack.path)} if self.stack.plane == "frames" else {})
+        about = {SHOWN: description} | ({VIDEO: str(self.stack.path)} if self.stack.plane == "frames" else {})
         return Image(arrays[self.place], np.eye(4), units="pixel", notes=notes, attributes=about)
 
     def geometry(self) -> Geometry:
@@ -124,7 +124,7 @@ class WholeStack:
 
     def read(self) -> Image:
         """Reads a `VideoPrompt` or a `VolumePrompt`; raises CaseError naming the file."""
-        _changed(self.stack.path)
+        _modification_time(self.stack.path)
         return _whole_video(self.stack) if self.view == "video" else _whole_volume(self.stack)
 
     def geometry(self) -> Geometry:
@@ -137,7 +137,7 @@ def _whole_video(stack: Stack) -> VideoPrompt:
 
     with Video(stack.path) as video:
         numbers = _frame_numbers(stack, video)
-        times = _times(video, numbers)
+        times = _frame_times(video, numbers)
         return VideoPrompt(
             video.frames(numbers),
             np.eye(4),
@@ -155,9 +155,9 @@ def _whole_video(stack: Stack) -> VideoPrompt:
 def _whole_volume(stack: Stack) -> VolumePrompt:
     from medimg_eval.imaging import orientation, reorient
 
-    image, note = _volume(stack)
+    image, note = _read_volume(stack)
     upright = reorient(image, "RAS")
-    low, high = _span(stack, image)
+    low, high = _grey_span(stack, image)
     count = reorient(image, SIDES[stack.plane]).array.shape[3]
     modality = image.modality or stack.modality
     size = " x ".join(map(str, upright.array.shape[1:]))
@@ -177,7 +177,7 @@ def _whole_volume(stack: Stack) -> VolumePrompt:
     )
 
 
-def _volume(stack: Stack) -> tuple[Image, str]:
+def _read_volume(stack: Stack) -> tuple[Image, str]:
     from medimg_eval.imaging import read
 
     image = read(stack.path, nan=0, **({"axes": stack.axes} if stack.axes else {}))
@@ -195,7 +195,7 @@ def _volume(stack: Stack) -> tuple[Image, str]:
     return replace(image, affine=affine), ""
 
 
-def _span(stack: Stack, image: Image) -> tuple[float, float]:
+def _grey_span(stack: Stack, image: Image) -> tuple[float, float]:
     """The values that become black and white."""
     low = float(image.array.min()) if stack.low is None else stack.low
     return low, float(image.array.max()) if stack.high is None else stack.high
@@ -205,7 +205,7 @@ def _frame_numbers(stack: Stack, video: Video) -> list[int]:
     return [video.index_at(second) for second in stack.seconds] or stack.numbers(len(video))
 
 
-def _times(video: Video, numbers: Sequence[int]) -> tuple[float, ...]:
+def _frame_times(video: Video, numbers: Sequence[int]) -> tuple[float, ...]:
     """When frames are shown; nothing of a folder, which does not say."""
     return () if video.fps is None else tuple(float(video.times[number]) for number in numbers)
 
@@ -215,7 +215,7 @@ def _frames_in_words(numbers: Sequence[int], there: int, times: Sequence[float])
     return f"frames {' '.join(map(str, numbers))} of {there}{seconds}"
 
 
-def _changed(path: Path) -> int:
+def _modification_time(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError as error:
@@ -223,7 +223,7 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache(maxsize=2)  # the pictures of one case are asked for one after the other
-def _pictures(stack: Stack, _changed: int) -> tuple[list[Array], str, str]:
+def _cached_pictures(stack: Stack, _changed: int) -> tuple[list[Array], str, str]:
     """The pictures, what is doubted of them, and which they are in words."""
     if stack.plane == "frames":
         from medimg_eval.imaging.video import Video
@@ -231,20 +231,20 @@ def _pictures(stack: Stack, _changed: int) -> tuple[list[Array], str, str]:
         with Video(stack.path) as video:
             numbers = _frame_numbers(stack, video)
             clip = video.frames(numbers)
-            shown = _frames_in_words(numbers, len(video), _times(video, numbers))
-        return [np.ascontiguousarray(clip[:, place]) for place in range(clip.shape[1])], "", shown
+            description = _frames_in_words(numbers, len(video), _frame_times(video, numbers))
+        return [np.ascontiguousarray(clip[:, index]) for index in range(clip.shape[1])], "", description
     from medimg_eval.imaging import reorient
 
-    image, note = _volume(stack)
-    low, high = _span(stack, image)
+    image, note = _read_volume(stack)
+    low, high = _grey_span(stack, image)
     volume = reorient(image, SIDES[stack.plane]).array[0]
     numbers = stack.numbers(volume.shape[2])
     slices = f"{stack.plane} slices {' '.join(map(str, numbers))} of {volume.shape[2]}"
-    shown = f"{slices}, {low:g} as black and {high:g} as white"
-    return [_grey(volume[..., number].T, low, high)[None] for number in numbers], note, shown
+    description = f"{slices}, {low:g} as black and {high:g} as white"
+    return [_as_grey(volume[..., number].T, low, high)[None] for number in numbers], note, description
 
 
-def _grey(array: Array, low: float, high: float) -> Array:
+def _as_grey(array: Array, low: float, high: float) -> Array:
     shares = (array.astype(np.float32) - low) / (max(high - low, 1e-6))
     grey: Array = np.rint(np.clip(shares, 0, 1) * 255).astype(np.uint8)
     return grey
@@ -256,33 +256,37 @@ def stack_of(path: Path, config: Mapping[str, Any], modality: str = "") -> Stack
     `modality` is a DICOM code. Raises UsageError where `slices`, `window` or `frames` is none of what is known.
     """
     if "video" in config:
-        seconds = _seconds(config)
-        return Stack(path, len(seconds) or _whole(config.get("frames", 8), "frames"), plane="frames", seconds=seconds)
-    low, high = _values(config)
+        seconds = _parse_seconds(config)
+        return Stack(
+            path, len(seconds) or _parse_whole(config.get("frames", 8), "frames"), plane="frames", seconds=seconds
+        )
+    low, high = _parse_values(config)
     plane = config.get("plane", "axial")
     if plane not in SIDES:
         raise UsageError(f"task.layout.images.plane is {plane!r}, expected one of {', '.join(SIDES)}")
-    count, wanted, between = _slices(config.get("slices", "middle"))
+    count, wanted, between = _parse_slices(config.get("slices", "middle"))
     axes, stored = str(config.get("axes", "")), str(config.get("stored", ""))
     if stored and sorted("LRPAIS".index(letter) // 2 for letter in stored if letter in "LRPAIS") != [0, 1, 2]:
         raise UsageError(f"task.layout.images.stored is {stored!r}, expected three directions such as LPS")
     return Stack(path, count, wanted, between, plane, low, high, (), modality, axes, stored)
 
 
-def _seconds(config: Mapping[str, Any]) -> tuple[float, ...]:
-    given = config.get("seconds", ())
+def _parse_seconds(config: Mapping[str, Any]) -> tuple[float, ...]:
+    seconds = config.get("seconds", ())
     if "frames" in config and "seconds" in config:
         raise UsageError("task.layout.images is invalid: expected frames or seconds of a video, got both")
-    if not isinstance(given, list | tuple) or not all(isinstance(one, int | float) and one >= 0 for one in given):
-        raise UsageError(f"task.layout.images.seconds is {given!r}, expected a list of seconds such as [0, 2.5]")
-    return tuple(map(float, given))
+    if not isinstance(seconds, list | tuple) or not all(
+        isinstance(second, int | float) and second >= 0 for second in seconds
+    ):
+        raise UsageError(f"task.layout.images.seconds is {seconds!r}, expected a list of seconds such as [0, 2.5]")
+    return tuple(map(float, seconds))
 
 
-def _slices(slices: Any) -> tuple[int, tuple[int, ...], tuple[int, int] | None]:
+def _parse_slices(slices: Any) -> tuple[int, tuple[int, ...], tuple[int, int] | None]:
     if slices == "middle":
         return 1, (MIDDLE,), None
     if isinstance(slices, Sequence) and not isinstance(slices, str):
-        wanted = tuple(_whole(one, "slices", least=0) for one in slices)
+        wanted = tuple(_parse_whole(number, "slices", least=0) for number in slices)
         return len(wanted), wanted, None
     if not isinstance(slices, Mapping) or not slices:
         raise UsageError(
@@ -290,14 +294,17 @@ def _slices(slices: Any) -> tuple[int, tuple[int, ...], tuple[int, int] | None]:
         )
     between = None
     if "from" in slices or "to" in slices:
-        between = _whole(slices.get("from", 0), "slices.from", least=0), _whole(slices.get("to"), "slices.to", least=0)
+        between = (
+            _parse_whole(slices.get("from", 0), "slices.from", least=0),
+            _parse_whole(slices.get("to"), "slices.to", least=0),
+        )
         if "count" not in slices:
             wanted = tuple(range(between[0], between[1] + 1))
             return len(wanted), wanted, None
-    return _whole(slices.get("count"), "slices.count"), (), between
+    return _parse_whole(slices.get("count"), "slices.count"), (), between
 
 
-def _values(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
+def _parse_values(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
     if "window" in config:
         named = config["window"]
         if isinstance(named, str):
@@ -307,18 +314,18 @@ def _values(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
                     f"task.layout.images.window is {named!r}, expected a known name{nearest(named, presets)}"
                 )
             config = {**config, "window": presets[named]}
-        level, width = _pair(config["window"], "window", "[level, width]")
+        level, width = _parse_pair(config["window"], "window", "[level, width]")
         return level - width / 2, level + width / 2
-    return _pair(config["clip"], "clip", "[lowest, highest]") if "clip" in config else (None, None)
+    return _parse_pair(config["clip"], "clip", "[lowest, highest]") if "clip" in config else (None, None)
 
 
-def _pair(given: Any, name: str, form: str) -> tuple[float, float]:
-    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(one, int | float) for one in given):
+def _parse_pair(given: Any, name: str, form: str) -> tuple[float, float]:
+    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(number, int | float) for number in given):
         return float(given[0]), float(given[1])
     raise UsageError(f"task.layout.images.{name} is {given!r}, expected {form}")
 
 
-def _whole(given: Any, name: str, *, least: int = 1) -> int:
+def _parse_whole(given: Any, name: str, *, least: int = 1) -> int:
     if isinstance(given, int) and given >= least:
         return given
     raise UsageError(f"task.layout.images.{name} is {given!r}, expected a whole number from {least} on")

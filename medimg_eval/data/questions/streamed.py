@@ -86,32 +86,32 @@ def read_streamed(
     names = list(header)
     try:
         with cast("BinaryIO", gzip.open(path) if packed else path.open("rb")) as stream:
-            for found in _records(stream, sep):
+            for record in _iterate_records(stream, sep):
                 if not names:
-                    names = _header(path, found)
+                    names = _read_header(path, record)
                     continue
-                yield _line(path, found, names, pictures, packed=packed)
+                yield _make_line(path, record, names, pictures, packed=packed)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read ({error}); copy the file again") from error
     if not names:
         raise UserError(f"{path}: holds no line; copy the file again")
 
 
-def _line(path: Path, found: _Found, names: Sequence[str], pictures: Collection[str], *, packed: bool) -> Line:
+def _make_line(path: Path, found: _Found, names: Sequence[str], pictures: Collection[str], *, packed: bool) -> Line:
     data, _, spans, number, fault = found
     if fault:
         return Line(number, {}, f"cannot be read as a record of a table ({fault})")
     if len(spans) != len(names):
-        said = f"has not as many fields ({len(spans)}) as the header's {len(names)}; copy the file again"
-        return Line(number, {}, said)
+        complaint = f"has not as many fields ({len(spans)}) as the header's {len(names)}; copy the file again"
+        return Line(number, {}, complaint)
     values: dict[str, Any] = {}
     name = ""
     try:
         for name, (start, stop, quoted) in zip(names, spans, strict=True):
             if stop - start > POINTER and name in pictures:
-                values[name] = _pictures(path, found, name, (start, stop), packed=packed)
+                values[name] = _picture_cells(path, found, name, (start, stop), packed=packed)
             elif stop - start > LONG and not packed and not quoted:
-                values[name] = _cell(path, found, name, (start, stop), packed=False)
+                values[name] = _make_cell(path, found, name, (start, stop), packed=False)
             else:
                 text = data[start:stop].decode()
                 values[name] = text.replace('""', '"') if quoted else text
@@ -120,60 +120,60 @@ def _line(path: Path, found: _Found, names: Sequence[str], pictures: Collection[
     return Line(number, values)
 
 
-def _pictures(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell | list[Cell]:
+def _picture_cells(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell | list[Cell]:
     if found.data[span[0] : span[0] + 1] not in (b"[", b"{"):
-        return _cell(path, found, name, span, packed=packed)
-    return [_cell(path, found, name, run.span(), packed=packed) for run in RUN.finditer(found.data, *span)]
+        return _make_cell(path, found, name, span, packed=packed)
+    return [_make_cell(path, found, name, run.span(), packed=packed) for run in RUN.finditer(found.data, *span)]
 
 
-def _cell(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell:
-    place = f"line {found.line}"
+def _make_cell(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell:
+    location = f"line {found.line}"
     if packed:
-        return TextCell(path, name, place, found.data[slice(*span)].decode("ascii", "replace"))
-    return StreamedCell(path, name, place, found.base + span[0], found.base + span[1])
+        return TextCell(path, name, location, found.data[slice(*span)].decode("ascii", "replace"))
+    return StreamedCell(path, name, location, found.base + span[0], found.base + span[1])
 
 
-def _header(path: Path, found: _Found) -> list[str]:
+def _read_header(path: Path, found: _Found) -> list[str]:
     if found.fault:
         raise UserError(f"{path}, line {found.line}: cannot be read as the names of columns ({found.fault})")
     try:
         names = [found.data[start:stop].decode().strip() for start, stop, _ in found.spans]
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {found.line}: is no UTF-8 text; convert the file to UTF-8") from error
-    names = [name or f"column {place}" for place, name in enumerate(names, start=1)]
+    names = [name or f"column {index}" for index, name in enumerate(names, start=1)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(f"{path}, line {found.line}: column {twice[0]!r} occurs more than once; give one another name")
     return names
 
 
-def _records(stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
-    data, base, place, line, whole = stream.read(CHUNK + len(MARK)), 0, 0, 1, False
+def _iterate_records(stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
+    data, base, start, line, complete = stream.read(CHUNK + len(MARK)), 0, 0, 1, False
     if data.startswith(MARK):
-        place = len(MARK)
+        start = len(MARK)
     while True:
         fault = ""
         try:
-            found = _spans(data, place, sep, whole=whole)
+            spans_ = _field_spans(data, start, sep, whole=complete)
         except _QuoteError as error:
-            fault, stop = str(error), data.find(b"\n", place)
+            fault, stop = str(error), data.find(b"\n", start)
             stop = len(data) if stop < 0 else stop
-            found = [(place, stop, False)], stop + 1
-        if found is None:
-            if whole:
+            spans_ = [(start, stop, False)], stop + 1
+        if spans_ is None:
+            if complete:
                 return
             # Twice as much each time, so that a record longer than the chunk is not looked through again and again.
-            more = stream.read(max(CHUNK, len(data) - place))
-            data, base, place, whole = data[place:] + more, base + place, 0, not more
+            chunk = stream.read(max(CHUNK, len(data) - start))
+            data, base, start, complete = data[start:] + chunk, base + start, 0, not chunk
             continue
-        spans, end = found
+        spans, end = spans_
         if any(stop > start for start, stop, _ in spans):
             yield _Found(data, base, spans, line, fault)
         line += 1 + sum(data.count(b"\n", start, stop) for start, stop, quoted in spans if quoted)
-        place = end
+        start = end
 
 
-def _spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tuple[int, int, bool]], int] | None:
+def _field_spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tuple[int, int, bool]], int] | None:
     """The fields of the record that starts at `place`, and where the next starts; None if more must be read first."""
     spans: list[tuple[int, int, bool]] = []
     end = -1  # of the line
@@ -181,7 +181,7 @@ def _spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tu
         return None
     while True:
         if data[place : place + 1] == b'"':
-            close = _closing(data, place + 1, whole=whole or len(data) - place > LONGEST)
+            close = _closing_quote(data, place + 1, whole=whole or len(data) - place > LONGEST)
             if close is None:
                 return None
             spans.append((place + 1, close, True))
@@ -213,7 +213,7 @@ def _line_end(data: bytes, place: int) -> int:
     return place + 1
 
 
-def _closing(data: bytes, place: int, *, whole: bool) -> int | None:
+def _closing_quote(data: bytes, place: int, *, whole: bool) -> int | None:
     """The quote that closes a field which starts at `place`; None if more must be read to know."""
     while True:
         quote = data.find(b'"', place)

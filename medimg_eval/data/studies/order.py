@@ -30,32 +30,32 @@ def ranks(columns: Sequence[Sequence[str]]) -> Array:
         UserError: letters would not put a column in order: it holds numbers among texts, or texts whose first numbers
             are not as long, such as 9:30 and 10:15, or dates whose year comes last.
     """
-    keys = [_numbers(column) for column in columns]
-    known = ~np.any([np.isnan(key) for key in keys], axis=0)
-    order = np.lexsort([key[known] for key in reversed(keys)])
+    keys = [_time_numbers(column) for column in columns]
+    is_known = ~np.any([np.isnan(key) for key in keys], axis=0)
+    order = np.lexsort([key[is_known] for key in reversed(keys)])
     steps = np.zeros(len(order), dtype=np.int64)
     for key in keys:
-        ordered = key[known][order]
+        ordered = key[is_known][order]
         steps[1:] |= ordered[1:] != ordered[:-1]
-    found = np.full(len(known), UNKNOWN, dtype=np.int64)
-    places = np.flatnonzero(known)[order]
-    found[places] = np.cumsum(steps)
-    return found
+    ranked = np.full(len(is_known), UNKNOWN, dtype=np.int64)
+    indices = np.flatnonzero(is_known)[order]
+    ranked[indices] = np.cumsum(steps)
+    return ranked
 
 
-def _numbers(column: Sequence[str]) -> Array:
+def _time_numbers(column: Sequence[str]) -> Array:
     texts = np.asarray(column, dtype=object)
     blank = np.array([not text for text in column], dtype=bool)
     values: Array = np.full(len(texts), np.nan)
     try:
         values[~blank] = texts[~blank].astype(np.float64)
     except ValueError:
-        _check(texts[~blank].tolist())
+        _check_times(texts[~blank].tolist())
         values[~blank] = np.unique(texts[~blank].astype(str), return_inverse=True)[1]
     return values
 
 
-def _check(texts: Sequence[str]) -> None:
+def _check_times(texts: Sequence[str]) -> None:
     first: dict[int, str] = {}
     for text in texts:
         if YEAR_LAST.match(text):
@@ -63,8 +63,10 @@ def _check(texts: Sequence[str]) -> None:
         length = len(text) - len(text.lstrip("0123456789"))
         first.setdefault(length, text)
         if len(first) > 1:
-            one, other = first.values()
-            raise UserError(f"times are {one!r} and {other!r}, which are put in order by no rule; write all in one way")
+            first_text, second_text = first.values()
+            raise UserError(
+                f"times are {first_text!r} and {second_text!r}, which are put in order by no rule; write all in one way"
+            )
 
 
 def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, str]:
@@ -74,16 +76,16 @@ def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, s
     in the order of `patients`, the table's; times are ranks.
     """
     own = grouped((patient, study) for study, patient in patients.items() if patient and times[study] != UNKNOWN)
-    found = {}
+    priors = {}
     for studies in own.values():
         ordered = sorted(studies, key=times.__getitem__)  # stable: the table's order among equals
         before: str | None = None
-        for place, study in enumerate(ordered):
-            if place and times[study] != times[ordered[place - 1]]:
-                before = ordered[place - 1]
+        for index, study in enumerate(ordered):
+            if index and times[study] != times[ordered[index - 1]]:
+                before = ordered[index - 1]
             if before is not None:
-                found[study] = before
-    return found
+                priors[study] = before
+    return priors
 
 
 OTHERS = "*"
@@ -110,20 +112,20 @@ class Views:
     @classmethod
     def of(cls, views: Sequence[Any], most: int) -> Views:
         """Takes views in their order, several that count as one as a list."""
-        several = [[one] if isinstance(one, str) else list(one) for one in views]
-        return cls({str(name).upper(): place for place, some in enumerate(several) for name in some}, most)
+        several = [[view] if isinstance(view, str) else list(view) for view in views]
+        return cls({str(name).upper(): rank for rank, some in enumerate(several) for name in some}, most)
 
     def shown(self, images: Sequence[tuple[str, str]]) -> list[View]:
         """The images that are shown, by file and view, in the order of views.
 
         Those of one view stay in the order given. One without a file is left out.
         """
-        others = self.ranks.get(OTHERS)
+        other_rank = self.ranks.get(OTHERS)
         ranked = [
-            (self.ranks.get(view.upper(), others) if self.ranks else 0, View(file, view)) for file, view in images
+            (self.ranks.get(view.upper(), other_rank) if self.ranks else 0, View(file, view)) for file, view in images
         ]
-        there = [(rank, one) for rank, one in ranked if rank is not None and one.file]
-        return [one for _, one in sorted(there, key=lambda pair: pair[0])][: self.most or None]
+        there = [(rank, view) for rank, view in ranked if rank is not None and view.file]
+        return [view for _, view in sorted(there, key=lambda pair: pair[0])][: self.most or None]
 
     def __str__(self) -> str:
         """The views, for people."""

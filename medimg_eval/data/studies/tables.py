@@ -42,39 +42,39 @@ def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[st
     if paths[0].suffix == ".xml":
         frame = pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
     else:
-        frames = [_frame(path, wanted) for path in paths]
+        frames = [_read_frame(path, wanted) for path in paths]
         frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if not len(frame):
         raise UserError(f"{', '.join(map(str, paths[:3]))}: holds no record; task.layout.{key} names it")
     return frame
 
 
-def _frame(path: Path, wanted: Collection[str]) -> pd.DataFrame:
+def _read_frame(path: Path, wanted: Collection[str]) -> pd.DataFrame:
     import pandas as pd
 
-    if _kind(path) not in SEPARATED:
+    if _file_kind(path) not in SEPARATED:
         rows = read_table(path)
         frame = pd.DataFrame([dict(row.values) for row in rows], dtype=object)
         frame[PLACE] = [row.place for row in rows]
         frame[FILE] = str(path)
         return frame
-    frame = _separated(path, usecols=lambda name: name.strip() in wanted)
+    frame = _read_separated(path, usecols=lambda name: name.strip() in wanted)
     frame[PLACE] = np.arange(1, len(frame) + 1)
     frame[FILE] = pd.Series([str(path)] * len(frame), dtype=object)
     return frame
 
 
-def _separated(path: Path, **options: Any) -> pd.DataFrame:
+def _read_separated(path: Path, **options: Any) -> pd.DataFrame:
     import pandas as pd
 
-    separator = SEPARATED[_kind(path)]
+    separator = SEPARATED[_file_kind(path)]
     with UserError.about(path, "cannot be read as a table", OSError, EOFError, ValueError):
         frame = pd.read_csv(path, dtype=object, sep=separator, na_filter=False, encoding="utf-8-sig", **options)
-    made: pd.DataFrame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
-    return made
+    table: pd.DataFrame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
+    return table
 
 
-def _kind(path: Path) -> str:
+def _file_kind(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
@@ -86,12 +86,14 @@ def read_openi(path: Path) -> dict[str, Any]:
     case.
     """
     with UserError.about(path, "is no XML", OSError, ET.ParseError, mend="copy it again"):
-        report = ET.fromstring(_plain(path))  # noqa: S314 -- it defines no entities
+        report = ET.fromstring(_read_plain_xml(path))  # noqa: S314 -- it defines no entities
     uid = report.find("uId")
     if uid is None or not uid.get("id"):
         raise UserError(f"{path}: names no uId, which reports of OpenI do")
-    texts = {str(one.get("Label", "")).lower(): (one.text or "").strip() for one in report.iter("AbstractText")}
-    images = [image for one in report.iter("parentImage") if (image := one.get("id"))]
+    texts = {
+        str(element.get("Label", "")).lower(): (element.text or "").strip() for element in report.iter("AbstractText")
+    }
+    images = [image for identifier in report.iter("parentImage") if (image := identifier.get("id"))]
     blank = dict.fromkeys(("findings", "impression", "indication", "comparison"), "")
     return {**blank, **texts, "uid": uid.get("id"), "images": images}
 
@@ -118,7 +120,7 @@ class Join:
         return cls(str(step["join"]), own, tuple(map(str, on.values())) if isinstance(on, Mapping) else own)
 
 
-def _plain(path: Path) -> bytes:
+def _read_plain_xml(path: Path) -> bytes:
     """The content of an XML file that defines no entities, which could grow beyond all bounds."""
     content = path.read_bytes()
     if b"<!ENTITY" in content.replace(b"\0", b""):  # of UTF-16, too
@@ -133,32 +135,32 @@ def joined(frame: pd.DataFrame, steps: Sequence[Join], root: Path, wanted: Colle
     table is missing, has not the column, or says two things of one row.
     """
     for step in steps:
-        other = read_frame(root, [step.table], "join", {*wanted, *step.others})
-        _check(frame, step.own, "join.on")
-        _check(other, step.others, "join.on")
-        frame = _merged(frame, other, step, wanted)
+        other_frame = read_frame(root, [step.table], "join", {*wanted, *step.others})
+        _check_columns(frame, step.own, "join.on")
+        _check_columns(other_frame, step.others, "join.on")
+        frame = _merge_table(frame, other_frame, step, wanted)
     return frame
 
 
-def _merged(frame: pd.DataFrame, other: pd.DataFrame, step: Join, wanted: Collection[str]) -> pd.DataFrame:
+def _merge_table(frame: pd.DataFrame, other: pd.DataFrame, step: Join, wanted: Collection[str]) -> pd.DataFrame:
     new = [name for name in other.columns if name not in frame.columns and name in wanted]
     columns = {name: other[name].to_numpy(dtype=object) for name in new}
-    found: dict[str, int] = {}
-    for place, key in enumerate(_keys(other, step.others)):
-        first = found.setdefault(key, place)
-        if first != place and any(as_text(one[first]) != as_text(one[place]) for one in columns.values()):
-            said = f"says another thing of {key!r} than {place_of(other, first)}; mend one of them"
-            raise UserError(f"{place_of(other, place)}: {said}")
-    places = np.array([found.get(key, -1) for key in _keys(frame, step.own)], dtype=np.int64)
-    made = {}
+    first_rows: dict[str, int] = {}
+    for row, key in enumerate(_key_column(other, step.others)):
+        first = first_rows.setdefault(key, row)
+        if first != row and any(as_text(column[first]) != as_text(column[row]) for column in columns.values()):
+            complaint = f"says another thing of {key!r} than {place_of(other, first)}; mend one of them"
+            raise UserError(f"{place_of(other, row)}: {complaint}")
+    rows = np.array([first_rows.get(key, -1) for key in _key_column(frame, step.own)], dtype=np.int64)
+    columns_ = {}
     for name, column in columns.items():
-        made[name] = column[places]
-        made[name][places < 0] = ""
-    return frame.assign(**made)
+        columns_[name] = column[rows]
+        columns_[name][rows < 0] = ""
+    return frame.assign(**columns_)
 
 
-def _keys(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    columns = [_texts(frame, name) for name in names]
+def _key_column(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    columns = [_column_texts(frame, name) for name in names]
     return columns[0] if len(columns) == 1 else [", ".join(row) for row in zip(*columns, strict=True)]
 
 
@@ -171,19 +173,19 @@ def exploded(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
     if not columns:
         return frame
-    _check(frame, columns, "explode")
-    lists = {name: [_listed(value) for value in frame[name]] for name in columns}
-    for place, several in enumerate(zip(*lists.values(), strict=True)):
-        if len({len(one) for one in several}) > 1:
-            lengths = ", ".join(f"{name!r} {len(one)}" for name, one in zip(columns, several, strict=True))
-            raise UserError(f"{place_of(frame, place)}: lists are of different lengths: {lengths}")
+    _check_columns(frame, columns, "explode")
+    lists = {name: [_as_plain_list(value) for value in frame[name]] for name in columns}
+    for row, several in enumerate(zip(*lists.values(), strict=True)):
+        if len({len(items) for items in several}) > 1:
+            lengths = ", ".join(f"{name!r} {len(items)}" for name, items in zip(columns, several, strict=True))
+            raise UserError(f"{place_of(frame, row)}: lists are of different lengths: {lengths}")
     taken = frame.copy()
     for name, column in lists.items():
         taken[name] = pd.Series(column, index=taken.index, dtype=object)
     return taken.explode(list(columns), ignore_index=True)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_plain_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if not as_text(value) else [value]
 
 
@@ -204,22 +206,22 @@ def place_of(frame: pd.DataFrame, row: int) -> str:
 def places_of(frame: pd.DataFrame) -> list[str]:
     """Where each row stands, as `place_of` says it."""
     stated = zip(frame[FILE], frame[PLACE], strict=True)
-    return [f"{file}, {place if isinstance(place, str) else f'row {place}'}" for file, place in stated]
+    return [f"{file}, {location if isinstance(location, str) else f'row {location}'}" for file, location in stated]
 
 
 def check_columns(frame: pd.DataFrame, patterns: Mapping[str, Iterable[str]]) -> None:
     """Refuses patterns, by key of the config, that name no column; the UserError offers the nearest."""
     for key, some in patterns.items():
-        _check(frame, list(names_of(some)), key)
+        _check_columns(frame, list(names_of(some)), key)
 
 
-def _check(frame: pd.DataFrame, names: Sequence[str], key: str) -> None:
+def _check_columns(frame: pd.DataFrame, names: Sequence[str], key: str) -> None:
     for name in names:
         if name not in frame.columns:
             file = str(frame[FILE].iloc[0])
-            there = [str(one) for one in frame.columns if one not in (FILE, PLACE)]
-            if _kind(Path(file)) in SEPARATED:
-                there = [*there, *_separated(Path(file), nrows=0).columns]
+            there = [str(column) for column in frame.columns if column not in (FILE, PLACE)]
+            if _file_kind(Path(file)) in SEPARATED:
+                there = [*there, *_read_separated(Path(file), nrows=0).columns]
             raise UserError(f"{file}: there is no column {name!r} of task.layout.{key}{nearest(name, there)}")
 
 
@@ -232,11 +234,11 @@ def filled(frame: pd.DataFrame, pattern: str, *, whole: bool = False) -> list[st
     if not pattern:
         return [""] * len(frame)
     if "{" not in pattern:
-        return _texts(frame, pattern)
+        return _column_texts(frame, pattern)
     parts: list[Iterable[str]] = []
     at = 0
     for field in FIELD.finditer(pattern):
-        parts += [repeat(pattern[at : field.start()], len(frame)), _part(frame, field)]
+        parts += [repeat(pattern[at : field.start()], len(frame)), _extract_part(frame, field)]
         at = field.end()
     parts.append(repeat(pattern[at:], len(frame)))
     if whole:
@@ -244,18 +246,18 @@ def filled(frame: pd.DataFrame, pattern: str, *, whole: bool = False) -> list[st
     return ["".join(row).strip() for row in zip(*parts, strict=True)]
 
 
-def _part(frame: pd.DataFrame, field: re.Match[str]) -> list[str]:
-    texts = _texts(frame, field[1])
+def _extract_part(frame: pd.DataFrame, field: re.Match[str]) -> list[str]:
+    texts = _column_texts(frame, field[1])
     if not field[3]:
         return [text[: int(field[2])] for text in texts] if field[2] else texts
-    found = [re.search(field[3], text) for text in texts]
-    if None in found:
-        place = found.index(None)
-        raise UserError(f"{place_of(frame, place)}: {texts[place]!r} does not fit {field[0]!r}")
-    return [one[1] if one.re.groups else one[0] for one in found if one is not None]
+    matches = [re.search(field[3], text) for text in texts]
+    if None in matches:
+        row = matches.index(None)
+        raise UserError(f"{place_of(frame, row)}: {texts[row]!r} does not fit {field[0]!r}")
+    return [match[1] if match.re.groups else match[0] for match in matches if match is not None]
 
 
-def _texts(frame: pd.DataFrame, name: str) -> list[str]:
+def _column_texts(frame: pd.DataFrame, name: str) -> list[str]:
     values = frame[name].tolist()
     try:
         return list(map(str.strip, values))

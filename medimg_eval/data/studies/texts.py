@@ -37,8 +37,8 @@ class Texts:
 
     def __post_init__(self) -> None:
         """Refuses another form."""
-        known = isinstance(self.report, str) or set(self.report) in ({"zip", "member"}, {"columns"})
-        if not known or not self.report:
+        is_valid = isinstance(self.report, str) or set(self.report) in ({"zip", "member"}, {"columns"})
+        if not is_valid or not self.report:
             raise UsageError(
                 f"task.layout.report is {self.report!r:.80}, expected the pattern of a text file, "
                 "{zip: ..., member: ...}, or {columns: {findings: ..., ...}}"
@@ -56,7 +56,9 @@ class Texts:
         if not isinstance(self.report, str) and "columns" in self.report:
             names = list(map(canonical, self.report["columns"]))
             texts = zip(*(filled(rows, pattern) for pattern in self.patterns), strict=True)
-            return [{name: text for name, text in zip(names, row, strict=True) if _says(text)} for row in texts]
+            return [
+                {name: text for name, text in zip(names, row, strict=True) if _says_something(text)} for row in texts
+            ]
         held: dict[str, Sections | CaseError] = {}
         names = filled(rows, self.patterns[0])
         for name in dict.fromkeys(names):
@@ -79,7 +81,7 @@ class Texts:
             raise CaseError(f"{path}: is no UTF-8 text; convert the file to UTF-8") from error
 
 
-def _says(text: str) -> bool:
+def _says_something(text: str) -> bool:
     return not said_nothing(text) and text.lower().rstrip(".") not in ("none", "n/a")
 
 
@@ -100,13 +102,13 @@ def unspoilt(held: Sections, wanted: Sequence[str]) -> dict[str, str]:
     A column of findings may run on into the impression, which would give away what is asked for.
     """
     secret = {*map(canonical, wanted), BOTH}
-    told = {}
+    kept_texts = {}
     for name, text in held.items():
         parts = list(section_spans(text))
         spoilt = name not in secret and any(inner in secret for inner, _, _ in parts)
-        left = [text[start:end].strip() for inner, start, end in parts if inner not in secret]
-        told[name] = " ".join(filter(None, left)) if spoilt else text
-    return told
+        remaining = [text[start:end].strip() for inner, start, end in parts if inner not in secret]
+        kept_texts[name] = " ".join(filter(None, remaining)) if spoilt else text
+    return kept_texts
 
 
 def whole(held: Sections) -> str:

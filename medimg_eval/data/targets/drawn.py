@@ -39,11 +39,11 @@ class DrawnAreas:
     def __post_init__(self) -> None:
         """Refuses settings that are none."""
         self.labels = {str(name): int(label) for name, label in self.labels.items()}
-        _check(self.others, self.absent)
+        _check_policies(self.others, self.absent)
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         """The areas, drawn on the grid of the case's image when read."""
-        return AreasOnImage(entry.path(self.path), _image(entry), self.others, self.absent, self.labels)
+        return AreasOnImage(entry.path(self.path), _first_image(entry), self.others, self.absent, self.labels)
 
 
 @dataclass
@@ -61,20 +61,20 @@ class DrawnPoints:
 
     def __post_init__(self) -> None:
         """Refuses settings that are none."""
-        _check(self.others, self.absent)
+        _check_policies(self.others, self.absent)
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The points, put onto the grid of the case's image when read."""
-        names = None if self.names is None else {str(name): str(said) for name, said in self.names.items()}
-        return PointsOnImage(entry.path(self.path), _image(entry), self.others, self.absent, names)
+        names = None if self.names is None else {str(name): str(class_name) for name, class_name in self.names.items()}
+        return PointsOnImage(entry.path(self.path), _first_image(entry), self.others, self.absent, names)
 
 
-def _check(others: str, absent: str) -> None:
+def _check_policies(others: str, absent: str) -> None:
     for what, value, options in (("others", others, ("raise", "ignore")), ("absent", absent, ("raise", "empty"))):
         UsageError.refuse_unknown(f"{what}: there is no", options, value)
 
 
-def _image(entry: Entry) -> Reference[Image]:
+def _first_image(entry: Entry) -> Reference[Image]:
     if not entry.images:
         raise entry.row.error("annotations need the image they are drawn on")
     return entry.images[0]
@@ -95,13 +95,15 @@ class _Drawn(OneFile, OnImage):
         """Returns what is drawn of known classes; raises CaseError for others, or a missing file, that may not be."""
         if self.absent == "empty" and not self.path.exists():
             return []
-        found = read_annotations(self.path)
-        strange = next((one.name for one in found if known is not None and one.name not in known), None)
+        annotations = read_annotations(self.path)
+        strange = next(
+            (annotation.name for annotation in annotations if known is not None and annotation.name not in known), None
+        )
         if strange is not None and self.others == "raise":
             raise CaseError(
                 f"{self.path}: holds the class {strange!r}{nearest(strange, known or ())}; name it, or others=ignore"
             )
-        return [one for one in found if known is None or one.name in known]
+        return [annotation for annotation in annotations if known is None or annotation.name in known]
 
     def _frame(self) -> Frame:
         if not isinstance(self.image, ImageFile):
@@ -125,11 +127,11 @@ class AreasOnImage(_Drawn):
         grid = self.geometry()
         if len(grid.shape) != 2:
             raise CaseError(f"{self.path}: areas are drawn on pictures and slides, not on a grid of {grid.shape}")
-        areas = [one for one in self._annotations(list(self.labels)) if one.kind == "area"]
+        areas = [annotation for annotation in self._annotations(list(self.labels)) if annotation.kind == "area"]
         labels, numbers = draw(areas, self.labels, (grid.shape[0], grid.shape[1]), self._frame())
-        drawn = sum(self.labels[one.name] > 0 for one in areas)
-        lost = drawn - np.count_nonzero(np.unique(numbers))
-        notes = (f"{lost} of {drawn} areas hold no pixel's centre, or are covered by others",) if lost else ()
+        drawn = sum(self.labels[area.name] > 0 for area in areas)
+        covered = drawn - np.count_nonzero(np.unique(numbers))
+        notes = (f"{covered} of {drawn} areas hold no pixel's centre, or are covered by others",) if covered else ()
         return Mask(labels, grid.affine, notes=notes, units=grid.units, instances=numbers)
 
 
@@ -141,12 +143,12 @@ class PointsOnImage(_Drawn):
 
     def read(self) -> Points:
         """Returns rows and columns; raises CaseError for a class without a name."""
-        found = self._annotations(None if self.names is None else list(self.names))
+        annotations = self._annotations(None if self.names is None else list(self.names))
         frame = self._frame()
-        places, names = [np.zeros((0, 2))], []
-        for one in found:
-            if one.kind == "line":
-                raise CaseError(f"{self.path}: holds a line of class {one.name!r}, which is no point")
-            places.append(frame.indices(one.centres()))
-            names += [one.name if self.names is None else self.names[one.name]] * len(places[-1])
-        return Points(np.concatenate(places), tuple(names))
+        positions, names = [np.zeros((0, 2))], []
+        for annotation in annotations:
+            if annotation.kind == "line":
+                raise CaseError(f"{self.path}: holds a line of class {annotation.name!r}, which is no point")
+            positions.append(frame.indices(annotation.centres()))
+            names += [annotation.name if self.names is None else self.names[annotation.name]] * len(positions[-1])
+        return Points(np.concatenate(positions), tuple(names))

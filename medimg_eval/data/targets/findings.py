@@ -41,8 +41,8 @@ class ClassColumns:
 
     def __post_init__(self) -> None:
         """Refuses policies that do not exist, and columns that are none."""
-        self._columns = _mapping(self.columns)
-        self._words = {_written(str(key)): meaning for key, meaning in self.words.items()}
+        self._columns = _name_mapping(self.columns)
+        self._words = {_normalise_label(str(key)): meaning for key, meaning in self.words.items()}
         UsageError.refuse_unknown("there is no statement", CHEXPERT.values(), *self._words.values())
         for policy in (self.uncertain, self.blank):
             if isinstance(policy, Mapping):
@@ -62,7 +62,7 @@ class ClassColumns:
                     f"of each row, got {name!r}"
                 )
             readers[name] = self._values(row)
-        return given(Findings({name: _majority(readers, name) for name in self._columns}, readers=readers), entry)
+        return given(Findings({name: _majority_label(readers, name) for name in self._columns}, readers=readers), entry)
 
     def _values(self, row: Row) -> dict[str, float]:
         return {name: self._value(row, name, column) for name, column in self._columns.items()}
@@ -71,19 +71,19 @@ class ClassColumns:
         return {
             "present": 1.0,
             "absent": 0.0,
-            "uncertain": _policy(self.uncertain, name),
-            "blank": _policy(self.blank, name),
+            "uncertain": _policy_value(self.uncertain, name),
+            "blank": _policy_value(self.blank, name),
         }
 
     def _value(self, row: Row, name: str, column: str) -> float:
-        meaning = self._words.get(_written(row.text(column)))
+        meaning = self._words.get(_normalise_label(row.text(column)))
         if meaning is None:
             held = ", ".join(repr(word) for word in self._words)
             raise row.error(f"column {column!r} holds {row.text(column)!r}, expected one of {held}; see `words`")
         return self._becomes[name][meaning]
 
 
-def _majority(readers: Mapping[str, Mapping[str, float]], name: str) -> float:
+def _majority_label(readers: Mapping[str, Mapping[str, float]], name: str) -> float:
     """Returns what more than half of the readers say of a class; NaN where they are divided evenly, or say nothing."""
     values = [value[name] for value in readers.values() if not math.isnan(value[name])]
     present = sum(value > 0.5 for value in values)
@@ -109,7 +109,7 @@ class ClassName:
     def __post_init__(self) -> None:
         """Refuses classes that are none."""
         # Several spellings may mean one class.
-        self._classes = _mapping(self.classes)
+        self._classes = _name_mapping(self.classes)
         self._names = list(dict.fromkeys(self._classes.values()))
 
     def reference(self, entry: Entry) -> Given[Findings]:
@@ -125,13 +125,15 @@ class ClassName:
             text = replace(entry, rows=(row,)).fill(self.column)
             names = [name.strip() for name in (text.split(self.separator) if self.separator else [text])]
         held = [name for name in names if name and name != self.none]
-        lost = next((name for name in held if name not in self._classes), None)
-        if lost is not None or (not held and self.none is None):
-            raise row.error(f"{self.column!r} names no known class: {lost or ''!r}{nearest(lost or '', self._classes)}")
+        unknown = next((name for name in held if name not in self._classes), None)
+        if unknown is not None or (not held and self.none is None):
+            raise row.error(
+                f"{self.column!r} names no known class: {unknown or ''!r}{nearest(unknown or '', self._classes)}"
+            )
         return sorted({self._classes[name] for name in held})
 
 
-def _mapping(names: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+def _name_mapping(names: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     if isinstance(names, Mapping):
         return {str(key): str(value) for key, value in names.items()}
     if isinstance(names, str) or not names:
@@ -139,7 +141,7 @@ def _mapping(names: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     return {str(name): str(name) for name in names}
 
 
-def _policy(policy: str | Mapping[str, str], name: str) -> float:
+def _policy_value(policy: str | Mapping[str, str], name: str) -> float:
     chosen = policy.get(name, "ignore") if isinstance(policy, Mapping) else policy
     word = chosen.lower().removeprefix("u-")
     if word not in POLICIES:
@@ -148,7 +150,7 @@ def _policy(policy: str | Mapping[str, str], name: str) -> float:
 
 
 @lru_cache(maxsize=1024)  # large tables hold few words
-def _written(text: str) -> str:
+def _normalise_label(text: str) -> str:
     """The same for `1`, `1.0` and ` 1`."""
     try:
         return f"{float(text):g}"
@@ -195,20 +197,20 @@ class NumberColumns:
         """The numbers of a case: of all its rows if they are readers', else what its rows agree on."""
         if not self.reader:
             return given(Findings(entry.agreed(self._numbers)), entry)
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for row in entry.rows:
             numbers = self._numbers(row)
             if all(math.isnan(value) for value in numbers.values()):
                 continue
             reader = self._reader(row)
-            twice = next((name for name in numbers if name + reader in found), None)
+            twice = next((name for name in numbers if name + reader in values), None)
             if twice is not None:
                 raise row.error(
                     f"case {entry.id!r} has {twice + reader!r} in an earlier row as well; "
                     f"{'correct' if self.reading else 'set `reading` to'} the column that numbers the readings"
                 )
-            found |= {name + reader: value for name, value in numbers.items()}
-        return given(Findings(found), entry)
+            values |= {name + reader: value for name, value in numbers.items()}
+        return given(Findings(values), entry)
 
     def _reader(self, row: Row) -> str:
         """Suffix of the name of a number: `/reader`, or `/reader/reading`."""

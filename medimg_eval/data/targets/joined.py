@@ -62,10 +62,10 @@ class TableTarget:
         state = (path, path.stat().st_mtime_ns if path.exists() else 0)
         if state not in self._read:
             table = read_table(path, separator=self.separator)
-            found = grouped((row.fill(self.key), row) for row in table)
+            by_key = grouped((row.fill(self.key), row) for row in table)
             first = table[0] if table else Row(path, "", {})
             self._read.clear()
-            self._read[state] = (first, found)
+            self._read[state] = (first, by_key)
         return self._read[state]
 
 
@@ -97,11 +97,11 @@ class _AllPoints:
     def read(self) -> Points:
         """Reads them all; a measurement that a set lacks is NaN."""
         read = [part.read() for part in self.parts]
-        values = [np.full(len(one.names), np.nan) if one.values is None else one.values for one in read]
+        values = [np.full(len(points.names), np.nan) if points.values is None else points.values for points in read]
         return Points(
-            np.concatenate([one.positions for one in read]),
-            tuple(name for one in read for name in one.names),
-            np.concatenate(values) if any(one.values is not None for one in read) else None,
+            np.concatenate([points.positions for points in read]),
+            tuple(name for points in read for name in points.names),
+            np.concatenate(values) if any(points.values is not None for points in read) else None,
         )
 
     def geometry(self) -> Geometry:

@@ -47,16 +47,16 @@ class _Located(OnImage):
 
     def read(self) -> LocatedFindings:
         """Lays boxes beside findings; raises CaseError for a box of a class that is unknown or said to be absent."""
-        found, boxes = self.findings.read(), self.boxes.read()
+        findings, boxes = self.findings.read(), self.boxes.read()
         called = [self.names.get(name, name) for name in boxes.names]
-        CaseError.refuse_unknown(f"{self.files[0]}: a box is called", found.values, *called)
-        absent = next((name for name in called if found.values[name] == 0), None)
+        CaseError.refuse_unknown(f"{self.files[0]}: a box is called", findings.values, *called)
+        absent = next((name for name in called if findings.values[name] == 0), None)
         if absent is not None:
             raise CaseError(f"{self.files[0]}: there is a box of {absent!r}, which is said to be absent")
         outlines = {name: Outline(self._filled(boxes, called, name)) for name in dict.fromkeys(called)}
-        return LocatedFindings(found.values, outlines, readers=found.readers)
+        return LocatedFindings(findings.values, outlines, readers=findings.readers)
 
     def _filled(self, boxes: Boxes, called: list[str], name: str) -> Any:
-        kept = [place for place, one in enumerate(called) if one == name]
-        some = Boxes(boxes.corners[kept], (name,) * len(kept))
+        indices = [index for index, box_name in enumerate(called) if box_name == name]
+        some = Boxes(boxes.corners[indices], (name,) * len(indices))
         return FilledMask(Given(some, self.files, self.image), self.image, {name: 1})

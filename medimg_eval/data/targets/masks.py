@@ -213,14 +213,14 @@ class RunMask(OneFile):
         """Draws it; raises CaseError when a run ends outside the image."""
         grid = self.geometry()
         labels = np.zeros(grid.shape, np.min_scalar_type(self.label))
-        for one in self.runs:
-            ends = np.add(one.starts, one.lengths)
+        for run in self.runs:
+            ends = np.add(run.starts, run.lengths)
             if len(ends) and int(ends.max()) > labels.size:
                 raise CaseError(
-                    f"{one.path}, {one.place}: a run ends at pixel {int(ends.max())} of an image of {labels.size} "
+                    f"{run.path}, {run.place}: a run ends at pixel {int(ends.max())} of an image of {labels.size} "
                     "pixels; check the form of the runs and the shape"
                 )
-            labels[decode_runs(one.starts, one.lengths, labels.shape, by_columns=self.by_columns)] = self.label
+            labels[decode_runs(run.starts, run.lengths, labels.shape, by_columns=self.by_columns)] = self.label
         return Mask(labels, grid.affine, units=grid.units)
 
     def geometry(self) -> Geometry:
@@ -320,7 +320,7 @@ class MaskParts:
         """The files that are there, sorted; raises UserError when there is none."""
         folder, _, name = self.path.rpartition("/")
         path = entry.path(folder) if folder else entry.root
-        files = tuple(sorted(one for one in path.glob(name) if not one.name.startswith(".")))
+        files = tuple(sorted(path for path in path.glob(name) if not path.name.startswith(".")))
         if not files:
             raise entry.row.error(f"case {entry.id!r}: there is no file {path}/{name}")
         return JoinedMask(files)

@@ -39,10 +39,10 @@ class MatrixRow:
         return MatrixNumbers(path, entry.fill(self.row), self._columns(entry.root), self.log1p, entry.image)
 
     def _columns(self, root: Path) -> tuple[str, ...]:
-        return _names(root / self.columns) if isinstance(self.columns, str) else tuple(self.columns)
+        return _cached_names(root / self.columns) if isinstance(self.columns, str) else tuple(self.columns)
 
 
-def _names(path: Path) -> tuple[str, ...]:
+def _cached_names(path: Path) -> tuple[str, ...]:
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
     return _read_names(path, stamp)
 

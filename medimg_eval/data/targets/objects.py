@@ -52,11 +52,11 @@ class NumberedMat(OneFile, OnImage):
         types = self._variable(self.types) if self.types else (numbers > 0).astype(np.uint8)
         if types.shape != numbers.shape:
             raise CaseError(f"{self.path}: {self.types!r} has shape {types.shape}, {self.instances!r} {numbers.shape}")
-        known = self.values or {int(one): int(one) for one in np.unique(types)}
-        labels = np.zeros(types.shape, np.min_scalar_type(max(known.values(), default=0)))
-        for value, label in known.items():
+        values = self.values or {int(value): int(value) for value in np.unique(types)}
+        labels = np.zeros(types.shape, np.min_scalar_type(max(values.values(), default=0)))
+        for value, label in values.items():
             labels[types == value] = label
-        unknown = sorted(set(np.unique(types).tolist()) - {0, *known})
+        unknown = sorted(set(np.unique(types).tolist()) - {0, *values})
         if unknown:
             raise CaseError(f"{self.path}: holds the classes {unknown[:5]}, which `values` gives no label")
         labels = np.where(numbers > 0, labels, 0)
@@ -64,9 +64,9 @@ class NumberedMat(OneFile, OnImage):
 
     def _variable(self, name: str) -> Array:
         content = read_mat(self.path)
-        found = np.asarray(content.get(name, ()))
-        whole = found.dtype.kind in "iu" or (found.dtype.kind == "f" and np.array_equal(found, np.rint(found)))
-        if found.ndim != 2 or not whole or (found.size and found.min() < 0):
+        array = np.asarray(content.get(name, ()))
+        is_whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.array_equal(array, np.rint(array)))
+        if array.ndim != 2 or not is_whole or (array.size and array.min() < 0):
             held = ", ".join(sorted(key for key in content if not key.startswith("__")))
             raise CaseError(f"{self.path}: expected whole numbers (row, column) in {name!r}, from 0; it holds {held}")
-        return found.astype(np.int64)
+        return array.astype(np.int64)

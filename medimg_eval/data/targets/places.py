@@ -67,9 +67,9 @@ class BoxColumns:
 
     def reference(self, entry: Entry) -> Given[Boxes]:
         """The boxes of all records."""
-        found = [(row, numbers) for row in entry.rows if (numbers := self._numbers(row)) is not None]
-        edges = np.array([self._edges(row, numbers) for row, numbers in found]).reshape(-1, 4)
-        names = tuple(row.text(self.label) if self.label else self.name for row, _ in found)
+        boxes = [(row, numbers) for row in entry.rows if (numbers := self._numbers(row)) is not None]
+        edges = np.array([self._edges(row, numbers) for row, numbers in boxes]).reshape(-1, 4)
+        names = tuple(row.text(self.label) if self.label else self.name for row, _ in boxes)
         return given(Boxes(corners_from_edges(edges), names), entry)
 
     def _numbers(self, row: Row) -> list[float] | None:
@@ -152,7 +152,7 @@ class PointColumns:
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The points of all records."""
-        rows = [row for row in entry.rows if any(row.text(one).lower() not in NOTHING for one in self.columns)]
+        rows = [row for row in entry.rows if any(row.text(column).lower() not in NOTHING for column in self.columns)]
         xyz = np.array([[row.number(column) for column in self.columns] for row in rows], dtype=np.float64)
         wrong = next((row for row, point in zip(rows, xyz, strict=True) if not np.isfinite(point).all()), None)
         if wrong is not None:

@@ -73,8 +73,10 @@ class FusedMask:
         """Reads and fuses them; raises CaseError when one lies on another grid."""
         masks = [reference.read() for reference in self.references]
         for reference, mask in zip(self.references[1:], masks[1:], strict=True):
-            same = mask.labels.shape == masks[0].labels.shape and np.allclose(mask.affine, masks[0].affine, atol=1e-3)
-            if not same:
+            is_same = mask.labels.shape == masks[0].labels.shape and np.allclose(
+                mask.affine, masks[0].affine, atol=1e-3
+            )
+            if not is_same:
                 raise CaseError(
                     f"{reference.files[0]}: grid is invalid: expected that of {self.files[0]}, "
                     f"{masks[0].labels.shape}, got {mask.labels.shape} or another place"

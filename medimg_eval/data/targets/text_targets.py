@@ -43,11 +43,11 @@ class ReportText:
         if self.file:
             return TextFile(entry.path(self.file), tuple(self.sections), self.blank == "keep", entry.image)
         text = entry.agreed(lambda row: row.text(self.column))
-        found = section(text, self.sections) if self.sections else text
-        if not found and self.blank == "raise":
+        text_ = section(text, self.sections) if self.sections else text
+        if not text_ and self.blank == "raise":
             what = f"has none of the sections {list(self.sections)}" if text else "is empty"
             raise entry.row.error(f"column {self.column!r} {what}; leave the row out with `where`, or set blank='keep'")
-        return given(Text(found or ""), entry)
+        return given(Text(text_ or ""), entry)
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class TextFile(OneFile, OnImage):
             text = self.path.read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise CaseError(f"{self.path}: cannot be read as text ({type(error).__name__})") from error
-        found = section(text, self.sections) if self.sections else text
-        if not found and not self.keep_blank:
+        text_ = section(text, self.sections) if self.sections else text
+        if not text_ and not self.keep_blank:
             what = f"has none of the sections {list(self.sections)}" if text else "is empty"
             raise CaseError(f"{self.path}: {what}; leave the case out, or set blank='keep'")
-        return Text(found or "")
+        return Text(text_ or "")
 
 
 def section(text: str, names: Sequence[str]) -> str | None:
@@ -137,7 +137,7 @@ class FrameTable:
         if len(twice):
             raise entry.rows[twice[0]].error(f"frame {frames[twice[0]]} is labelled a second time")
         names = list(self.columns) or [name for name in entry.row.values if name != self.frame]
-        labels = {name: _column([row.text(name) for row in entry.rows])[order] for name in names}
+        labels = {name: _text_column([row.text(name) for row in entry.rows])[order] for name in names}
         return given(FrameLabels(frames[order], labels), entry)
 
 
@@ -149,7 +149,7 @@ def frame_number(row: Row, column: str, stride: int) -> int:
     return int(number)
 
 
-def _column(texts: Sequence[str]) -> Array:
+def _text_column(texts: Sequence[str]) -> Array:
     for kind in (np.int64, np.float64):
         try:
             return np.array(texts).astype(kind)

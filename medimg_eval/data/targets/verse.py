@@ -68,8 +68,8 @@ class CentroidFile(OneFile, OnImage, ABC):
         axes, entries = self._frame(content)
         try:
             held = axcodes2ornt(tuple(axes))
-            xyz = np.array([[float(one[axis]) for axis in "XYZ"] for one in entries]).reshape(-1, 3)
-            names = [str(int(one["label"])) for one in entries]
+            xyz = np.array([[float(entry[axis]) for axis in "XYZ"] for entry in entries]).reshape(-1, 3)
+            names = [str(int(entry["label"])) for entry in entries]
         except (KeyError, TypeError, ValueError) as error:
             raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error
         grid = self.geometry()
@@ -77,8 +77,8 @@ class CentroidFile(OneFile, OnImage, ABC):
         for source, (axis, sign) in enumerate(ornt_transform(held, io_orientation(grid.affine)).astype(int)):
             along = xyz[:, source] / self._step(grid, axis)
             positions[:, axis] = along if sign > 0 else grid.shape[axis] - 1 - along
-        known = np.flatnonzero(np.isfinite(positions).all(axis=1))
-        return Points(positions[known], tuple(names[index] for index in known))
+        indices = np.flatnonzero(np.isfinite(positions).all(axis=1))
+        return Points(positions[indices], tuple(names[index] for index in indices))
 
     @abstractmethod
     def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
@@ -105,7 +105,7 @@ class MiccaiFile(CentroidFile):
     """The centroids of one volume of the MICCAI release."""
 
     def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        if not isinstance(content, list) or any("direction" in one for one in content if isinstance(one, dict)):
+        if not isinstance(content, list) or any("direction" in item for item in content if isinstance(item, dict)):
             raise CaseError(
                 f"{self.path}: expected a list of centroids without 'direction'; those of the restructured release are "
                 "read by the target VertebraCentroids"

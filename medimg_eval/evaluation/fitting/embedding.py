@@ -99,9 +99,13 @@ class CaseFeatures:
     def coordinates(self, case: str) -> Array | None:
         """Row and column of each row of a case in level-0 pixels, (row, 2); None of what lies nowhere."""
         store, keys = self._of(case)
-        places = [store.coordinates(key) for key in keys]
-        known = [one for one in places if one is not None]
-        return np.concatenate(known) if len(known) == len(places) and known else None
+        coordinates = [store.coordinates(key) for key in keys]
+        known_coordinates = [coordinate for coordinate in coordinates if coordinate is not None]
+        return (
+            np.concatenate(known_coordinates)
+            if len(known_coordinates) == len(coordinates) and known_coordinates
+            else None
+        )
 
     def matrix(self, cases: Sequence[str] | None = None) -> Array:
         """The features of several cases, all by default, one below the other: (row, feature)."""
@@ -128,7 +132,7 @@ class CaseFeatures:
         raise CaseError(f"case {case!r} has no features: {self._why(case)}")
 
     def _why(self, case: str) -> str:
-        return next((one.message for one in self.failures if one.case_id == case), "it was not embedded")
+        return next((failure.message for failure in self.failures if failure.case_id == case), "it was not embedded")
 
 
 def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
@@ -146,21 +150,21 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     refuse_no_encoder(encoder)
     permit(task, settings.may_leave, "model", encoder.name, encoder.model, ["images"])
     pieces = pieces_of(cases, settings.plan, volumes_whole=_takes_volumes(encoder))
-    every = unique(one for some in pieces.values() for one in some)
-    made_by = _made_by(encoder, settings.plan, {one.kind for one in every})
-    folder = _folder(encoder, made_by, settings)
+    every = unique(piece for some in pieces.values() for piece in some)
+    made_by = _made_by(encoder, settings.plan, {piece.kind for piece in every})
+    folder = _store_folder(encoder, made_by, settings)
     store = FeatureStore.open(folder) if (folder / "manifest.json").is_file() else None
-    left = [one for one in every if store is None or one.key not in store]
+    remaining = [piece for piece in every if store is None or piece.key not in store]
     failures: dict[str, str] = {}
-    if left:
+    if remaining:
         prepare_model(task, encoder.model, cases)
         work = _Work(encoder, settings, folder, made_by, store, failures)
-        work.run(left)
+        work.run(remaining)
         store = work.store
-    found = _found(pieces, store, failures, len(left))
+    features = _gather_features(pieces, store, failures, len(remaining))
     if store is not None:
-        _write_table(store, task, cases, found)
-    return found
+        _write_table(store, task, cases, features)
+    return features
 
 
 def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> list[Case]:
@@ -175,16 +179,18 @@ def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: 
     encoder = getattr(model.model, "encoder", None)
     if not callable(getattr(encoder, "embed", None)):
         return list(cases)
-    shown: Any = model.model
-    plan = ShownPlan.of(getattr(shown, "tiles", None), getattr(shown, "slices", None))
+    network: Any = model.model
+    plan = ShownPlan.of(getattr(network, "tiles", None), getattr(network, "slices", None))
     spec = ModelSpec(type(encoder).__name__, type(encoder), config, lambda: cast("Model", encoder))
     wanted = EmbedSettings(plan=plan, num_workers=settings.num_workers, may_leave=settings.may_leave)
-    found = embed_cases(task, cases, spec, wanted)
-    log.info("%d images were embedded by %s, the others were in %s", found.computed, spec.name, _where(found))
-    return [found.shown(case) for case in cases]
+    features = embed_cases(task, cases, spec, wanted)
+    log.info(
+        "%d images were embedded by %s, the others were in %s", features.computed, spec.name, _store_location(features)
+    )
+    return [features.shown(case) for case in cases]
 
 
-def _where(found: CaseFeatures) -> str:
+def _store_location(found: CaseFeatures) -> str:
     return "no store" if found.store is None else str(found.store.path)
 
 
@@ -203,8 +209,8 @@ def _takes_volumes(encoder: ModelSpec) -> bool:
 
 def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, Any]:
     """Settings of features, as JSON holds them: another of these is another store."""
-    shown = {"tiles": asdict(plan.tiles)} if "slide" in kinds else {}
-    shown |= {"slices": asdict(plan.slices)} if "volume" in kinds else {}
+    shown_settings = {"tiles": asdict(plan.tiles)} if "slide" in kinds else {}
+    shown_settings |= {"slices": asdict(plan.slices)} if "volume" in kinds else {}
     revision = getattr(encoder.model, "revision", "")  # weights of the hub by their commit, and the preprocessing
     versions = {}
     for name in LIBRARIES:  # whose preprocessing may change
@@ -212,10 +218,10 @@ def _made_by(encoder: ModelSpec, plan: ShownPlan, kinds: set[str]) -> dict[str, 
             versions[name] = importlib.metadata.version(name)
     # Alike whether it was set by a config of its own, or within a probe's.
     settled = replace(encoder, spelled=frozenset()).settled_identity
-    return {"encoder": settled, "revision": revision, "shown": shown, "written_with": versions}
+    return {"encoder": settled, "revision": revision, "shown": shown_settings, "written_with": versions}
 
 
-def _folder(encoder: ModelSpec, made_by: Mapping[str, Any], settings: EmbedSettings) -> Path:
+def _store_folder(encoder: ModelSpec, made_by: Mapping[str, Any], settings: EmbedSettings) -> Path:
     decisive = {key: value for key, value in made_by.items() if key != "written_with"}
     root = user_cache() / "embeddings" if settings.out is None else settings.out.expanduser()
     return root / f"{slug(encoder.name)}-{digest([decisive, settings.dtype], 12)}"
@@ -250,39 +256,39 @@ class _Work:
             self._all(left)
 
     def _all(self, left: Sequence[Piece]) -> None:
-        slides = [one for one in left if one.kind in ("slide", "patches")]
-        others = [one for one in left if one.kind not in ("slide", "patches")]
+        slides = [piece for piece in left if piece.kind in ("slide", "patches")]
+        other_pieces = [piece for piece in left if piece.kind not in ("slide", "patches")]
         for start in range(0, len(slides), AT_ONCE):
             self._embed(slides[start : start + AT_ONCE], 1)
-        if others:
-            self._embed(others, max(1, AT_ONCE // 8) if others[0].kind == "picture" else 1)
+        if other_pieces:
+            self._embed(other_pieces, max(1, AT_ONCE // 8) if other_pieces[0].kind == "picture" else 1)
 
     def _embed(self, pieces: Sequence[Piece], together: int) -> None:
         chunks: list[Chunk] = []
         waiting: list[Item] = []
-        for piece, found in zip(pieces, self._plans(pieces), strict=True):
-            if isinstance(found, Failure):
-                self._fail(piece, found.message)
-            elif found:
-                chunks += found
+        for piece, plan in zip(pieces, self._plans(pieces), strict=True):
+            if isinstance(plan, Failure):
+                self._fail(piece, plan.message)
+            elif plan:
+                chunks += plan
             else:
                 waiting.append(Item(piece.key, np.zeros((0, 0), np.float32)))
         rows: list[Array] = []
-        places: list[Array] = []
-        for chunk, shown in zip(chunks, self._read(chunks, together), strict=True):
+        coordinates: list[Array] = []
+        for chunk, read_tiles in zip(chunks, self._read(chunks, together), strict=True):
             piece = chunk.piece
-            if isinstance(shown, Failure):
-                self._fail(piece, shown.message)
-            vectors = None if piece.key in self._failures else self._vectors(piece, shown)
+            if isinstance(read_tiles, Failure):
+                self._fail(piece, read_tiles.message)
+            vectors = None if piece.key in self._failures else self._vectors(piece, read_tiles)
             if vectors is None:
-                rows, places = [], []
+                rows, coordinates = [], []
                 continue
             rows.append(vectors)
             if chunk.tiles is not None:
-                places.append(chunk.tiles.coordinates)
+                coordinates.append(chunk.tiles.coordinates)
             if chunk.last:
-                waiting.append(_item(piece, rows, places))
-                rows, places = [], []
+                waiting.append(_piece_item(piece, rows, coordinates))
+                rows, coordinates = [], []
             if len(waiting) >= AT_ONCE or sum(len(item.features) for item in waiting) > 16 * CHUNK:
                 waiting = self._add(waiting)
         self._add(waiting)
@@ -304,27 +310,29 @@ class _Work:
             function, self._settings.plan, count, name="reading", setting="num_workers"
         )
         results = workers.ordered(parts, 2 * max(1, count))
-        for part, found in zip(tracked(parts, what), results, strict=True):
-            for item, one in zip(part, found, strict=True):
+        for part, result in zip(tracked(parts, what), results, strict=True):
+            for item, value in zip(part, result, strict=True):
                 piece = item.piece if isinstance(item, Chunk) else item
                 yield (
-                    Failure(piece.case, "read", f"{_files(piece)}: the reading process died twice")
-                    if one is None
-                    else one
+                    Failure(piece.case, "read", f"{_piece_files(piece)}: the reading process died twice")
+                    if value is None
+                    else value
                 )
 
     def _vectors(self, piece: Piece, shown: Sequence[Image] | Array) -> Array | None:
         """(row, feature) of what was read; None where it failed, which is noted."""
-        images = [one if isinstance(one, Image) else Image(one, np.eye(4), units="pixel") for one in shown]
+        images = [
+            picture if isinstance(picture, Image) else Image(picture, np.eye(4), units="pixel") for picture in shown
+        ]
         prompts = [Prompt(piece.case, (image,)) for image in images]
         answers: list[Any] = []
         for start in range(0, len(prompts), self._batch):
             answers += self._batches.answers(prompts[start : start + self._batch])
-        wrong = next((one for one in answers if isinstance(one, Failure)), None)
+        wrong = next((answer for answer in answers if isinstance(answer, Failure)), None)
         if wrong is not None:
-            self._fail(piece, f"{_files(piece)}: {wrong.message}")
+            self._fail(piece, f"{_piece_files(piece)}: {wrong.message}")
             return None
-        return np.stack([np.asarray(one, np.float32).ravel() for one in answers])
+        return np.stack([np.asarray(answer, np.float32).ravel() for answer in answers])
 
     def _add(self, items: Sequence[Item]) -> list[Item]:
         """Adds items to the store, which the first rows make; returns those that wait for rows to make it."""
@@ -352,7 +360,7 @@ class _Work:
             log.log(self._causes.level(message, piece.case), "case %s failed: %s", piece.case, message)
 
 
-def _item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
+def _piece_item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
     """All rows of a piece; of a slide in the order of their places, row by row."""
     features = np.concatenate(rows)
     if not places:
@@ -362,32 +370,34 @@ def _item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
     return Item(piece.key, features[order], where[order])
 
 
-def _files(piece: Piece) -> str:
+def _piece_files(piece: Piece) -> str:
     return ", ".join(map(str, piece.image.files)) or f"case {piece.case!r}"
 
 
-def _without(piece: Piece) -> str:
+def _reason_without_features(piece: Piece) -> str:
     """Why a piece has no features though nothing failed."""
-    return f"{_files(piece)}: no tile has tissue; look at the slide, or at tiles.minimum_tissue"
+    return f"{_piece_files(piece)}: no tile has tissue; look at the slide, or at tiles.minimum_tissue"
 
 
-def _found(pieces: Pieces, store: FeatureStore | None, failures: Mapping[str, str], asked: int) -> CaseFeatures:
+def _gather_features(
+    pieces: Pieces, store: FeatureStore | None, failures: Mapping[str, str], asked: int
+) -> CaseFeatures:
     keys: dict[str, tuple[str, ...]] = {}
     failed: list[Failure] = []
     for case, some in pieces.items():
-        wrong = next((one for one in some if isinstance(one, Failure)), None)
-        own = [one for one in some if isinstance(one, Piece)]
-        lost = next((one for one in own if store is None or one.key not in store), None)
+        wrong = next((piece for piece in some if isinstance(piece, Failure)), None)
+        own = [piece for piece in some if isinstance(piece, Piece)]
+        missing = next((piece for piece in own if store is None or piece.key not in store), None)
         if wrong is not None:
             failed.append(wrong)
-        elif lost is not None:
-            failed.append(Failure(case, "answer", failures.get(lost.key, _without(lost))))
+        elif missing is not None:
+            failed.append(Failure(case, "answer", failures.get(missing.key, _reason_without_features(missing))))
         elif not own:
             failed.append(Failure(case, "read", f"case {case!r} has no image"))
-        elif store is not None and not sum(store.counts([one.key for one in own])):
-            failed.append(Failure(case, "read", _without(own[0])))
+        elif store is not None and not sum(store.counts([piece.key for piece in own])):
+            failed.append(Failure(case, "read", _reason_without_features(own[0])))
         else:
-            keys[case] = tuple(one.key for one in own)
+            keys[case] = tuple(piece.key for piece in own)
     return CaseFeatures(store, keys, tuple(failed), asked - len(failures))
 
 
@@ -396,13 +406,13 @@ def _write_table(store: FeatureStore, task: Task, cases: Sequence[Case], found: 
     folder = store.path / "cases"
     folder.mkdir(exist_ok=True)
     path = folder / f"{slug(task.name)}.csv"
-    known: dict[str, list[Any]] = {}
+    stored_rows: dict[str, list[Any]] = {}
     if path.is_file():
         with path.open(encoding="utf-8", newline="") as stream:
-            known = {f"{row['case']}\n{row['image']}": list(row.values()) for row in csv.DictReader(stream)}
+            stored_rows = {f"{row['case']}\n{row['image']}": list(row.values()) for row in csv.DictReader(stream)}
     for case in cases:
         for number, key in enumerate(found.keys.get(case.id, ())):
             first, count = store.span(key)
-            known[f"{case.id}\n{number}"] = [case.id, case.patient or "", number, key, first, count]
+            stored_rows[f"{case.id}\n{number}"] = [case.id, case.patient or "", number, key, first, count]
     with whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows([["case", "patient", "image", "key", "first", "rows"], *known.values()])
+        csv.writer(stream).writerows([["case", "patient", "image", "key", "first", "rows"], *stored_rows.values()])

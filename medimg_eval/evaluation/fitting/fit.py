@@ -107,11 +107,11 @@ def fit(
             scored = "" if best_before is None else f", with val/{task.monitor} {best_before:.4f}"
             log.info("%s: was fitted before%s", folder, scored)
             return folder
-        made = list(loggers(folder))
+        loggers_ = list(loggers(folder))
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
-        sent += permit_trackers(task, settings.may_leave, made)
+        sent += permit_trackers(task, settings.may_leave, loggers_)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
-        run.note(cases={part: len(found) for part, found in cases.items()}, task_config=dict(task.config))
+        run.note(cases={part: len(part_cases) for part, part_cases in cases.items()}, task_config=dict(task.config))
         parts = dict(cases)
         with contextlib.suppress(UserError):
             parts["test"] = task.cases("test")
@@ -122,14 +122,14 @@ def fit(
         if at_once:
             best = learn_at_once(task, candidate, cases, settings, run)
         else:
-            best = _train(task, candidate, recipe, settings, run, made)
+            best = _train_candidate(task, candidate, recipe, settings, run, loggers_)
         if best is not None:
             run.note(best_score=best)
         run.note(status="finished", ended=now())
     return folder
 
 
-def _train(
+def _train_candidate(
     task: Task, candidate: ModelSpec, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
 ) -> float:
     model: Any = candidate.model
@@ -145,7 +145,7 @@ def _train(
         sample=partial(model.training_samples, labels=task.numbered_labels()),
         cache=settings.cache,
     )
-    best, callbacks = _callbacks(task, recipe, run.folder)
+    best, callbacks = _make_callbacks(task, recipe, run.folder)
     trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
     # What is logged beside the monitored metric takes no time, and no further model; metrics of masks take longer than
     # training does.
@@ -177,14 +177,14 @@ def _refuse_unfollowable(task: Task) -> None:
     metric = parse(task.monitor)[0]
     if metric.higher_is_better is None:
         raise UsageError(f"task.monitor is {task.monitor}, of which neither more nor less is better; {choice}")
-    if found := [need.topic or need.provider for need in required(task.monitor)]:
+    if needs := [need.topic or need.provider for need in required(task.monitor)]:
         raise UsageError(
-            f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
+            f"task.monitor is {task.monitor}, which needs {' and '.join(needs)}; fit follows metrics that take no "
             "other model, such as rouge_l"
         )
 
 
-def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:
+def _make_callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:
     higher = parse(task.monitor)[0].higher_is_better
     watched: dict[str, Any] = {"monitor": f"val/{task.monitor}", "mode": "max" if higher else "min"}
     best, last = (
@@ -207,11 +207,12 @@ def _keep_apart(task: Task, cases: dict[str, list[Case]]) -> None:
         parts["test"] = task.cases("test")
     # Without patient ids, cases of one name are one case only if they are read from the same files.
     patients = {
-        name: {case.patient or f"{case.id} ({case.files[0]})" for case in found} for name, found in parts.items()
+        name: {case.patient or f"{case.id} ({case.files[0]})" for case in part_cases}
+        for name, part_cases in parts.items()
     }
-    for one, other in itertools.combinations(patients, 2):
-        if shared := sorted(patients[one] & patients[other]):
+    for first, second in itertools.combinations(patients, 2):
+        if shared := sorted(patients[first] & patients[second]):
             raise UserError(
-                f"task {task.name!r}: {len(shared)} patients are in both {one} and {other}, such as {shared[0]!r}; "
+                f"task {task.name!r}: {len(shared)} patients are in both {first} and {second}, such as {shared[0]!r}; "
                 "a split must keep patients apart"
             )

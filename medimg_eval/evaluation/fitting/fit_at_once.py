@@ -49,12 +49,12 @@ def learn_at_once(
     prepare_model(task, model, cases["fit"])
     cases = {part: features_for(task, some, candidate, settings) for part, some in cases.items()}
     held = cases.get("validate")
-    told = model.learn(
+    learned = model.learn(
         lessons(task, cases["fit"]), None if held is None else lessons(task, held), run.folder, task.capability
     )
     run.note(model_info=model_info(candidate))
-    log.info("%s: fitted %s", run.folder, ", ".join(f"{name} {value}" for name, value in told.items()))
-    return None if held is None or not task.monitor else _validated(task, model, held)
+    log.info("%s: fitted %s", run.folder, ", ".join(f"{name} {value}" for name, value in learned.items()))
+    return None if held is None or not task.monitor else _validation_score(task, model, held)
 
 
 def lessons(task: Task, cases: Sequence[Case]) -> Iterator[Lesson]:
@@ -65,7 +65,7 @@ def lessons(task: Task, cases: Sequence[Case]) -> Iterator[Lesson]:
     """
 
     def read(some: Sequence[Case]) -> list[Lesson]:
-        return [_lesson(task, case) for case in some]
+        return [_make_lesson(task, case) for case in some]
 
     pieces = iter([cases[at : at + PIECE] for at in range(0, len(cases), PIECE)])
     count = threads(len(cases)) or 1
@@ -79,7 +79,7 @@ def lessons(task: Task, cases: Sequence[Case]) -> Iterator[Lesson]:
         pool.shutdown(cancel_futures=True)
 
 
-def _lesson(task: Task, case: Case) -> Lesson:
+def _make_lesson(task: Task, case: Case) -> Lesson:
     try:
         prompt, target = task.training_pair(case, task.training_images(case))
     except CaseError as error:
@@ -87,16 +87,18 @@ def _lesson(task: Task, case: Case) -> Lesson:
     return Lesson(prompt, target, case.id if case.patient is None else case.patient)
 
 
-def _validated(task: Task, model: Any, cases: Sequence[Case]) -> float | None:
+def _validation_score(task: Task, model: Any, cases: Sequence[Case]) -> float | None:
     """The mean over cases of the monitor, of each its mean over labels; None where no case can be judged."""
-    found = []
+    values = []
     size = int(getattr(model, "preferred_batch", 1))
     for at in range(0, len(cases), size):
         some = cases[at : at + size]
         prompts = [task.prompt(case, task.read_images(case)) for case in some]
         for case, answer in zip(some, task.ask(model, prompts), strict=True):
             scores = task.score(case, task.accept(case, answer), [task.monitor])
-            known = [one.value for one in scores if one.metric == task.monitor and not math.isnan(one.value)]
-            if known:
-                found.append(sum(known) / len(known))
-    return sum(found) / len(found) if found else None
+            case_values = [
+                score.value for score in scores if score.metric == task.monitor and not math.isnan(score.value)
+            ]
+            if case_values:
+                values.append(sum(case_values) / len(case_values))
+    return sum(values) / len(values) if values else None

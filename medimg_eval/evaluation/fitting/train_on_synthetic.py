@@ -88,13 +88,13 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
         if not values or len(set(map(str, values))) < len(values):
             raise UsageError(f"expected {name} to name each value once, and at least one, got {list(values)}")
     UsageError.refuse_unknown("there is no setting", SETTINGS, *settings)
-    for one in fractions:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
-            raise UsageError(f"expected fractions to lie above 0 and up to 1, got {one!r}")
-    for one in seeds:
-        if isinstance(one, bool) or not isinstance(one, int) or one < 0:
-            raise UsageError(f"expected seeds to be whole numbers from 0 on, got {one!r}")
-    return [Training(one, float(part), seed) for seed in seeds for part in fractions for one in settings]
+    for fraction in fractions:
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
+            raise UsageError(f"expected fractions to lie above 0 and up to 1, got {fraction!r}")
+    for fraction in seeds:
+        if isinstance(fraction, bool) or not isinstance(fraction, int) or fraction < 0:
+            raise UsageError(f"expected seeds to be whole numbers from 0 on, got {fraction!r}")
+    return [Training(setting, float(part), seed) for seed in seeds for part in fractions for setting in settings]
 
 
 def blend_of(task: Task) -> MixedDataset:
@@ -115,8 +115,8 @@ def refuse_leaks(real: Task, blended: Task) -> None:
     """
     blend = blend_of(blended)
     # All of them, and not those of a fraction: each seed takes others.
-    made = [] if blend.synthetic is None else blend.synthetic.cases(blend.made)
-    names = {patient_of(case) for case in made} | {case.attributes.get(PROMPT, case.id) for case in made}
+    generated = [] if blend.synthetic is None else blend.synthetic.cases(blend.made)
+    names = {patient_of(case) for case in generated} | {case.attributes.get(PROMPT, case.id) for case in generated}
     for part in ("validate", "test"):
         try:
             cases = real.cases(part)
@@ -140,59 +140,59 @@ def measure(plan: Plan, wanted: Sequence[Training]) -> list[Path]:
     Raises:
         UserError: the folder holds another study, or another process is at work on it.
     """
-    with _alone(plan.folder) if plan.rank == 0 else nullcontext():
-        told = _begin(plan, wanted)
+    with _lock_study(plan.folder) if plan.rank == 0 else nullcontext():
+        study = _study_content(plan, wanted)
         done = []
-        for place, one in enumerate(wanted, start=1):
-            log.info("%s (%d of %d)", one, place, len(wanted))
-            record = told["cells"][one.folder]
+        for number, cell in enumerate(wanted, start=1):
+            log.info("%s (%d of %d)", cell, number, len(wanted))
+            record = study["cells"][cell.folder]
             try:
-                folder, cases = _train_and_test(plan, one)
+                folder, cases = _train_and_test(plan, cell)
             except Exception as error:
-                log.warning("%s failed: %s", one, error, exc_info=not isinstance(error, UserError))
+                log.warning("%s failed: %s", cell, error, exc_info=not isinstance(error, UserError))
                 what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
                 record |= {"status": "failed", "failure": what}
             else:
                 done.append(folder)
                 record |= {"status": "finished", "failure": "", "cases": cases}
-            _write(plan, told)
-        _write(plan, told | {"ended": now()})
+            _write_study(plan, study)
+        _write_study(plan, study | {"ended": now()})
     return done
 
 
 def _train_and_test(plan: Plan, one: Training) -> tuple[Path, dict[str, int]]:
     folder = plan.folder / one.folder
     task = plan.task(one)
-    real, made = blend_of(task).parts()
+    real, generated = blend_of(task).parts()
     fitted = fit(task, plan.fresh(one), plan.recipe, plan.settings(one, "fit", folder / "fit"), plan.loggers)
     tested = pipeline.test(plan.test(), plan.trained(one, fitted), plan.settings(one, "test", folder / "test"))
-    return tested.folder, {"real": len(real), "synthetic": len(made)}
+    return tested.folder, {"real": len(real), "synthetic": len(generated)}
 
 
-def _begin(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:
+def _study_content(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:
     """Content of the study's file, with all models that are wanted now or were before."""
     file = plan.folder / STUDY
-    told: dict[str, Any] = {"schema": SCHEMA, **plan.about, "started": now(), "cells": {}}
+    study: dict[str, Any] = {"schema": SCHEMA, **plan.about, "started": now(), "cells": {}}
     if file.is_file():
         before = json.loads(file.read_text(encoding="utf-8"))
         if before.get("id") != plan.about["id"]:
             raise UserError(f"{plan.folder}: holds another study; leave run= out, or name another folder")
-        told |= {"started": before["started"], "cells": {one["folder"]: one for one in before["cells"]}}
-    for one in wanted:
+        study |= {"started": before["started"], "cells": {cell["folder"]: cell for cell in before["cells"]}}
+    for cell in wanted:
         waiting = {"status": "waiting", "failure": "", "cases": {"real": 0, "synthetic": 0}}
-        about = {"folder": one.folder, "setting": one.setting, "fraction": one.fraction, "seed": one.seed}
-        told["cells"].setdefault(one.folder, about | waiting)
-    _write(plan, told)
-    return told
+        about = {"folder": cell.folder, "setting": cell.setting, "fraction": cell.fraction, "seed": cell.seed}
+        study["cells"].setdefault(cell.folder, about | waiting)
+    _write_study(plan, study)
+    return study
 
 
-def _write(plan: Plan, told: Mapping[str, Any]) -> None:
+def _write_study(plan: Plan, told: Mapping[str, Any]) -> None:
     if plan.rank == 0:
         write_json(plan.folder / STUDY, {**told, "cells": list(told["cells"].values())})
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_study(folder: Path) -> Iterator[None]:
     """Takes the study's folder; raises UserError where another process has it, or it cannot be written."""
     from filelock import FileLock, Timeout
 

@@ -45,7 +45,9 @@ def write_labels(labels: ReportLabels, folder: Path, forms: Sequence[str]) -> li
         "scheme": {key: value for key, value in vars(labels.scheme).items() if value},
         "reports": len(labels.reports),
         "failed": {
-            report.id: one.problem for report, one in zip(labels.reports, labels.labelled, strict=True) if one.problem
+            report.id: label.problem
+            for report, label in zip(labels.reports, labels.labelled, strict=True)
+            if label.problem
         },
         "unread": labels.unread(),
         "taken_back": labels.taken_back(),
@@ -91,14 +93,14 @@ def _write_replies(labels: ReportLabels, file: Path) -> None:
 
 
 def _reply_rows(labels: ReportLabels) -> Iterator[dict[str, Any]]:
-    for report, one in zip(labels.reports, labels.labelled, strict=True):
-        for topic, reply in one.replies.items():
-            yield _row(report, topic, reply.usage, str(reply)) | _read_of(labels, one, topic)
-        if one.problem:
-            yield _row(report, "", Usage(), "") | {"problem": one.problem}
+    for report, label in zip(labels.reports, labels.labelled, strict=True):
+        for topic, reply in label.replies.items():
+            yield _reply_row(report, topic, reply.usage, str(reply)) | _read_of(labels, label, topic)
+        if label.problem:
+            yield _reply_row(report, "", Usage(), "") | {"problem": label.problem}
 
 
-def _row(report: GivenReport, topic: str, usage: Usage, reply: str) -> dict[str, Any]:
+def _reply_row(report: GivenReport, topic: str, usage: Usage, reply: str) -> dict[str, Any]:
     return {
         "id": report.id,
         "topic": topic,

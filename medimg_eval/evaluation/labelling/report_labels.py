@@ -52,7 +52,8 @@ class ReportLabels:
         """By report: finding -> value; "" of one that was not read."""
         names = self.scheme.findings
         return [
-            {name: one.readings[name].value if name in one.readings else "" for name in names} for one in self.labelled
+            {name: label.readings[name].value if name in label.readings else "" for name in names}
+            for label in self.labelled
         ]
 
     def unread(self) -> int:
@@ -63,15 +64,17 @@ class ReportLabels:
         """How many positive values lacked evidence."""
         return sum(
             bool(reading.value and "taken back" in reading.problem)
-            for one in self.labelled
-            for reading in one.readings.values()
+            for label in self.labelled
+            for reading in label.readings.values()
         )
 
     def cost(self) -> Usage:
         """Cost of all replies, those that were kept as they cost then; None for what none of them tells."""
-        each = [one.cost() for one in self.labelled]
-        known = {name: [value for one in each if (value := getattr(one, name)) is not None] for name in Usage._fields}
-        return Usage(**{name: sum(values) if values else None for name, values in known.items()})
+        each = [usage.cost() for usage in self.labelled]
+        stated = {
+            name: [value for usage in each if (value := getattr(usage, name)) is not None] for name in Usage._fields
+        }
+        return Usage(**{name: sum(values) if values else None for name, values in stated.items()})
 
 
 def label_reports(
@@ -99,11 +102,11 @@ def label_reports(
     source, _ = judge_source(model, {"accelerator": accelerator}, seed, permitted)
     labelled: list[LabelledReport] = []
     with ExitStack() as stack:
-        kept = _KeptReplies(source, scheme.max_new_tokens, stack)
+        cache = _KeptReplies(source, scheme.max_new_tokens, stack)
         starts = range(0, len(reports), AT_ONCE)
         for start in tracked(starts, f"labelling ({model.name})"):
-            labelled += label_texts(scheme, [one.text for one in reports[start : start + AT_ONCE]], kept.answers)
-    return ReportLabels(reports, labelled, scheme, source.identity, model.name, kept.asked)
+            labelled += label_texts(scheme, [report.text for report in reports[start : start + AT_ONCE]], cache.answers)
+    return ReportLabels(reports, labelled, scheme, source.identity, model.name, cache.asked)
 
 
 @dataclass
@@ -139,22 +142,26 @@ class _KeptReplies:
     def answers(self, prompts: Sequence[Prompt]) -> list[str | Failure]:
         """A reply, or a Failure, to each prompt."""
         keys = [f"{self.source.identity}/labels/{prompt_key(prompt, self.most)}" for prompt in prompts]
-        found: dict[str, str | Failure] = {key: _turn(one.value) for key, one in self.store.get(keys).items()}
-        left = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in found}
-        names = list(left)
+        answers: dict[str, str | Failure] = {
+            key: _reply_turn(stored.value) for key, stored in self.store.get(keys).items()
+        }
+        missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in answers}
+        names = list(missing)
         while names:
             batches = self.batches  # sets the size
             some, names = names[: self.size], names[self.size :]
-            replies = dict(zip(some, batches.answers([left[key] for key in some]), strict=True))
+            replies = dict(zip(some, batches.answers([missing[key] for key in some]), strict=True))
             self.asked += len(some)
-            self.store.put({key: Stored(_record(one)) for key, one in replies.items() if not isinstance(one, Failure)})
-            found |= replies
-        return [found[key] for key in keys]
+            self.store.put(
+                {key: Stored(_reply_record(reply)) for key, reply in replies.items() if not isinstance(reply, Failure)}
+            )
+            answers |= replies
+        return [answers[key] for key in keys]
 
 
-def _record(reply: str | Failure) -> dict[str, Any]:
+def _reply_record(reply: str | Failure) -> dict[str, Any]:
     return {"text": str(reply), **(reply.as_record() if isinstance(reply, Turn) else {})}
 
 
-def _turn(record: Mapping[str, Any]) -> Turn:
+def _reply_turn(record: Mapping[str, Any]) -> Turn:
     return Turn.from_record(record["text"], record)

@@ -79,11 +79,11 @@ def draw(
     numbers = np.zeros(shape, np.int32)
     number = 0
     for name, label in labels.items():
-        for one in annotations:
-            if one.name != name or one.kind != "area":
+        for annotation in annotations:
+            if annotation.name != name or annotation.kind != "area":
                 continue
             number += 1 if label else 0
-            for rings in one.parts:
+            for rings in annotation.parts:
                 indices = [frame.indices(ring) for ring in rings]
                 corners = np.concatenate(indices)
                 low = np.clip(np.floor(corners.min(0)), 0, shape).astype(int)
@@ -112,19 +112,19 @@ def outline(
     """
     from scipy.ndimage import find_objects
 
-    found = []
+    annotations = []
     for label, name in names.items():
         member = np.where(labels == label, 1 if numbers is None else numbers, 0)
-        values, places = np.unique(np.append(0, member), return_inverse=True)
-        parts = places[1:].reshape(member.shape)
+        values, indices = np.unique(np.append(0, member), return_inverse=True)
+        parts = indices[1:].reshape(member.shape)
         for number, box in enumerate(find_objects(parts), start=1):
             corner = np.array([side.start for side in box])
-            polygons = _polygons(parts[box] == number, corner, frame)
-            found.append(Annotation(name, "area", polygons, id="" if numbers is None else str(values[number])))
-    return found
+            polygons = _mask_polygons(parts[box] == number, corner, frame)
+            annotations.append(Annotation(name, "area", polygons, id="" if numbers is None else str(values[number])))
+    return annotations
 
 
-def _polygons(mask: Array, corner: Array, frame: Frame) -> tuple[tuple[Array, ...], ...]:
+def _mask_polygons(mask: Array, corner: Array, frame: Frame) -> tuple[tuple[Array, ...], ...]:
     """Returns the polygons of a mask, each an outline and its holes; rings are not closed by their first point."""
     from skimage.measure import find_contours
 
@@ -132,24 +132,26 @@ def _polygons(mask: Array, corner: Array, frame: Frame) -> tuple[tuple[Array, ..
     rings = [ring[:-1] for ring in find_contours(np.pad(mask, 1).astype(np.float64), 0.5)]
     sizes = np.array([_signed_area(ring) for ring in rings])
     outward = np.sign(sizes[np.abs(sizes).argmax()])  # the largest is no hole, and holes run the other way
-    outer = [place for place, size in enumerate(sizes) if np.sign(size) == outward]
-    held: dict[int, list[Array]] = {place: [rings[place]] for place in outer}
-    for place, ring in enumerate(rings):
-        if place not in held:
-            around = [one for one in outer if _is_inside(ring[0], rings[one])]
+    outer = [index for index, size in enumerate(sizes) if np.sign(size) == outward]
+    held: dict[int, list[Array]] = {index: [rings[index]] for index in outer}
+    for index, ring in enumerate(rings):
+        if index not in held:
+            around = [index for index in outer if _is_inside(ring[0], ring)]
             held[min(around, key=lambda one: abs(sizes[one]))].append(ring)
     return tuple(tuple(frame.places(ring - 1 + corner) for ring in polygon) for polygon in held.values())
 
 
 def _signed_area(ring: Array) -> float:
-    one, other = ring, np.roll(ring, -1, axis=0)
-    return float((one[:, 0] * other[:, 1] - other[:, 0] * one[:, 1]).sum() / 2)
+    points, following = ring, np.roll(ring, -1, axis=0)
+    return float((points[:, 0] * following[:, 1] - following[:, 0] * points[:, 1]).sum() / 2)
 
 
 def _is_inside(point: Array, ring: Array) -> bool:
     """Whether a point that is not on the ring lies inside it."""
     row, column = point
-    one, other = ring, np.roll(ring, -1, axis=0)
-    crosses = (one[:, 0] > row) != (other[:, 0] > row)
-    share = (row - one[crosses, 0]) / (other[crosses, 0] - one[crosses, 0])
-    return bool(np.count_nonzero(one[crosses, 1] + share * (other[crosses, 1] - one[crosses, 1]) > column) % 2)
+    points, following = ring, np.roll(ring, -1, axis=0)
+    crosses = (points[:, 0] > row) != (following[:, 0] > row)
+    share = (row - points[crosses, 0]) / (following[crosses, 0] - points[crosses, 0])
+    return bool(
+        np.count_nonzero(points[crosses, 1] + share * (following[crosses, 1] - points[crosses, 1]) > column) % 2
+    )

@@ -64,10 +64,13 @@ def write_annotations(path: str | Path, annotations: Sequence[Annotation], *, ho
     """
     path = Path(path)
     if path.suffix in (".geojson", ".json"):
-        content = {"type": "FeatureCollection", "features": [_feature(one) for one in annotations]}
+        content = {
+            "type": "FeatureCollection",
+            "features": [_annotation_feature(annotation) for annotation in annotations],
+        }
         text = json.dumps(content, allow_nan=False)
     elif path.suffix == ".xml":
-        text = _asap(path, annotations, holes)
+        text = _asap_text(path, annotations, holes)
     else:
         raise CaseError(f"{path}: annotations are written as .geojson, .json (QuPath) or .xml (ASAP)")
     with whole(path) as partial:
@@ -81,62 +84,62 @@ def _from_geojson(path: Path, text: str) -> list[Annotation]:
         content = content.get("features", [content])
     if not isinstance(content, list):
         raise CaseError(f"{path}: expected GeoJSON features, got {type(content).__name__}")
-    found = []
-    for place, feature in enumerate(content, start=1):
+    annotations = []
+    for number, feature in enumerate(content, start=1):
         try:
-            found.append(_annotation(feature))
+            annotations.append(_read_annotation(feature))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise CaseError(f"{path}, feature {place}: is not understood ({type(error).__name__}: {error})") from error
-    return found
+            raise CaseError(f"{path}, feature {number}: is not understood ({type(error).__name__}: {error})") from error
+    return annotations
 
 
-def _annotation(feature: Mapping[str, Any]) -> Annotation:
-    said = feature.get("properties") or {}
-    kind, parts = _geometry(feature["geometry"])
-    measured = said.get("measurements") or {}
+def _read_annotation(feature: Mapping[str, Any]) -> Annotation:
+    properties = feature.get("properties") or {}
+    kind, parts = _read_geometry(feature["geometry"])
+    measured = properties.get("measurements") or {}
     if isinstance(measured, list):  # before QuPath 0.4
-        measured = {one["name"]: one["value"] for one in measured}
+        measured = {measurement["name"]: measurement["value"] for measurement in measured}
     values = {str(name): float(value) for name, value in measured.items() if isinstance(value, int | float)}
-    return Annotation(_class(said.get("classification")), kind, parts, values, str(feature.get("id") or ""))
+    return Annotation(_class_name(properties.get("classification")), kind, parts, values, str(feature.get("id") or ""))
 
 
-def _class(said: Any) -> str:
+def _class_name(said: Any) -> str:
     """Names a class: one name, or since QuPath 0.6 several, which QuPath joins in this way."""
     if isinstance(said, Mapping):
         return ": ".join(map(str, said["names"])) if "names" in said else str(said.get("name") or "")
     return str(said or "")
 
 
-def _geometry(said: Mapping[str, Any]) -> tuple[Kind, tuple[tuple[Array, ...], ...]]:
+def _read_geometry(said: Mapping[str, Any]) -> tuple[Kind, tuple[tuple[Array, ...], ...]]:
     of, at = str(said["type"]), cast("list[Any]", said.get("coordinates"))
     if of == "Polygon":
-        return "area", (tuple(_ring(ring) for ring in at),)
+        return "area", (tuple(_read_ring(ring) for ring in at),)
     if of == "MultiPolygon":
-        return "area", tuple(tuple(_ring(ring) for ring in polygon) for polygon in at)
+        return "area", tuple(tuple(_read_ring(ring) for ring in polygon) for polygon in at)
     if of in ("LineString", "MultiLineString"):
-        return "line", tuple((_points(line),) for line in ([at] if of == "LineString" else at))
+        return "line", tuple((_read_points(line),) for line in ([at] if of == "LineString" else at))
     if of in ("Point", "MultiPoint"):
-        return "points", ((_points([at] if of == "Point" else at),),)
+        return "points", ((_read_points([at] if of == "Point" else at),),)
     raise ValueError(f"geometry {of!r}; expected polygons, lines or points")
 
 
-def _ring(at: Sequence[Sequence[float]]) -> Array:
+def _read_ring(at: Sequence[Sequence[float]]) -> Array:
     """Reads a closed ring, without the point that closes it."""
-    ring = _points(at)
+    ring = _read_points(at)
     ring = ring[:-1] if len(ring) > 1 and np.array_equal(ring[0], ring[-1]) else ring
     if len(ring) < 3:
         raise ValueError(f"an outline of {len(ring)} points")
     return ring
 
 
-def _points(at: Sequence[Sequence[Any]]) -> Array:
-    points = np.array([[float(one[0]), float(one[1])] for one in at], np.float64).reshape(-1, 2)
+def _read_points(at: Sequence[Sequence[Any]]) -> Array:
+    points = np.array([[float(point[0]), float(point[1])] for point in at], np.float64).reshape(-1, 2)
     if not np.isfinite(points).all():
         raise ValueError("coordinates that are not finite")
     return points
 
 
-def _feature(one: Annotation) -> dict[str, Any]:
+def _annotation_feature(one: Annotation) -> dict[str, Any]:
     if one.kind == "area":
         polygons = [[[*ring.tolist(), ring[0].tolist()] for ring in polygon] for polygon in one.parts]
         geometry = ("Polygon", polygons[0]) if len(polygons) == 1 else ("MultiPolygon", polygons)
@@ -163,15 +166,15 @@ def _from_xml(path: Path, text: str) -> list[Annotation]:
         raise CaseError(f"{path}: holds <{root.tag}>, expected ASAP's <ASAP_Annotations> or Aperio's <Annotations>")
     try:
         if root.tag == "Annotations":
-            return [region for one in root.iter("Annotation") for region in _regions(one)]
-        return [_asap_annotation(one) for one in root.iter("Annotation")]
+            return [region for element in root.iter("Annotation") for region in _read_regions(element)]
+        return [_asap_annotation(element) for element in root.iter("Annotation")]
     except (KeyError, ValueError) as error:
         raise CaseError(f"{path}: an annotation is not understood ({type(error).__name__}: {error})") from error
 
 
 def _asap_annotation(one: ET.Element) -> Annotation:
     ordered = sorted(one.iter("Coordinate"), key=lambda corner: float(corner.attrib.get("Order", 0)))
-    points = _points([(corner.attrib["X"], corner.attrib["Y"]) for corner in ordered])
+    points = _read_points([(corner.attrib["X"], corner.attrib["Y"]) for corner in ordered])
     group = one.attrib.get("PartOfGroup", "None")
     return _of_kind(
         AREAS.get(one.attrib["Type"].lower(), "points"),
@@ -181,22 +184,22 @@ def _asap_annotation(one: ET.Element) -> Annotation:
     )
 
 
-def _regions(one: ET.Element) -> list[Annotation]:
+def _read_regions(one: ET.Element) -> list[Annotation]:
     attribute = one.find("Attributes/Attribute")
     name = (attribute.attrib.get("Name", "") if attribute is not None else "") or one.attrib.get("Name", "")
-    found = []
+    annotations = []
     for region in one.iter("Region"):
         if region.attrib.get("NegativeROA", "0") == "1":
             raise ValueError("a negative region, which no label can be given")
-        points = _points([(corner.attrib["X"], corner.attrib["Y"]) for corner in region.iter("Vertex")])
+        points = _read_points([(corner.attrib["X"], corner.attrib["Y"]) for corner in region.iter("Vertex")])
         type_ = region.attrib.get("Type", "0")
         if type_ == "2":
-            points = _ellipse(points)
-        found.append(_of_kind(REGIONS.get(type_, "area"), points, name, region.attrib.get("Id", "")))
-    return found
+            points = _ellipse_corners(points)
+        annotations.append(_of_kind(REGIONS.get(type_, "area"), points, name, region.attrib.get("Id", "")))
+    return annotations
 
 
-def _ellipse(box: Array) -> Array:
+def _ellipse_corners(box: Array) -> Array:
     centre, radii = (box.min(0) + box.max(0)) / 2, (box.max(0) - box.min(0)) / 2
     angles = np.arange(ELLIPSE) * (2 * math.pi / ELLIPSE)
     corners: Array = centre + radii * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -205,25 +208,29 @@ def _ellipse(box: Array) -> Array:
 
 def _of_kind(kind: str, points: Array, name: str, id_: str) -> Annotation:
     if kind == "area":
-        return Annotation(name, "area", ((_ring(points.tolist()),),), id=id_)
+        return Annotation(name, "area", ((_read_ring(points.tolist()),),), id=id_)
     return Annotation(name, "line" if kind == "line" else "points", ((points,),), id=id_)
 
 
-def _asap(path: Path, annotations: Sequence[Annotation], holes: str) -> str:
+def _asap_text(path: Path, annotations: Sequence[Annotation], holes: str) -> str:
     root = ET.Element("ASAP_Annotations")
     listed, groups = ET.SubElement(root, "Annotations"), ET.SubElement(root, "AnnotationGroups")
-    for one in annotations:
-        type_ = {"area": "Polygon", "line": "PolyLine", "points": "PointSet"}[one.kind]
-        for rings in one.parts:
+    for annotation in annotations:
+        type_ = {"area": "Polygon", "line": "PolyLine", "points": "PointSet"}[annotation.kind]
+        for rings in annotation.parts:
             if len(rings) > 1 and not holes:
                 raise CaseError(f"{path}: ASAP knows no holes; name the group they are written as by holes='exclusion'")
-            for place, ring in enumerate(rings):
-                group = holes if place else one.name
-                said = {"Name": one.id or f"Annotation {len(listed)}", "Type": type_, "PartOfGroup": group or "None"}
-                corners = ET.SubElement(ET.SubElement(listed, "Annotation", said, Color="#F4FA58"), "Coordinates")
+            for index, ring in enumerate(rings):
+                group = holes if index else annotation.name
+                attributes = {
+                    "Name": annotation.id or f"Annotation {len(listed)}",
+                    "Type": type_,
+                    "PartOfGroup": group or "None",
+                }
+                corners = ET.SubElement(ET.SubElement(listed, "Annotation", attributes, Color="#F4FA58"), "Coordinates")
                 for order, (x, y) in enumerate(ring.tolist()):
                     ET.SubElement(corners, "Coordinate", Order=str(order), X=repr(x), Y=repr(y))
-    for group in dict.fromkeys(one.attrib["PartOfGroup"] for one in listed):
+    for group in dict.fromkeys(element.attrib["PartOfGroup"] for element in listed):
         if group != "None":
             ET.SubElement(groups, "Group", Name=group, PartOfGroup="None", Color="#F4FA58")
     return ET.tostring(root, encoding="unicode", xml_declaration=True)

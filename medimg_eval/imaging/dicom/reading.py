@@ -66,29 +66,31 @@ def read(
         UnevenSlices: the steps between slices differ.
     """
     with unpacked(paths) as plain:
-        return _read(plain, series=series, gaps=gaps, suv=suv, voi=voi, stack=stack)
+        return _read_group(plain, series=series, gaps=gaps, suv=suv, voi=voi, stack=stack)
 
 
-def _read(paths: Sequence[Path], *, series: str | None, gaps: Gaps, suv: bool, voi: bool, stack: int | None) -> Image:
-    group, notes = _chosen(paths, series)
+def _read_group(
+    paths: Sequence[Path], *, series: str | None, gaps: Gaps, suv: bool, voi: bool, stack: int | None
+) -> Image:
+    group, notes = _choose_group(paths, series)
     _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind != "slices":
         if group.kind == "labels":
             raise CaseError(f"{group.headers[0].path}: is a segmentation; read it with read_mask")
         image = cast("Image", _asked_of_object("read", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
         return replace(image, notes=(*notes, *image.notes))
-    slices = _arranged(group, gaps)
+    slices = _arrange_slices(group, gaps)
     head = slices.headers[0]
     notes += _require_grey(slices.headers)
     factors = suv_factors(slices.headers) if suv else None
-    array, valid, more = load(slices.headers, factors, slices.volumes, slices.mosaic)
+    array, valid, notes_ = load(slices.headers, factors, slices.volumes, slices.mosaic)
     if slices.weights is not None:
         array, valid = resample(array, valid, slices.weights)
     return Image(
         array,
         slices.geometry.affine,
         modality=head.modality,
-        notes=(*notes, *group.found.notes, *slices.notes, *more),
+        notes=(*notes, *group.found.notes, *slices.notes, *notes_),
         attributes=attributes(head.path),
         valid=valid,
         channels=group.found.axis,
@@ -110,11 +112,11 @@ def grid(
     if grid is not None:
         return grid
     with unpacked(paths) as plain:
-        group, _ = _chosen(plain, series)
+        group, _ = _choose_group(plain, series)
         _require_meaning(group, suv=suv, voi=voi, stack=stack)
         if group.kind == "slices":
             _require_grey(group.headers)
-            return _arranged(group, gaps).geometry
+            return _arrange_slices(group, gaps).geometry
         return cast("Geometry", _asked_of_object("grid", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
 
 
@@ -146,13 +148,15 @@ def _read_mask(
     paths: Sequence[Path], grid: Geometry | None, labels: Mapping[str, int] | None, series: str | None
 ) -> Mask:
     headers = gather(paths)
-    found = [header for header in headers if header.sop_class in (*SEGMENTATIONS, STRUCTURES)]
-    if len(found) > 1:
-        raise CaseError(f"{paths[0]}: holds {len(found)} segmentations; name the file, such as {found[0].path}")
-    if not found:
+    objects = [header for header in headers if header.sop_class in (*SEGMENTATIONS, STRUCTURES)]
+    if len(objects) > 1:
+        raise CaseError(f"{paths[0]}: holds {len(objects)} segmentations; name the file, such as {objects[0].path}")
+    if not objects:
         from medimg_eval.imaging.label_values import label_map
 
-        declared = next((one for one in headers if one.modality in ("CT", "MR", "PT") and one.intercept), None)
+        declared = next(
+            (header for header in headers if header.modality in ("CT", "MR", "PT") and header.intercept), None
+        )
         if declared is not None:
             raise CaseError(
                 f"{declared.path}: is an image, {declared.modality} with a RescaleIntercept of {declared.intercept:g}, "
@@ -162,13 +166,13 @@ def _read_mask(
         return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
     if grid is None and any(group.kind in ("slices", "frames") for group in groups_of(headers)):
         grid = _grid_beside(paths, series)
-    if found[0].sop_class == STRUCTURES:
+    if objects[0].sop_class == STRUCTURES:
         from medimg_eval.imaging.dicom.objects import rtstruct as structures
 
-        return structures.read_mask(found[0].path, grid=grid, labels=labels)
+        return structures.read_mask(objects[0].path, grid=grid, labels=labels)
     from medimg_eval.imaging.dicom.objects import seg as segmentation
 
-    return segmentation.read_mask(found[0].path, grid=grid, labels=labels)
+    return segmentation.read_mask(objects[0].path, grid=grid, labels=labels)
 
 
 def _grid_beside(paths: Sequence[Path], series: str | None) -> Geometry:
@@ -176,7 +180,7 @@ def _grid_beside(paths: Sequence[Path], series: str | None) -> Geometry:
     return grid(paths, series=series)
 
 
-def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]]:
+def _choose_group(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]]:
     headers = gather(paths)
     groups = groups_of(headers)
     images = [group for group in groups if group.kind not in ("labels", "dose")] or groups
@@ -188,7 +192,7 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
     return group, notes
 
 
-def _arranged(group: Group, gaps: Gaps) -> Stack:
+def _arrange_slices(group: Group, gaps: Gaps) -> Stack:
     """The slices of a group in order, volume after volume; raises CaseError where nothing puts them in order."""
     head, count = group.headers[0], len(group.found.volumes)
     if head.samples > 1 and (head.mosaic or count > 1):
@@ -210,9 +214,9 @@ def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any
     name, taken = OBJECTS[group.kind]
     reader = importlib.import_module(f"medimg_eval.imaging.dicom.objects.{name}")
     head = group.headers[0]
-    known = (head.path, head) if taken else (head.path,)
+    arguments = (head.path, head) if taken else (head.path,)
     options["beside"] = group.headers[1:]
-    result: Image | Geometry = getattr(reader, what)(*known, **{option: options[option] for option in taken})
+    result: Image | Geometry = getattr(reader, what)(*arguments, **{option: options[option] for option in taken})
     return result
 
 

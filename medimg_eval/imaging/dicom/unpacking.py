@@ -29,7 +29,7 @@ def unpacked(paths: Sequence[Path]) -> Iterator[list[Path]]:
         return
     with tempfile.TemporaryDirectory(prefix="dicom-") as home:
         origins: dict[str, str] = {}
-        plain = [_unpack(path, Path(home, str(place)), origins) for place, path in enumerate(paths)]
+        plain = [_unpack_copy(path, Path(home, str(index)), origins) for index, path in enumerate(paths)]
         try:
             yield plain
         except CaseError as error:
@@ -59,22 +59,22 @@ def _is_packed(path: Path) -> bool:
         return path.name.lower().endswith((".dcm.gz", ".ima.gz"))
 
 
-def _unpack(path: Path, home: Path, origins: dict[str, str]) -> Path:
+def _unpack_copy(path: Path, home: Path, origins: dict[str, str]) -> Path:
     """Makes a copy of a file, or of a folder, in which other files are links to themselves."""
     origins[str(home)] = str(path)
     if not path.is_dir():
-        return _copy(path, home / path.name, origins) if _is_packed(path) else path
+        return _link_copy(path, home / path.name, origins) if _is_packed(path) else path
     for name, state in walk(path):
         source, target = path / name, home / name
         if state is not None and _is_packed(source):
-            _copy(source, target, origins)
+            _link_copy(source, target, origins)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(source.absolute())
     return home
 
 
-def _copy(path: Path, target: Path, origins: dict[str, str]) -> Path:
+def _link_copy(path: Path, target: Path, origins: dict[str, str]) -> Path:
     target = target.with_name(target.name[:-3])
     if target.exists():
         raise CaseError(f"{path}: is there a second time, not compressed; keep one of them")

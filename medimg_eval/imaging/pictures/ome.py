@@ -45,8 +45,8 @@ def read(path: Path) -> Image | None:
     Raises:
         CaseError: several channels at several moments, or pixels that are cut short or damaged.
     """
-    with kept_log("tifffile") as said, _opened(path) as tiff:
-        stack = _stack(path, tiff)
+    with kept_log("tifffile") as log_lines, _open_tiff(path) as tiff:
+        stack = _read_stack(path, tiff)
         if stack is None:
             return None
         array = stack.read()
@@ -54,7 +54,7 @@ def read(path: Path) -> Image | None:
         array,
         stack.grid.affine,
         units=stack.grid.units,
-        notes=(*stack.notes, *said),
+        notes=(*stack.notes, *log_lines),
         attributes={"format": "OME-TIFF"},
         channels=stack.times,
     )
@@ -62,19 +62,19 @@ def read(path: Path) -> Image | None:
 
 def grid(path: Path) -> Geometry | None:
     """Reads the grid alone, from the header; as `read`."""
-    with kept_log("tifffile"), _opened(path) as tiff:
-        stack = _stack(path, tiff)
+    with kept_log("tifffile"), _open_tiff(path) as tiff:
+        stack = _read_stack(path, tiff)
         return None if stack is None else stack.grid
 
 
-def _opened(path: Path) -> Any:
+def _open_tiff(path: Path) -> Any:
     import tifffile
 
     # Planes in other files, which the header may name, are not read.
     return tifffile.TiffFile(path, _multifile=False)
 
 
-def _stack(path: Path, tiff: Any) -> _Stack | None:
+def _read_stack(path: Path, tiff: Any) -> _Stack | None:
     if not tiff.is_ome or not tiff.series:
         return None
     series = tiff.series[0]
@@ -95,8 +95,8 @@ def _stack(path: Path, tiff: Any) -> _Stack | None:
         if not ends or max(ends) > end or 0 in page.databytecounts:
             raise CaseError(f"{path}: is cut short within its planes; write or copy it again")
     check_memory(path, math.prod(series.shape) * series.dtype.itemsize)
-    said = _pixels(tiff.ome_metadata or "")
-    affine, units, notes = _affine(sizes, said)
+    attributes = _pixel_attributes(tiff.ome_metadata or "")
+    affine, units, notes = _stack_affine(sizes, attributes)
     volume = sizes["Z"] > 1
     shape = (sizes["X"], sizes["Y"], sizes["Z"]) if volume else (sizes["Y"], sizes["X"])
 
@@ -108,20 +108,20 @@ def _stack(path: Path, tiff: Any) -> _Stack | None:
         array = array.reshape(-1, *(array.shape[3:] if volume else array.shape[4:]))
         return np.asarray(array, array.dtype.newbyteorder("="))
 
-    times = _times(said, sizes["T"]) if sizes["T"] > 1 else None
+    times = _time_axis(attributes, sizes["T"]) if sizes["T"] > 1 else None
     return _Stack(sizes, Geometry(shape, affine, units), times, voxels, notes)
 
 
-def _pixels(text: str) -> dict[str, str]:
+def _pixel_attributes(text: str) -> dict[str, str]:
     """The attributes of the first Pixels element of an OME header, which is XML; entities are not followed."""
-    found = re.search(r"<(?:\w+:)?Pixels\s([^>]*)>", text)
-    pairs = re.findall(r"(\w+)\s*=\s*\"([^\"]*)\"", found[1]) if found else []
+    match = re.search(r"<(?:\w+:)?Pixels\s([^>]*)>", text)
+    pairs = re.findall(r"(\w+)\s*=\s*\"([^\"]*)\"", match[1]) if match else []
     return {name: html.unescape(value) for name, value in pairs}
 
 
-def _affine(sizes: dict[str, int], said: dict[str, str]) -> tuple[Array, Units, tuple[str, ...]]:
+def _stack_affine(sizes: dict[str, int], said: dict[str, str]) -> tuple[Array, Units, tuple[str, ...]]:
     letters = "XYZ" if sizes["Z"] > 1 else "YX"
-    steps = [_number(said, f"PhysicalSize{letter}", LENGTHS, "µm") for letter in letters]
+    steps = [_read_length(said, f"PhysicalSize{letter}", LENGTHS, "µm") for letter in letters]
     if any(step is None for step in steps):
         return np.eye(4), "pixel", ()
     notes = ("the file states no orientation: its axes are taken to run right, anterior and superior",)
@@ -129,12 +129,12 @@ def _affine(sizes: dict[str, int], said: dict[str, str]) -> tuple[Array, Units, 
     return affine, "mm", notes if sizes["Z"] > 1 else ()
 
 
-def _times(said: dict[str, str], count: int) -> ChannelAxis:
-    step = _number(said, "TimeIncrement", SECONDS, "s")
+def _time_axis(said: dict[str, str], count: int) -> ChannelAxis:
+    step = _read_length(said, "TimeIncrement", SECONDS, "s")
     return ChannelAxis("time", np.arange(count) * (math.nan if step is None else step), "s")
 
 
-def _number(said: dict[str, str], name: str, units: dict[str, float], usual: str) -> float | None:
+def _read_length(said: dict[str, str], name: str, units: dict[str, float], usual: str) -> float | None:
     """A positive length or time in mm or s; None where it is not stated, or in a unit that is no length."""
     try:
         value = float(said.get(name, ""))

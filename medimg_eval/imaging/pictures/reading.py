@@ -69,23 +69,23 @@ def check_size(array: Array, size: tuple[int, int], name: str) -> None:
 def page_of(tiff: Any, name: str, page: int | None) -> Any:
     """Returns the page asked for of an open file; raises CaseError where that is not clear."""
     # Reduced copies and transparency masks are pages of the file, but no pages of the document.
-    pages = [one for one in tiff.pages if not (one.is_reduced or one.is_mask)] or list(tiff.pages)
+    pages = [page for page in tiff.pages if not (page.is_reduced or page.is_mask)] or list(tiff.pages)
     if tiff.series[0].size > len(pages) * tiff.series[0].keyframe.size:
         raise CaseError(f"{name}: holds a stack of images behind one page; save it as one TIFF per image")
     if page is None and len(pages) > 1:
         raise CaseError(f"{name}: has {len(pages)} pages; say which one to read with page=0 to page={len(pages) - 1}")
     if page is not None and not 0 <= page < len(pages):
         raise CaseError(f"{name}: has {len(pages)} pages, counted from 0, so there is no page={page}")
-    one = pages[page or 0]
-    if one.imagewidth * one.imagelength > MAX_PIXELS:
+    tiff_page = pages[page or 0]
+    if tiff_page.imagewidth * tiff_page.imagelength > MAX_PIXELS:
         raise CaseError(too_large(name))
-    return one
+    return tiff_page
 
 
 def tag(page: Any, code: int, otherwise: int) -> int:
     """Returns the value of a tag, or `otherwise`."""
-    found = page.tags.get(code)
-    return otherwise if found is None else int(found.value)
+    tag = page.tags.get(code)
+    return otherwise if tag is None else int(tag.value)
 
 
 def load_tiff(source: Path | bytes, name: str, page: int | None, labels: bool) -> tuple[Stored, int, bool]:
@@ -94,25 +94,29 @@ def load_tiff(source: Path | bytes, name: str, page: int | None, labels: bool) -
 
     opened = io.BytesIO(source) if isinstance(source, bytes) else source
     with kept_log("tifffile") as notes, tifffile.TiffFile(opened) as tiff:
-        one = page_of(tiff, name, page)
-        if one.axes not in ("YX", "YXS", "SYX"):
+        tiff_page = page_of(tiff, name, page)
+        if tiff_page.axes not in ("YX", "YXS", "SYX"):
             raise CaseError(
-                f"{name}: expected rows, columns and channels, got axes {one.axes}; save it as a plain TIFF"
+                f"{name}: expected rows, columns and channels, got axes {tiff_page.axes}; save it as a plain TIFF"
             )
-        stored_bytes = list(one.databytecounts)
-        if len(stored_bytes) != math.prod(one.chunked) or 0 in stored_bytes:
+        stored_bytes = list(tiff_page.databytecounts)
+        if len(stored_bytes) != math.prod(tiff_page.chunked) or 0 in stored_bytes:
             # tifffile would go on with zeros where they are missing.
             raise CaseError(f"{name}: is damaged: some of its strips or tiles are missing; write or copy it again")
-        array = one.asarray()
-        array = np.moveaxis(array, 0, -1) if one.axes == "SYX" else array
-        check_size(array, (one.imagelength, one.imagewidth), name)
-    lossy = "JPEG" in str(getattr(one.compression, "name", one.compression))
+        array = tiff_page.asarray()
+        array = np.moveaxis(array, 0, -1) if tiff_page.axes == "SYX" else array
+        check_size(array, (tiff_page.imagelength, tiff_page.imagewidth), name)
+    lossy = "JPEG" in str(getattr(tiff_page.compression, "name", tiff_page.compression))
     stored = Stored(array, "TIFF", f"tifffile {tifffile.__version__}", lossy, notes)
-    _interpret(stored, one, name, labels)
-    return stored, tag(one, ORIENTATION, 1), array.ndim == 3 and any(extra in (1, 2) for extra in one.extrasamples)
+    _interpret_samples(stored, tiff_page, name, labels)
+    return (
+        stored,
+        tag(tiff_page, ORIENTATION, 1),
+        array.ndim == 3 and any(extra in (1, 2) for extra in tiff_page.extrasamples),
+    )
 
 
-def _interpret(stored: Stored, page: Any, name: str, labels: bool) -> None:
+def _interpret_samples(stored: Stored, page: Any, name: str, labels: bool) -> None:
     """Turns the stored samples of a TIFF into grey or RGB."""
     photometric, bits = int(page.photometric), page.bitspersample
     if photometric == _PALETTE and not labels:
@@ -163,10 +167,10 @@ def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int |
     Raises:
         CaseError: the file is missing, cut short, damaged, of several pages, or larger than `MAX_PIXELS`.
     """
-    path = _one(paths)
-    with _damage(str(path)):
-        stack = ome.read(path) if page is None and _head(path, str(path)) in MAGIC else None
-    return stack or _image(_load(path, str(path), page), str(path), channels)
+    path = _single_path(paths)
+    with _name_damage(str(path)):
+        stack = ome.read(path) if page is None and _read_head(path, str(path)) in MAGIC else None
+    return stack or _make_image(_load_picture(path, str(path), page), str(path), channels)
 
 
 def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: int | None = None) -> Image:
@@ -174,7 +178,7 @@ def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: in
 
     `name` is what error messages call it.
     """
-    return _image(_load(data, name, page), name, channels)
+    return _make_image(_load_picture(data, name, page), name, channels)
 
 
 def grid(
@@ -187,25 +191,25 @@ def grid(
     colours: Mapping[int, Sequence[int]] | None = None,
 ) -> Geometry:
     """Reads rows and columns alone, from the header, and raises what `read` raises of headers."""
-    path = _one(paths)
-    with _damage(name := str(path)):
-        if _head(path, name) in MAGIC:
+    path = _single_path(paths)
+    with _name_damage(name := str(path)):
+        if _read_head(path, name) in MAGIC:
             import tifffile
 
             stack = ome.grid(path) if page is None else None
             if stack is not None:
                 return stack
             with kept_log("tifffile"), tifffile.TiffFile(path) as tiff:
-                one = page_of(tiff, name, page)
-                rows, columns, turned = one.imagelength, one.imagewidth, tag(one, ORIENTATION, 1)
+                tiff_page = page_of(tiff, name, page)
+                rows, columns, turned = tiff_page.imagelength, tiff_page.imagewidth, tag(tiff_page, ORIENTATION, 1)
         else:
             _no_page(page, name)
             with path.open("rb") as stream:
-                header = _open(stream, name)
+                header = _open_picture(stream, name)
                 if header is None:
-                    rows, columns, turned = *_load(path, name, None).array.shape[:2], 1
+                    rows, columns, turned = *_load_picture(path, name, None).array.shape[:2], 1
                 else:
-                    (columns, rows), turned = header.size, _turned(header, stream)
+                    (columns, rows), turned = header.size, _orientation_tag(header, stream)
     return Geometry((columns, rows) if turned in (5, 6, 7, 8) else (rows, columns), np.eye(4), "pixel")
 
 
@@ -231,20 +235,20 @@ def read_mask(
             a JPEG whose values are not exact, without `threshold`, `foreground` or `colours`.
         UsageError: more than one of `threshold`, `foreground` and `colours`.
     """
-    path = _one(paths)
+    path = _single_path(paths)
     if (threshold is not None) + foreground + (colours is not None) > 1:
         raise UsageError(f"{path}: expected one of threshold, foreground and colours, got several")
-    stored = _load(path, str(path), page, labels=colours is None)
+    stored = _load_picture(path, str(path), page, labels=colours is None)
     notes: list[str] = []
     if colours is not None:
         labels = from_colours(stored.array, path, colours, lossy=stored.lossy)
     else:
         labels, notes = from_values(stored.array, path, threshold, foreground=foreground, lossy=stored.lossy)
-    said = (*stored.notes, *notes, *label_notes(labels))
-    return Mask(label_map(labels[None], path), np.eye(4), notes=said, units="pixel")
+    notes_ = (*stored.notes, *notes, *label_notes(labels))
+    return Mask(label_map(labels[None], path), np.eye(4), notes=notes_, units="pixel")
 
 
-def _one(paths: Sequence[Path]) -> Path:
+def _single_path(paths: Sequence[Path]) -> Path:
     if len(paths) != 1:
         raise CaseError(
             f"{paths[0]}: expected one picture, got {len(paths)}; to read them as a clip, give the folder they lie in"
@@ -252,7 +256,7 @@ def _one(paths: Sequence[Path]) -> Path:
     return paths[0]
 
 
-def _image(stored: Stored, name: str, channels: Channels) -> Image:
+def _make_image(stored: Stored, name: str, channels: Channels) -> Image:
     array = np.moveaxis(np.atleast_3d(stored.array), -1, 0)
     if channels not in ("as stored", "grey", "rgb"):
         raise UsageError(f"{name}: expected channels of 'as stored', 'grey' or 'rgb', got {channels!r}")
@@ -263,9 +267,9 @@ def _image(stored: Stored, name: str, channels: Channels) -> Image:
     if channels == "rgb":
         array = np.broadcast_to(array, (3, *array.shape[1:])).copy() if array.shape[0] == 1 else array
     elif channels == "grey" and array.shape[0] == 3:
-        if not all(np.array_equal(array[0], other) for other in array[1:]):
+        if not all(np.array_equal(array[0], channel) for channel in array[1:]):
             stored.notes.append("was coloured; its luma (ITU-R 601) was taken")
-            array = _luma(array)
+            array = _as_luma(array)
         array = array[:1]
     return Image(
         array,
@@ -276,7 +280,7 @@ def _image(stored: Stored, name: str, channels: Channels) -> Image:
     )
 
 
-def _luma(array: Array) -> Array:
+def _as_luma(array: Array) -> Array:
     if array.dtype in (np.uint8, np.uint16):
         # The whole-number weights every decoder uses, so that the result is theirs to the last bit.
         red, green, blue = array.astype(np.uint32)
@@ -302,18 +306,18 @@ _DAMAGES = (
 
 
 @contextmanager
-def _damage(name: str) -> Iterator[None]:
+def _name_damage(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
         raise CaseError(f"{name}: no such file") from error
     except _DAMAGES as error:
         # Pillow names the object it read from, tifffile quotes the description, which may name a patient.
-        said = re.sub(r" <_io[^>]*>", "", without_values(str(error))) or type(error).__name__
-        raise CaseError(f"{name}: is cut short or damaged ({said}); write or copy it again") from error
+        message = re.sub(r" <_io[^>]*>", "", without_values(str(error))) or type(error).__name__
+        raise CaseError(f"{name}: is cut short or damaged ({message}); write or copy it again") from error
 
 
-def _head(source: Path | bytes, name: str) -> bytes:
+def _read_head(source: Path | bytes, name: str) -> bytes:
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
         head = stream.read(4)
     if not head:
@@ -321,10 +325,10 @@ def _head(source: Path | bytes, name: str) -> bytes:
     return head
 
 
-def _load(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> Stored:
+def _load_picture(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> Stored:
     """Decodes a picture; with `labels`, indices and bits are kept as the numbers that were stored."""
-    with _damage(name):
-        if _head(source, name) in MAGIC:
+    with _name_damage(name):
+        if _read_head(source, name) in MAGIC:
             stored, turned, alpha = load_tiff(source, name, page, labels)
         else:
             _no_page(page, name)
@@ -336,7 +340,7 @@ def _load(source: Path | bytes, name: str, page: int | None, *, labels: bool = F
         if hidden:
             stored.notes.append(f"an alpha channel was dropped: {hidden} pixels were not fully opaque")
     if turned in range(2, 9):
-        stored.array = np.ascontiguousarray(_upright(stored.array, turned))
+        stored.array = np.ascontiguousarray(_turn_upright(stored.array, turned))
         stored.notes.append(f"was turned upright as its orientation tag ({turned}) says")
     stored.array = stored.array.astype(stored.array.dtype.newbyteorder("="), copy=False)
     return stored
@@ -347,7 +351,7 @@ def _no_page(page: int | None, name: str) -> None:
         raise CaseError(f"{name}: has one page, so there is no page={page}; leave page= out")
 
 
-def _upright(array: Array, orientation: int) -> Array:
+def _turn_upright(array: Array, orientation: int) -> Array:
     if orientation in (5, 6, 7, 8):
         array = np.swapaxes(array, 0, 1)
     rows = -1 if orientation in (3, 4, 7, 8) else 1
@@ -355,7 +359,7 @@ def _upright(array: Array, orientation: int) -> Array:
     return array[::rows, ::columns]
 
 
-def _open(stream: Any, name: str) -> Any:
+def _open_picture(stream: Any, name: str) -> Any:
     """Opens a picture without decoding it; None for the JPEGs Pillow does not know (12 bits, lossless)."""
     from PIL import Image as Pillow
 
@@ -375,20 +379,20 @@ def _open(stream: Any, name: str) -> Any:
     return image
 
 
-def _turned(image: Any, stream: Any) -> int:
+def _orientation_tag(image: Any, stream: Any) -> int:
     if image.format != "PNG":
         return int(image.getexif().get(ORIENTATION, 1))
     from PIL import Image as Pillow
 
     # Asked the same of a PNG, Pillow decodes all of it, for the tag may lie behind the pixels.
-    place = 8
-    while len(head := stream.seek(place) and stream.read(8)) == 8:
+    position = 8
+    while len(head := stream.seek(position) and stream.read(8)) == 8:
         length = int.from_bytes(head[:4], "big")
         if head[4:] == b"eXIf":
             exif = Pillow.Exif()
             exif.load(stream.read(length))
             return int(exif.get(ORIENTATION, 1))
-        place += 12 + length
+        position += 12 + length
     return 1
 
 
@@ -398,10 +402,10 @@ def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[Stored, 
     from PIL import __version__ as pillow_version
 
     data = source if isinstance(source, bytes) else source.read_bytes()
-    image = _open(io.BytesIO(data), name)
+    image = _open_picture(io.BytesIO(data), name)
     kind = "JPEG" if image is None else "JPEG" if image.format == "MPO" else str(image.format)
     stored = Stored(np.empty(0), kind, f"imagecodecs {imagecodecs.__version__}", lossy=kind == "JPEG")
-    turned = 1 if image is None else _turned(image, io.BytesIO(data))
+    turned = 1 if image is None else _orientation_tag(image, io.BytesIO(data))
     if kind == "JPEG" and (image is None or image.mode in ("L", "RGB")):
         # The decoder fills what is missing with grey and says nothing, so the end marker is looked for.
         if not _jpeg_ends(data):
@@ -434,12 +438,12 @@ def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[Stored, 
 
 def _jpeg_ends(data: bytes) -> bool:
     """Looks for the end behind the start of the scan: a thumbnail in the header has an end of its own."""
-    place = 2
-    while place + 4 <= len(data):
-        if data[place + 1] == 0xDA:
-            return data.find(b"\xff\xd9", place) >= 0
+    position = 2
+    while position + 4 <= len(data):
+        if data[position + 1] == 0xDA:
+            return data.find(b"\xff\xd9", position) >= 0
         # Markers may be padded; all of the header are followed by their length.
-        place += 1 if data[place + 1] == 0xFF else 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        position += 1 if data[position + 1] == 0xFF else 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     return False
 
 
@@ -462,7 +466,7 @@ def as_picture(image: Image) -> Picture:
     alpha = array[-1:] if array.shape[0] in (2, 4) else None
     colours = array if alpha is None else array[:-1]
     if colours.dtype != np.uint8:
-        colours = _stretched(colours)
+        colours = _stretch_range(colours)
     if alpha is not None:
         opaque = alpha.astype(np.float32) / (np.iinfo(alpha.dtype).max if alpha.dtype.kind in "iu" else 1)
         opaque = np.clip(np.nan_to_num(opaque), 0, 1)  # what is no alpha channel must not turn colours round
@@ -476,7 +480,7 @@ def as_pictures(prompt: Prompt) -> list[Picture]:
     return [as_picture(image) for image in prompt.images]
 
 
-def _stretched(array: Array) -> Array:
+def _stretch_range(array: Array) -> Array:
     values = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = float(values.min()), float(values.max())
     if high == low:

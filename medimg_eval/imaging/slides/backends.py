@@ -72,19 +72,19 @@ class OpenSlideBackend:
     def _describe(self, path: Path) -> None:
         properties: Mapping[str, Any] = self._slide.properties
         self.sizes = tuple((rows, columns) for columns, rows in self._slide.level_dimensions)
-        self.downsamples = tuple(float(one) for one in self._slide.level_downsamples)
+        self.downsamples = tuple(float(downsample) for downsample in self._slide.level_downsamples)
         self.vendor = str(properties.get(f"{self.prefix}.vendor") or "")
-        self.stated = _pair(properties.get(f"{self.prefix}.mpp-y"), properties.get(f"{self.prefix}.mpp-x"))
-        self.background = _colour(properties.get(f"{self.prefix}.background-color"))
+        self.stated = _parse_pair(properties.get(f"{self.prefix}.mpp-y"), properties.get(f"{self.prefix}.mpp-x"))
+        self.background = _parse_colour(properties.get(f"{self.prefix}.background-color"))
         self.objective = str(properties.get(f"{self.prefix}.objective-power") or "")
         self.associated = tuple(self._slide.associated_images)
         self._tiles = stored_tiles(path, self.sizes) if self.vendor in PLAIN else None
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
         """See `Backend.cut`."""
-        found = None if self._tiles is None else self._tiles.cut(level, row, column, rows, columns)
-        if found is not None:
-            return found
+        pixels = None if self._tiles is None else self._tiles.cut(level, row, column, rows, columns)
+        if pixels is not None:
+            return pixels
         factor = self.downsamples[level]
         return np.asarray(self._region((self._place(column, factor), self._place(row, factor)), level, (columns, rows)))
 
@@ -121,8 +121,8 @@ class TiffSlideBackend(OpenSlideBackend):
 
     def _place(self, index: int, factor: float) -> int:
         """A level-0 pixel that lies in a level pixel once tiffslide has divided and rounded down."""
-        place = math.ceil(index * factor)
-        return place + (int(place / factor) < index)
+        start = math.ceil(index * factor)
+        return start + (int(start / factor) < index)
 
     def _open(self, path: Path) -> Any:
         import tiffslide
@@ -149,7 +149,7 @@ class WsiDicomBackend:
     def __init__(self, path: Path) -> None:
         import wsidicom
 
-        of_series = [files for files in _series(path.parent).values() if path in files]
+        of_series = [files for files in _dicom_series(path.parent).values() if path in files]
         self._slide = wsidicom.WsiDicom.open(of_series[0] if of_series else path)
         levels = sorted(self._slide.pyramids[0], key=lambda level: -int(level.size.width))
         self._numbers = [level.level for level in levels]
@@ -157,11 +157,11 @@ class WsiDicomBackend:
         top = self.sizes[0]
         self.downsamples = tuple((top[0] / rows + top[1] / columns) / 2 for rows, columns in self.sizes)
         self.vendor = "dicom"
-        self.stated = _pair(self._slide.mpp.height, self._slide.mpp.width)
+        self.stated = _parse_pair(self._slide.mpp.height, self._slide.mpp.width)
         self.background = (255, 255, 255)
         self.objective = ""
-        beside = {"label": self._slide.labels, "macro": self._slide.overviews}
-        self.associated = tuple(name for name, found in beside.items() if found)
+        associated = {"label": self._slide.labels, "macro": self._slide.overviews}
+        self.associated = tuple(name for name, images in associated.items() if images)
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
         """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
@@ -250,7 +250,7 @@ _ORDER: Mapping[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
 
 def credible(stated: tuple[float, float] | None) -> bool:
     """Says whether a file's micrometres per pixel can be those of a slide."""
-    return stated is not None and all(CREDIBLE[0] <= one <= CREDIBLE[1] for one in stated)
+    return stated is not None and all(CREDIBLE[0] <= size <= CREDIBLE[1] for size in stated)
 
 
 def _one_file(path: Path) -> Path:
@@ -261,37 +261,39 @@ def _one_file(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise CaseError(f"{path}: no such file")
-    series = _series(path)
+    series = _dicom_series(path)
     if len(series) != 1:
-        found = ", ".join(sorted(files[0].name for files in series.values())) or "none"
-        raise CaseError(f"{path}: expected a folder of one DICOM slide, found {len(series)} ({found}); name the file")
+        names_found = ", ".join(sorted(files[0].name for files in series.values())) or "none"
+        raise CaseError(
+            f"{path}: expected a folder of one DICOM slide, found {len(series)} ({names_found}); name the file"
+        )
     return next(iter(series.values()))[0]
 
 
-def _series(folder: Path) -> dict[str, list[Path]]:
+def _dicom_series(folder: Path) -> dict[str, list[Path]]:
     """The DICOM files in a folder by series, pyramid levels first; series without a level are left out."""
     import pydicom
 
     levels: dict[str, list[Path]] = {}
-    beside: dict[str, list[Path]] = {}
+    by_series: dict[str, list[Path]] = {}
     for entry in sorted(entry for entry in folder.iterdir() if entry.is_file()):
         try:
             header = pydicom.dcmread(entry, specific_tags=["SeriesInstanceUID", "ImageType"], stop_before_pixels=True)
         except (pydicom.errors.InvalidDicomError, OSError, EOFError):
             continue  # notes and tables lie beside images
-        kind = levels if "VOLUME" in header.get("ImageType", ()) else beside
+        kind = levels if "VOLUME" in header.get("ImageType", ()) else by_series
         kind.setdefault(str(header.get("SeriesInstanceUID", "")), []).append(entry)
-    return {series: files + beside.get(series, []) for series, files in levels.items()}
+    return {series: files + by_series.get(series, []) for series, files in levels.items()}
 
 
-def _pair(rows: Any, columns: Any) -> tuple[float, float] | None:
+def _parse_pair(rows: Any, columns: Any) -> tuple[float, float] | None:
     try:
         return float(rows), float(columns)
     except (TypeError, ValueError):
         return None
 
 
-def _colour(text: Any) -> tuple[int, int, int]:
+def _parse_colour(text: Any) -> tuple[int, int, int]:
     try:
         value = int(str(text), 16)
     except ValueError:
@@ -346,15 +348,15 @@ class StoredTiles:
         self._bytes.close()
 
     def _decode(self, level: int, down: int, across: int) -> Array | None:
-        one = self._levels[level]
-        index = down * one.across + across
-        start, length = one.offsets[index], one.lengths[index]
+        stored_level = self._levels[level]
+        index = down * stored_level.across + across
+        start, length = stored_level.offsets[index], stored_level.lengths[index]
         if length == 0:
             return None
         content = self._bytes[start : start + length]
         if len(content) != length:
             raise ValueError("a tile lies past the end of the file")
-        decoded, _, shape = one.decode(content, index, jpegtables=one.tables)
+        decoded, _, shape = stored_level.decode(content, index, jpegtables=stored_level.tables)
         tile: Array = decoded[0, : shape[1], : shape[2]]
         if tile.dtype != np.uint8 or tile.shape[2] != 3:
             raise ValueError(f"a tile holds {tile.shape[2]} channels of {tile.dtype} instead of 8-bit RGB")
@@ -378,11 +380,11 @@ def stored_tiles(path: Path, sizes: Sequence[tuple[int, int]]) -> StoredTiles | 
     try:
         with kept_log("tifffile"), tifffile.TiffFile(path) as file:
             plain = [page for page in file.pages if _is_plain(page)]
-            found = [[page for page in plain if (page.imagelength, page.imagewidth) == size] for size in sizes]
+            level_pages = [[page for page in plain if (page.imagelength, page.imagewidth) == size] for size in sizes]
             # Two pages of one size may be two depths of focus: which of them is meant is for openslide to say.
-            if any(len(pages) != 1 for pages in found):
+            if any(len(pages) != 1 for pages in level_pages):
                 return None
-            return StoredTiles(path, [pages[0] for pages in found])
+            return StoredTiles(path, [pages[0] for pages in level_pages])
     except (tifffile.TiffFileError, OSError, ValueError, AttributeError, TypeError, LookupError, ArithmeticError):
         return None  # what openslide opens it also reads
 

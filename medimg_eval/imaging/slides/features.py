@@ -75,7 +75,7 @@ def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
     path = Path(path)
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
-    readers = {".h5": _hdf5, ".hdf5": _hdf5, ".pt": _torch, ".pth": _torch, ".npy": _numpy}
+    readers = {".h5": _read_hdf5, ".hdf5": _read_hdf5, ".pt": _read_torch, ".pth": _read_torch, ".npy": _read_numpy}
     if path.suffix.lower() not in readers:
         raise CaseError(f"{path}: expected features as {', '.join(readers)}, got {path.suffix or 'no suffix'}")
     stored, coordinates = readers[path.suffix.lower()](path)
@@ -84,7 +84,7 @@ def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
 
 def checked(path: Path, stored: Any, coordinates: Any = None, *, coordinate_columns: int = 0) -> Features:
     """Checks stored features, and their places as x, y; raises what `read_features` raises."""
-    features = _rows(stored, path)
+    features = _feature_rows(stored, path)
     if coordinate_columns:
         if coordinate_columns < 2 or features.shape[1] <= coordinate_columns:
             raise CaseError(f"{path}: has {features.shape[1]} columns, of which {coordinate_columns} cannot be places")
@@ -97,13 +97,13 @@ def checked(path: Path, stored: Any, coordinates: Any = None, *, coordinate_colu
     # A sum is finite where all are, and takes no copy; one that overflows is looked at again.
     if not np.isfinite(single.sum(dtype=np.float64)) and (bad := int((~np.isfinite(single)).any(axis=1).sum())):
         raise CaseError(f"{path}: {bad} of {len(single)} tiles have NaN or infinite features; extract them again")
-    places = None if coordinates is None else as_coordinates(np.asarray(coordinates), path)
-    if places is not None and len(places) != len(single):
-        raise CaseError(f"{path}: holds features of {len(single)} tiles, but places of {len(places)}")
-    return Features(single, places)
+    coordinates_ = None if coordinates is None else as_coordinates(np.asarray(coordinates), path)
+    if coordinates_ is not None and len(coordinates_) != len(single):
+        raise CaseError(f"{path}: holds features of {len(single)} tiles, but places of {len(coordinates_)}")
+    return Features(single, coordinates_)
 
 
-def _rows(stored: Any, path: Path) -> Array:
+def _feature_rows(stored: Any, path: Path) -> Array:
     array = np.asarray(stored)
     if array.ndim == 3 and array.shape[0] == 1:
         array = array[0]
@@ -116,10 +116,10 @@ def _rows(stored: Any, path: Path) -> Array:
     return array
 
 
-def _hdf5(path: Path) -> tuple[Any, Any]:
-    found, _ = read_arrays(path, (*FEATURES, *COORDINATES))
-    names, found = list(found), {name: one for name, one in found.items() if one is not None}
-    return _named(found, path, names)
+def _read_hdf5(path: Path) -> tuple[Any, Any]:
+    arrays, _ = read_arrays(path, (*FEATURES, *COORDINATES))
+    names, arrays = list(arrays), {name: array for name, array in arrays.items() if array is not None}
+    return _named_features(arrays, path, names)
 
 
 def read_arrays(path: Path, wanted: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -139,9 +139,11 @@ def read_arrays(path: Path, wanted: Collection[str]) -> tuple[dict[str, Any], di
     try:
         with h5py.File(path) as file:
             held = {name: file[name] for name in file if name in wanted}
-            arrays = {name: block(path, one) for name, one in held.items() if isinstance(one, h5py.Dataset)}
-            said = {name: _said(value) for one in held.values() for name, value in one.attrs.items()}
-            return {name: arrays.get(name) for name in file}, said
+            arrays = {name: block(path, dataset) for name, dataset in held.items() if isinstance(dataset, h5py.Dataset)}
+            attributes = {
+                name: _attribute_value(value) for group in held.values() for name, value in group.attrs.items()
+            }
+            return {name: arrays.get(name) for name in file}, attributes
     except (OSError, KeyError, RuntimeError, ValueError) as error:  # h5py raises all of them over damage
         raise CaseError(f"{path}: cannot be read as HDF5 ({error}); write or copy it again") from error
 
@@ -159,35 +161,35 @@ def block(path: Path, stored: Any) -> Array:
         return np.asarray(stored)
     if stored.chunks[1:] != stored.shape[1:]:
         return np.asarray(stored)
-    places: list[Any] = []
-    stored.id.chunk_iter(places.append)
+    chunk_positions: list[Any] = []
+    stored.id.chunk_iter(chunk_positions.append)
     rows, size = stored.chunks[0], int(np.prod(stored.chunks)) * kind.itemsize
     count = -(-stored.shape[0] // rows)
     first = np.full(count, -1, np.int64)
-    for chunk in places:
+    for chunk in chunk_positions:
         if chunk.chunk_offset[0] < stored.shape[0]:  # of an array that was made shorter, the rest stays in the file
             first[chunk.chunk_offset[0] // rows] = chunk.byte_offset
     if (first < 0).any():  # never written: h5py knows what stands for it
         return np.asarray(stored)
-    found = np.empty((count * rows, *stored.shape[1:]), kind)
-    flat = found.reshape(-1).view(np.uint8).reshape(count, size)
+    array = np.empty((count * rows, *stored.shape[1:]), kind)
+    flat = array.reshape(-1).view(np.uint8).reshape(count, size)
     # Chunks that follow each other in the file are copied together.
     ends = np.flatnonzero(np.diff(first, append=-1) != size) + 1
-    whole = np.memmap(path, np.uint8, "r")
+    mapped = np.memmap(path, np.uint8, "r")
     for start, stop in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-        run = whole[first[start] : first[start] + (stop - start) * size]
+        run = mapped[first[start] : first[start] + (stop - start) * size]
         flat[start:stop] = run.reshape(stop - start, size)
-    return found[: stored.shape[0]]
+    return array[: stored.shape[0]]
 
 
 def as_texts(stored: Any) -> tuple[str, ...]:
     """Ids as texts, of texts or bytes, (id,) or (id, 1) as HEST stores them."""
     return tuple(
-        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in np.asarray(stored).ravel()
+        text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in np.asarray(stored).ravel()
     )
 
 
-def _said(value: Any) -> Any:
+def _attribute_value(value: Any) -> Any:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray | np.generic):
@@ -202,14 +204,14 @@ def _said(value: Any) -> Any:
     return value
 
 
-def _torch(path: Path) -> tuple[Any, Any]:
+def _read_torch(path: Path) -> tuple[Any, Any]:
     content = read_tensors(path)
     if isinstance(content, list):
         raise CaseError(f"{path}: expected a tensor or a dict of tensors, got list")
     if not isinstance(content, Mapping):
         return content, None
-    found = {name: content[name] for name in (*FEATURES, *COORDINATES) if name in content}
-    return _named(found, path, [str(name) for name in content])
+    arrays = {name: content[name] for name in (*FEATURES, *COORDINATES) if name in content}
+    return _named_features(arrays, path, [str(name) for name in content])
 
 
 def read_tensors(path: Path) -> Any:
@@ -228,7 +230,7 @@ def read_tensors(path: Path) -> Any:
             # torch compares no checksums, and inflates whatever it is given.
             if any(part.compress_type for part in archive.infolist()) or archive.testzip():
                 raise CaseError(f"{path}: holds damaged or compressed parts; save it again with torch.save")
-        content = _arrays(load(path, map_location="cpu", weights_only=True))
+        content = _as_arrays(load(path, map_location="cpu", weights_only=True))
         if not isinstance(content, Mapping | list | np.ndarray):
             raise CaseError(f"{path}: expected a tensor or a dict of tensors, got {type(content).__name__}")
     except pickle.UnpicklingError as error:
@@ -243,20 +245,20 @@ def read_tensors(path: Path) -> Any:
     return content
 
 
-def _arrays(stored: Any) -> Any:
+def _as_arrays(stored: Any) -> Any:
     """The same with arrays in the place of tensors."""
     from torch import Tensor, bfloat16
 
     if isinstance(stored, Mapping):
-        return {name: _arrays(one) for name, one in stored.items()}
+        return {name: _as_arrays(item) for name, item in stored.items()}
     if isinstance(stored, list | tuple):
-        return [_arrays(one) for one in stored]
+        return [_as_arrays(item) for item in stored]
     if not isinstance(stored, Tensor):
         return stored
     return (stored.float() if stored.dtype == bfloat16 else stored).numpy(force=True)
 
 
-def _numpy(path: Path) -> tuple[Any, Any]:
+def _read_numpy(path: Path) -> tuple[Any, Any]:
     return read_array(path), None
 
 
@@ -270,7 +272,7 @@ def read_array(path: Path) -> Array:
         raise CaseError(f"{path}: cannot be read as .npy ({error}); write or copy it again") from error
 
 
-def _named(content: Mapping[str, Any], path: Path, names: list[str]) -> tuple[Any, Any]:
+def _named_features(content: Mapping[str, Any], path: Path, names: list[str]) -> tuple[Any, Any]:
     features = next((content[name] for name in FEATURES if name in content), None)
     if features is None:
         raise CaseError(f"{path}: expected features as `{FEATURES[0]}`, found {', '.join(names) or 'nothing'}")

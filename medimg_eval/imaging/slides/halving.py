@@ -36,7 +36,7 @@ def halved(pixels: Array, top: int, left: int, edge: int) -> Array | None:
     Returns:
         uint8, (edge, edge, 3); None where Numba is not installed, or not worth its loading yet.
     """
-    function = _compiled() if next(_asked) >= SPARED else None
+    function = _compile_halving() if next(_asked) >= SPARED else None
     if function is None:
         return None
     out = np.empty((edge, edge, 3), np.uint8)
@@ -44,7 +44,7 @@ def halved(pixels: Array, top: int, left: int, edge: int) -> Array | None:
     return out
 
 
-def _halve(pixels: Array, top: int, begin: int, out: Array) -> None:
+def _halve_rows(pixels: Array, top: int, begin: int, out: Array) -> None:
     """Fills in the result, (row, 3 columns), from the row and the value before the box on."""
     width = out.shape[1]
     three, four = np.int16(3), np.int16(4)
@@ -52,30 +52,30 @@ def _halve(pixels: Array, top: int, begin: int, out: Array) -> None:
     lines = np.empty((4, width), np.int16)  # the last four rows, half as wide
     for row in range(2 * len(out) + 2):
         near = pixels[top + row, begin : begin + 2 * width + 6]
-        for place in range(2 * width - 3):  # at every pixel, which vectors do at once
-            middle = np.int16(near[place + 3]) + np.int16(near[place + 6])
-            sums[place] = np.int16(near[place]) + three * middle + np.int16(near[place + 9]) + four
+        for column in range(2 * width - 3):  # at every pixel, which vectors do at once
+            middle = np.int16(near[column + 3]) + np.int16(near[column + 6])
+            sums[column] = np.int16(near[column]) + three * middle + np.int16(near[column + 9]) + four
         line = lines[row & 3]
-        for place in range(0, width, 3):
-            line[place] = sums[2 * place] >> 3
-            line[place + 1] = sums[2 * place + 1] >> 3
-            line[place + 2] = sums[2 * place + 2] >> 3
+        for column in range(0, width, 3):
+            line[column] = sums[2 * column] >> 3
+            line[column + 1] = sums[2 * column + 1] >> 3
+            line[column + 2] = sums[2 * column + 2] >> 3
         if row >= 3 and row & 1:
             first, second = lines[(row - 3) & 3], lines[(row - 2) & 3]
             third, last = lines[(row - 1) & 3], lines[row & 3]
-            made = out[(row - 3) >> 1]
-            for place in range(width):
-                middle = second[place] + third[place]
-                made[place] = np.uint8((first[place] + three * middle + last[place] + four) >> 3)
+            target = out[(row - 3) >> 1]
+            for column in range(width):
+                middle = second[column] + third[column]
+                target[column] = np.uint8((first[column] + three * middle + last[column] + four) >> 3)
 
 
 @cache
-def _compiled() -> Any:
+def _compile_halving() -> Any:
     try:
         from numba import njit
     except ImportError:
         return None
     try:
-        return njit(cache=True)(_halve)
+        return njit(cache=True)(_halve_rows)
     except RuntimeError:  # neither this folder nor the user's cache can be written
-        return njit(_halve)
+        return njit(_halve_rows)

@@ -99,20 +99,20 @@ def read(
             `LIMIT` pixels and nothing says which part is meant.
         UsageError: both `um_per_px` and `level`.
     """
-    with _slide(paths, level0_um_per_px) as slide:
-        plan = _plan(slide, um_per_px, level, region)
+    with _open_slide(paths, level0_um_per_px) as slide:
+        plan = _plan_region(slide, um_per_px, level, region)
         array = slide.read_region(*plan.first, plan.shape, downsample=plan.downsample)
         notes = list(slide.doubts)
         if min(plan.downsample) < 0.99:
             notes.append(f"finer than scanned: {1 / min(plan.downsample):.3g} pixels were made of each")
-        said = {"vendor": slide.vendor, "objective": slide.objective}
+        facts = {"vendor": slide.vendor, "objective": slide.objective}
         return Image(
             np.moveaxis(array, 2, 0),
             plan.affine,
             modality="SM",
             units=plan.units,
             notes=tuple(notes),
-            attributes={key: value for key, value in said.items() if value},
+            attributes={key: value for key, value in facts.items() if value},
         )
 
 
@@ -125,8 +125,8 @@ def grid(
     level0_um_per_px: float | None = None,
 ) -> Geometry:
     """Reads the grid alone, from the headers; takes and raises what `read` does."""
-    with _slide(paths, level0_um_per_px) as slide:
-        plan = _plan(slide, um_per_px, level, region)
+    with _open_slide(paths, level0_um_per_px) as slide:
+        plan = _plan_region(slide, um_per_px, level, region)
         return Geometry(plan.shape, plan.affine, plan.units)
 
 
@@ -142,8 +142,8 @@ def placement(
 
     Row and column of their corner are in level-0 pixels, as are the steps along rows and columns.
     """
-    with _slide(paths, level0_um_per_px) as slide:
-        plan = _plan(slide, um_per_px, level, region)
+    with _open_slide(paths, level0_um_per_px) as slide:
+        plan = _plan_region(slide, um_per_px, level, region)
         return plan.first, plan.downsample
 
 
@@ -159,8 +159,8 @@ def read_mask(
 
     Raises CaseError as `read` does, and where the slide is in colour.
     """
-    with _slide(paths, level0_um_per_px) as slide:
-        plan = _plan(slide, um_per_px, level, region)
+    with _open_slide(paths, level0_um_per_px) as slide:
+        plan = _plan_region(slide, um_per_px, level, region)
         array = slide.read_labels(*plan.first, plan.shape, plan.downsample)
         if (array != array[..., :1]).any():
             raise CaseError(f"{paths[0]}: expected a label map in grey, got a slide in colour")
@@ -170,7 +170,7 @@ def read_mask(
         return Mask(label_map(array[None, ..., 0], paths[0]), plan.affine, notes=tuple(notes), units=plan.units)
 
 
-def _slide(paths: Sequence[Path], level0_um_per_px: float | None) -> Slide:
+def _open_slide(paths: Sequence[Path], level0_um_per_px: float | None) -> Slide:
     slide = Slide(paths[0], level0_um_per_px)
     if len(paths) > 1 and (slide.vendor != "dicom" or len({path.parent for path in paths}) > 1):
         slide.close()
@@ -178,17 +178,22 @@ def _slide(paths: Sequence[Path], level0_um_per_px: float | None) -> Slide:
     return slide
 
 
-def _plan(slide: Slide, um_per_px: float | None, level: int | None, region: Box | None) -> _Plan:
+def _plan_region(slide: Slide, um_per_px: float | None, level: int | None, region: Box | None) -> _Plan:
     rows, columns = slide.size
     if um_per_px is None and level is None and region is None and rows * columns > LIMIT:
-        sizes = ", ".join(f"{index}: {one.size[0]} x {one.size[1]}" for index, one in enumerate(slide.levels))
+        sizes = ", ".join(
+            f"{index}: {pyramid_level.size[0]} x {pyramid_level.size[1]}"
+            for index, pyramid_level in enumerate(slide.levels)
+        )
         raise CaseError(
             f"{slide.path}: holds {rows} x {columns} pixels, and more than {LIMIT // 10**6} million are not read "
             f"unasked; give um_per_px, a region, or a level ({sizes})"
         )
     if um_per_px is not None and level is not None:
         raise UsageError(f"{slide.path}: give um_per_px or level, not both")
-    downsample = _level(slide, level) if level is not None else slide.scale(_positive(slide, um_per_px))
+    downsample = (
+        _level_downsample(slide, level) if level is not None else slide.scale(_check_resolution(slide, um_per_px))
+    )
     (top, bottom), (left, right) = region or ((0, rows), (0, columns))
     if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
         raise CaseError(
@@ -202,13 +207,13 @@ def _plan(slide: Slide, um_per_px: float | None, level: int | None, region: Box 
     return _Plan((top, left), shape, downsample, steps)
 
 
-def _level(slide: Slide, level: int) -> tuple[float, float]:
+def _level_downsample(slide: Slide, level: int) -> tuple[float, float]:
     if not 0 <= level < len(slide.levels):
         raise CaseError(f"{slide.path}: has levels 0 to {len(slide.levels) - 1}, asked for {level}")
     return slide.levels[level].downsample
 
 
-def _positive(slide: Slide, um_per_px: float | None) -> float | None:
+def _check_resolution(slide: Slide, um_per_px: float | None) -> float | None:
     if um_per_px is not None and not um_per_px > 0:
         raise CaseError(f"{slide.path}: expected um_per_px above zero, got {um_per_px:g}")
     return um_per_px
@@ -252,7 +257,7 @@ def write_pyramid(
         raise ValueError(f"expected a tile edge that is a multiple of 16, got {tile}")
     jpeg = compression == "jpeg"
     with whole(path) as partial, tifffile.TiffWriter(partial, bigtiff=False) as file:
-        for index, level in enumerate(_levels(pixels, tile, levels)):
+        for index, level in enumerate(_pyramid_levels(pixels, tile, levels)):
             per_cm = None if um_per_px is None else 10_000 / (um_per_px * pixels.shape[0] / level.shape[0])
             file.write(
                 level,
@@ -268,14 +273,14 @@ def write_pyramid(
             )
 
 
-def _levels(pixels: Array, tile: int, count: int | None) -> list[Array]:
-    found = [pixels]
-    while max(found[-1].shape[:2]) > tile if count is None else len(found) < count:
-        found.append(_halved(found[-1]))
-    return found
+def _pyramid_levels(pixels: Array, tile: int, count: int | None) -> list[Array]:
+    levels = [pixels]
+    while max(levels[-1].shape[:2]) > tile if count is None else len(levels) < count:
+        levels.append(_halve_pixels(levels[-1]))
+    return levels
 
 
-def _halved(pixels: Array) -> Array:
+def _halve_pixels(pixels: Array) -> Array:
     """Means of two by two pixels, rounded; the last row and column count twice where their number is odd."""
     rows, columns = pixels.shape[:2]
     even = np.pad(pixels, ((0, rows % 2), (0, columns % 2), (0, 0)), mode="edge").astype(np.uint16)

@@ -43,7 +43,7 @@ class _View:
     @property
     def stored(self) -> bool:
         """Whether output pixels are stored pixels."""
-        return self.step == (1.0, 1.0) and all(one.is_integer() for one in self.start)
+        return self.step == (1.0, 1.0) and all(offset.is_integer() for offset in self.start)
 
 
 class Slide:
@@ -97,17 +97,19 @@ class Slide:
     def doubts(self) -> tuple[str, ...]:
         """Doubts about the slide, in words."""
         backend = self._backend
-        found = list(cast("tuple[int, Backend, tuple[str, ...]]", self._open)[2])
+        doubts = list(cast("tuple[int, Backend, tuple[str, ...]]", self._open)[2])
         if backend.stated is None and self._given is None:
-            found.append("states no micrometres per pixel")
+            doubts.append("states no micrometres per pixel")
         if backend.stated is not None and not credible(backend.stated) and self._given is None:
-            found.append(f"states {backend.stated[1]:.4g} micrometres per pixel, which no slide has; ignored")
+            doubts.append(f"states {backend.stated[1]:.4g} micrometres per pixel, which no slide has; ignored")
         if backend.stated is not None and self._given is not None and abs(backend.stated[1] / self._given - 1) > 0.01:
-            found.append(f"states {backend.stated[1]:.4g} micrometres per pixel; {self._given:g} is used as asked")
-        kept = [name for name in backend.associated if name in ("label", "macro", "overview")]
-        if kept:
-            found.append(f"holds a {' and a '.join(kept)} picture, which may show a name or barcode; it was not read")
-        return tuple(found)
+            doubts.append(f"states {backend.stated[1]:.4g} micrometres per pixel; {self._given:g} is used as asked")
+        associated = [name for name in backend.associated if name in ("label", "macro", "overview")]
+        if associated:
+            doubts.append(
+                f"holds a {' and a '.join(associated)} picture, which may show a name or barcode; it was not read"
+            )
+        return tuple(doubts)
 
     def read_region(
         self,
@@ -127,7 +129,7 @@ class Slide:
         CaseError where the slide states no micrometres per pixel and none were given, or the pixels are damaged.
         """
         rows, columns = (size, size) if isinstance(size, int) else size
-        scale = self.scale(um_per_px) if downsample is None else _pair(downsample)
+        scale = self.scale(um_per_px) if downsample is None else _as_pair(downsample)
         return self._read(self._view((row, column), (rows, columns), scale), rows, columns, nearest=False)
 
     def read_labels(self, row: float, column: float, size: tuple[int, int], downsample: tuple[float, float]) -> Array:
@@ -177,11 +179,13 @@ class Slide:
     def _view(self, place: tuple[float, float], shape: tuple[int, int], scale: tuple[float, float]) -> _View:
         levels = self.levels
         # A level one per cent too coarse is the level meant: odd sizes make downsamples such as 4.0003.
-        index = max(i for i, one in enumerate(levels) if i == 0 or max(one.downsample) <= 1.01 * min(scale))
+        index = max(
+            i for i, pyramid_level in enumerate(levels) if i == 0 or max(pyramid_level.downsample) <= 1.01 * min(scale)
+        )
         factors = levels[index].downsample
         step = (scale[0] / factors[0], scale[1] / factors[1])
         start = (place[0] / factors[0], place[1] / factors[1])
-        if all(abs(one - 1) * side < 0.5 for one, side in zip(step, shape, strict=True)):
+        if all(abs(ratio - 1) * side < 0.5 for ratio, side in zip(step, shape, strict=True)):
             return _View(index, (float(round(start[0])), float(round(start[1]))), (1.0, 1.0))
         return _View(index, start, step)
 
@@ -211,8 +215,8 @@ class Slide:
     def _paint(self, view: _View, row: int, column: int, out: Array, *, nearest: bool) -> None:
         """Fills one block of output pixels: what lies on the slide, and the background's colour around it."""
         (top, height), (left, width) = (
-            _inside(one, start, step, side)
-            for one, start, step, side in zip(
+            _span_inside(span, start, step, side)
+            for span, start, step, side in zip(
                 ((row, out.shape[0]), (column, out.shape[1])),
                 view.start,
                 view.step,
@@ -235,9 +239,9 @@ class Slide:
         from PIL import Image as Pillow
 
         first, shape, around, box = [], [], [], []
-        for axis, (one, count) in enumerate((rows, columns)):
+        for axis, (span, count) in enumerate((rows, columns)):
             side, step = self.levels[view.level].size[axis], view.step[axis]
-            start = view.start[axis] + one * step
+            start = view.start[axis] + span * step
             stop = start + count * step
             # The filter reaches one step past each end, so that neighbouring blocks and tiles meet without a seam.
             low, high = int(np.floor(start - step - 1)), int(np.ceil(stop + step + 1))
@@ -250,10 +254,12 @@ class Slide:
             box.append((start - inner_low + before, stop - inner_low + before))
         pixels = self._cut(view.level, (first[0], first[1]), (shape[0], shape[1]))
         if view.step == (2.0, 2.0) and rows[1] == columns[1] and not nearest:
-            inside = (one.is_integer() and one >= 1 and end < side for (one, end), side in zip(box, shape, strict=True))
-            made = halved(pixels, int(box[0][0]), int(box[1][0]), rows[1]) if all(inside) else None
-            if made is not None:
-                return made
+            inside = (
+                start.is_integer() and start >= 1 and end < side for (start, end), side in zip(box, shape, strict=True)
+            )
+            halved_pixels = halved(pixels, int(box[0][0]), int(box[1][0]), rows[1]) if all(inside) else None
+            if halved_pixels is not None:
+                return halved_pixels
         if around != [(0, 0), (0, 0)]:
             pixels = np.pad(pixels, (*around, (0, 0)), mode="edge")
         way = Pillow.Resampling.NEAREST if nearest else Pillow.Resampling.BILINEAR
@@ -283,7 +289,7 @@ class Slide:
 _LEFT_TO_PARENT: list[Backend] = []
 
 
-def _inside(span: tuple[int, int], start: float, step: float, side: int) -> tuple[int, int]:
+def _span_inside(span: tuple[int, int], start: float, step: float, side: int) -> tuple[int, int]:
     """(first, count) of the output pixels of a span whose centres lie on the slide."""
     first = max(span[0], int(np.ceil(-start / step - 0.5)))
     # A centre on the far border lies outside.
@@ -291,5 +297,5 @@ def _inside(span: tuple[int, int], start: float, step: float, side: int) -> tupl
     return first, stop - first
 
 
-def _pair(value: float | tuple[float, float]) -> tuple[float, float]:
+def _as_pair(value: float | tuple[float, float]) -> tuple[float, float]:
     return value if isinstance(value, tuple) else (float(value), float(value))

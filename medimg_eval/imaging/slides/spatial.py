@@ -64,12 +64,12 @@ class Expression:
 
     def of(self, barcodes: Sequence[str]) -> Array:
         """The rows of some spots, float32, (spot, gene); raises CaseError naming one that is absent."""
-        places = {name: row for row, name in enumerate(self.barcodes)}
-        lost = next((name for name in barcodes if name not in places), None)
-        if lost is not None:
-            raise CaseError(f"expression holds no spot {lost!r}; patches and expression are of different samples")
-        found: Array = self.values[[places[name] for name in barcodes]]
-        return found
+        rows = {name: row for row, name in enumerate(self.barcodes)}
+        missing = next((name for name in barcodes if name not in rows), None)
+        if missing is not None:
+            raise CaseError(f"expression holds no spot {missing!r}; patches and expression are of different samples")
+        rows_: Array = self.values[[rows[name] for name in barcodes]]
+        return rows_
 
 
 def read_patches(path: str | Path) -> Patches:
@@ -80,13 +80,13 @@ def read_patches(path: str | Path) -> Patches:
     """
     import h5py
 
-    path = _file(path)
+    path = _check_file(path)
     with CaseError.about(path, "cannot be read as patches", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
-        name = next((one for one in ("barcode", "barcodes") if one in file), None)
+        name = next((key for key in ("barcode", "barcodes") if key in file), None)
         shape: tuple[int, ...] = file["img"].shape if "img" in file else ()
         kind = str(file["img"].dtype) if "img" in file else ""
         ids = () if name is None else as_texts(check_own(path, file[name])[:])
-        places = np.asarray(check_own(path, file["coords"])) if "coords" in file else None
+        coordinates = np.asarray(check_own(path, file["coords"])) if "coords" in file else None
     if len(shape) != 4 or shape[3] != 3 or kind != "uint8":
         raise CaseError(
             f"{path}: expected patches `img` (tile, row, column, 3) of uint8, got {shape} of {kind or 'none'}"
@@ -96,7 +96,7 @@ def read_patches(path: str | Path) -> Patches:
     ids = ids or tuple(map(str, range(shape[0])))
     if len(ids) != shape[0]:
         raise CaseError(f"{path}: holds {shape[0]} patches, but {len(ids)} barcodes")
-    return Patches(path, ids, None if places is None else as_coordinates(places, path), (shape[1], shape[2]))
+    return Patches(path, ids, None if coordinates is None else as_coordinates(coordinates, path), (shape[1], shape[2]))
 
 
 def read_expression(path: str | Path, genes: Sequence[str] = ()) -> Expression:
@@ -111,25 +111,25 @@ def read_expression(path: str | Path, genes: Sequence[str] = ()) -> Expression:
     """
     import h5py
 
-    path = _file(path)
+    path = _check_file(path)
     with CaseError.about(path, "cannot be read as .h5ad", *_DAMAGE, mend="copy it again"), h5py.File(path) as file:
         barcodes, every = tuple(anndata_names(path, file["obs"])), tuple(anndata_names(path, file["var"]))
         where = {name: column for column, name in enumerate(every)}
-        lost = [name for name in genes if name not in where]
-        columns = None if not genes or lost else [where[name] for name in genes]
-        values = np.zeros((0, 0)) if lost else anndata_values(path, file["X"], (len(barcodes), len(every)), columns)
+        missing = [name for name in genes if name not in where]
+        columns = None if not genes or missing else [where[name] for name in genes]
+        values = np.zeros((0, 0)) if missing else anndata_values(path, file["X"], (len(barcodes), len(every)), columns)
         spatial = file["obsm/spatial"][:] if "obsm/spatial" in file else None
-    if lost:
+    if missing:
         raise CaseError(
-            f"{path}: has no gene {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}, {len(lost)} in all"
+            f"{path}: has no gene {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}, {len(missing)} in all"
         )
     if values.shape[0] != len(barcodes):
         raise CaseError(f"{path}: X has {values.shape[0]} rows, but {len(barcodes)} spots are named")
-    places = None if spatial is None else np.asarray(spatial, np.float64)[:, 1::-1]
-    return Expression(values.astype(np.float32), barcodes, tuple(genes) or every, places)
+    coordinates = None if spatial is None else np.asarray(spatial, np.float64)[:, 1::-1]
+    return Expression(values.astype(np.float32), barcodes, tuple(genes) or every, coordinates)
 
 
-def _file(path: str | Path) -> Path:
+def _check_file(path: str | Path) -> Path:
     path = Path(path).expanduser()
     if not path.is_file():
         raise CaseError(f"{path}: no such file")

@@ -93,10 +93,10 @@ def open_store(path: str | Path, kind: str = "") -> ForeignStore:
         UsageError.refuse_unknown("there is no kind of feature store", KINDS, kind)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; name the folder that holds the features")
-    for one in (kind,) if kind else KINDS:
-        found = _FINDERS[one](root)
-        if found:
-            return ForeignStore(root, one, dict(sorted(found.items())), _expected(one, root))
+    for name in (kind,) if kind else KINDS:
+        files = _FINDERS[name](root)
+        if files:
+            return ForeignStore(root, name, dict(sorted(files.items())), _expected_settings(name, root))
     what = KINDS[kind] if kind else f"one of these: {', '.join(KINDS)}"
     raise UserError(f"{root}: holds no features in the layout of {what}; name the folder of one encoder's features")
 
@@ -117,7 +117,7 @@ KINDS: Mapping[str, str] = {
 Files = dict[str, Sequence[Path]]
 
 
-def _stems(folder: Path, endings: Sequence[str], cut: str = "") -> Files:
+def _files_by_stem(folder: Path, endings: Sequence[str], cut: str = "") -> Files:
     """Files of a folder by their names without the last ending, and without `cut` at the end of that."""
     if not folder.is_dir():
         return {}
@@ -125,10 +125,10 @@ def _stems(folder: Path, endings: Sequence[str], cut: str = "") -> Files:
     return {path.stem.removesuffix(cut): (path,) for path in files}
 
 
-def _only(folders: Sequence[Path], root: Path) -> Path | None:
+def _only_folder(folders: Sequence[Path], root: Path) -> Path | None:
     """The one folder with features; raises UserError where there are several."""
     if len(folders) > 1:
-        names = ", ".join(sorted(str(one.relative_to(root)) for one in folders)[:5])
+        names = ", ".join(sorted(str(folder.relative_to(root)) for folder in folders)[:5])
         raise UserError(f"{root}: holds features of several encoders ({names}); name the folder of one")
     return folders[0] if folders else None
 
@@ -136,40 +136,42 @@ def _only(folders: Sequence[Path], root: Path) -> Path | None:
 def _trident_folder(root: Path) -> Path | None:
     if root.name.startswith(("features_", "slide_features_")):
         return root
-    found = [one for pattern in ("features_*", "*/features_*") for one in root.glob(pattern) if one.is_dir()]
-    pooled = [one for pattern in ("slide_features_*", "*/slide_features_*") for one in root.glob(pattern)]
-    return _only(found or pooled, root)
+    folders = [folder for pattern in ("features_*", "*/features_*") for folder in root.glob(pattern) if folder.is_dir()]
+    pooled = [folder for pattern in ("slide_features_*", "*/slide_features_*") for folder in root.glob(pattern)]
+    return _only_folder(folders or pooled, root)
 
 
-def _trident(root: Path) -> Files:
+def _trident_files(root: Path) -> Files:
     folder = _trident_folder(root)
-    return _stems(folder or root, HDF5)
+    return _files_by_stem(folder or root, HDF5)
 
 
-def _clam(root: Path) -> Files:
+def _clam_files(root: Path) -> Files:
     """Features as HDF5, which hold places, else as .pt; then the file of coordinates, where there is one."""
     folders = {root / name for name in ("h5_files", "pt_files")}
-    if not any(one.is_dir() for one in folders):
-        if root.name == "pt_files" or (not _stems(root, HDF5) and _stems(root, (".pt",))):
-            return _with_coordinates(_stems(root, (".pt",)), root.parent)
+    if not any(folder.is_dir() for folder in folders):
+        if root.name == "pt_files" or (not _files_by_stem(root, HDF5) and _files_by_stem(root, (".pt",))):
+            return _with_coordinates(_files_by_stem(root, (".pt",)), root.parent)
         return {}
-    both = _stems(root / "pt_files", (".pt",)) | _stems(root / "h5_files", HDF5)
+    both = _files_by_stem(root / "pt_files", (".pt",)) | _files_by_stem(root / "h5_files", HDF5)
     return _with_coordinates(both, root)
 
 
 def _with_coordinates(files: Files, root: Path) -> Files:
-    places = _stems(root / "patches", HDF5) or _stems(root.parent / "patches", HDF5)
-    return {name: (*paths, *places.get(name, ())) for name, paths in files.items()}
+    coordinate_files = _files_by_stem(root / "patches", HDF5) or _files_by_stem(root.parent / "patches", HDF5)
+    return {name: (*paths, *coordinate_files.get(name, ())) for name, paths in files.items()}
 
 
 def _patho_bench(root: Path) -> Files:
     names = ("by_case_id", "by_slide_id")
-    folder = root if root.name in names else _only([root / one for one in names if (root / one).is_dir()], root)
-    return _stems(folder, HDF5) if folder is not None else {}
+    folder = (
+        root if root.name in names else _only_folder([root / name for name in names if (root / name).is_dir()], root)
+    )
+    return _files_by_stem(folder, HDF5) if folder is not None else {}
 
 
-def _hest(root: Path) -> Files:
-    files = _stems(root, HDF5)
+def _hest_files(root: Path) -> Files:
+    files = _files_by_stem(root, HDF5)
     for path, *_ in files.values():
         try:
             held, _ = read_arrays(path, ())
@@ -179,7 +181,7 @@ def _hest(root: Path) -> Files:
     return {}
 
 
-def _eva(root: Path) -> Files:
+def _eva_files(root: Path) -> Files:
     if not (root / "manifest.csv").is_file():
         return {}
     return {name: [path for path, _ in rows] for name, rows in _eva_rows(root / "manifest.csv").items()}
@@ -190,22 +192,22 @@ def _eva_rows(manifest: Path) -> dict[str, list[tuple[Path, Mapping[str, str]]]]
     """The rows of a manifest by slide, or else by tile, each with its file."""
     with manifest.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream)
-        lost = {"origin", "embeddings"} - set(reader.fieldnames or ())
-        if lost:
-            raise UserError(f"{manifest}: has no column {', '.join(sorted(lost))}; expected eva's manifest")
+        missing = {"origin", "embeddings"} - set(reader.fieldnames or ())
+        if missing:
+            raise UserError(f"{manifest}: has no column {', '.join(sorted(missing))}; expected eva's manifest")
         key = "wsi_id" if "wsi_id" in (reader.fieldnames or ()) else "origin"
-        found: dict[str, list[tuple[Path, Mapping[str, str]]]] = {}
+        rows_by_origin: dict[str, list[tuple[Path, Mapping[str, str]]]] = {}
         for row in reader:
-            found.setdefault(row[key], []).append((manifest.parent / row["embeddings"], row))
-    return found
+            rows_by_origin.setdefault(row[key], []).append((manifest.parent / row["embeddings"], row))
+    return rows_by_origin
 
 
-def _owkin(root: Path) -> Files:
+def _owkin_files(root: Path) -> Files:
     if (root / "tile_features.npy").is_file():
         ids = as_texts(read_array(root / "tile_ids.npy"))
         return dict.fromkeys(ids, (root / "tile_features.npy", root / "tile_ids.npy"))
     nested: Files = {_slide_name(path.parent.name): (path,) for path in root.glob("*/features.npy")}
-    return nested or {_slide_name(name): paths for name, paths in _stems(root, (".npy",)).items()}
+    return nested or {_slide_name(name): paths for name, paths in _files_by_stem(root, (".npy",)).items()}
 
 
 def _slide_name(name: str) -> str:
@@ -213,21 +215,21 @@ def _slide_name(name: str) -> str:
     return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SLIDES else name
 
 
-def _gpfm(root: Path) -> Files:
+def _gpfm_files(root: Path) -> Files:
     split = {name: (root / f"{name}.pt",) for name in PARTS if (root / f"{name}.pt").is_file()}
     if "train" in split or "test" in split:
         return dict(split)
-    models = [one for one in root.glob("pt_files/*") if one.is_dir()]
+    models = [folder for folder in root.glob("pt_files/*") if folder.is_dir()]
     if root.parent.name == "pt_files":
         models = [root]
-    folder = _only(models, root)
-    return {} if folder is None else _stems(folder, (".pt",))
+    folder = _only_folder(models, root)
+    return {} if folder is None else _files_by_stem(folder, (".pt",))
 
 
-def _torchmil(root: Path) -> Files:
+def _torchmil_files(root: Path) -> Files:
     if not any((root / name).is_dir() for name in OWN[1:]):
         return {}
-    return _stems(root / "features", (".npy", *HDF5))
+    return _files_by_stem(root / "features", (".npy", *HDF5))
 
 
 def _rate_evals(root: Path) -> Files:
@@ -238,31 +240,31 @@ def _rate_evals(root: Path) -> Files:
     return {path.stem: (path,) for path in files}
 
 
-def _expected(kind: str, root: Path) -> tuple[str, ...]:
+def _expected_settings(kind: str, root: Path) -> tuple[str, ...]:
     """Settings that coordinates were made of, by TRIDENT or CLAM."""
     if kind == "trident":
         folder = (_trident_folder(root) or root).parent / "patches"
-        return tuple(sorted(_stems(folder, HDF5, "_patches")))
+        return tuple(sorted(_files_by_stem(folder, HDF5, "_patches")))
     if kind == "clam":
-        return tuple(sorted(_stems(root / "patches", HDF5) or _stems(root.parent / "patches", HDF5)))
+        return tuple(sorted(_files_by_stem(root / "patches", HDF5) or _files_by_stem(root.parent / "patches", HDF5)))
     return ()
 
 
 def _read_hdf5(name: str, files: Sequence[Path]) -> Features:
     """Features and places of one HDF5 file, with what its attributes say."""
     path = files[0]
-    held, said = read_arrays(path, (*FEATURES, *COORDINATES, *BARCODES))
-    features = next((held[one] for one in FEATURES if held.get(one) is not None), None)
+    held, attributes = read_arrays(path, (*FEATURES, *COORDINATES, *BARCODES))
+    features = next((held[key] for key in FEATURES if held.get(key) is not None), None)
     if features is None:
         raise CaseError(f"{path}: expected features as `{FEATURES[0]}`, found {', '.join(held) or 'nothing'}")
-    places = next((held[one] for one in COORDINATES if held.get(one) is not None), None)
-    if places is not None and features.ndim == 1 and len(places) != 1:
-        places = None  # one vector for the slide
-    ids = next((as_texts(held[one]) for one in BARCODES if held.get(one) is not None), ())
-    found = checked(path, _with_tiles(features, path), places)
-    if ids and len(ids) != len(found.features):
-        raise CaseError(f"{path}: holds features of {len(found.features)} tiles, but {len(ids)} barcodes")
-    return _described(replace(found, ids=ids), said)
+    coordinates = next((held[key] for key in COORDINATES if held.get(key) is not None), None)
+    if coordinates is not None and features.ndim == 1 and len(coordinates) != 1:
+        coordinates = None  # one vector for the slide
+    ids = next((as_texts(held[key]) for key in BARCODES if held.get(key) is not None), ())
+    features_ = checked(path, _with_tiles(features, path), coordinates)
+    if ids and len(ids) != len(features_.features):
+        raise CaseError(f"{path}: holds features of {len(features_.features)} tiles, but {len(ids)} barcodes")
+    return _describe_features(replace(features_, ids=ids), attributes)
 
 
 def _with_tiles(features: Array, path: Path) -> Array:
@@ -274,9 +276,9 @@ def _with_tiles(features: Array, path: Path) -> Array:
     return features
 
 
-def _described(found: Features, said: Mapping[str, Any]) -> Features:
+def _describe_features(found: Features, said: Mapping[str, Any]) -> Features:
     """With the facts of TRIDENT's and CLAM's attributes in their fields."""
-    rest = {key: value for key, value in said.items() if key not in ("savetodir", "save_path")}
+    remaining = {key: value for key, value in said.items() if key not in ("savetodir", "save_path")}
     size, large = said.get("patch_size"), said.get("patch_size_level0")
     factor = said.get("downsample")
     if large is None and size is not None and factor is not None:  # CLAM's, along x and y
@@ -286,12 +288,12 @@ def _described(found: Features, said: Mapping[str, Any]) -> Features:
         found,
         patch_size=None if size is None else int(size),
         patch_size_level0=None if large is None else float(large),
-        magnification=_number(said.get("target_magnification")),
-        attributes=rest,
+        magnification=_as_number(said.get("target_magnification")),
+        attributes=remaining,
     )
 
 
-def _number(value: Any) -> float | None:
+def _as_number(value: Any) -> float | None:
     try:
         return None if value is None else float(value)
     except (TypeError, ValueError):
@@ -299,30 +301,30 @@ def _number(value: Any) -> float | None:
 
 
 def _read_clam(name: str, files: Sequence[Path]) -> Features:
-    path, *rest = files
-    found = _read_hdf5(name, files) if path.suffix.lower() in HDF5 else _read_pt(name, files)
-    if not rest:
-        return found
-    held, said = read_arrays(rest[0], COORDINATES)
-    places = next((one for one in held.values() if one is not None), None)
-    if found.coordinates is None and places is not None:
-        if len(places) != len(found.features):
+    path, *further = files
+    features = _read_hdf5(name, files) if path.suffix.lower() in HDF5 else _read_pt(name, files)
+    if not further:
+        return features
+    held, attributes = read_arrays(further[0], COORDINATES)
+    where = next((array for array in held.values() if array is not None), None)
+    if features.coordinates is None and where is not None:
+        if len(where) != len(features.features):
             raise CaseError(
-                f"{path}: holds features of {len(found.features)} tiles, but {rest[0]} places of {len(places)}; "
+                f"{path}: holds features of {len(features.features)} tiles, but {further[0]} places of {len(where)}; "
                 "they are of different runs"
             )
-        found = checked(path, found.features, places)
-    return _described(found, {**said, **found.attributes})
+        features = checked(path, features.features, where)
+    return _describe_features(features, {**attributes, **features.attributes})
 
 
 def _read_pt(name: str, files: Sequence[Path]) -> Features:
     content = read_tensors(files[0])
     if isinstance(content, Mapping) and "feature" in content:  # GPFM's regions, with their labels
         labels = np.asarray(content.get("label", ())).ravel()
-        found = checked(files[0], _with_tiles(np.asarray(content["feature"]), files[0]))
-        if len(labels) not in (0, len(found.features)):
-            raise CaseError(f"{files[0]}: holds {len(found.features)} features, but {len(labels)} labels")
-        return replace(found, labels=labels if len(labels) else None)
+        features = checked(files[0], _with_tiles(np.asarray(content["feature"]), files[0]))
+        if len(labels) not in (0, len(features.features)):
+            raise CaseError(f"{files[0]}: holds {len(features.features)} features, but {len(labels)} labels")
+        return replace(features, labels=labels if len(labels) else None)
     if isinstance(content, np.ndarray) and not content.size:
         _with_tiles(content.reshape(len(content), -1) if content.ndim else content[None], files[0])
     return read_features(files[0])
@@ -338,11 +340,11 @@ def _read_eva(name: str, files: Sequence[Path]) -> Features:
         raise CaseError(
             f"{manifest}: features of {name!r} have lengths {sorted(lengths)}; they are of several encoders"
         )
-    found = checked(files[0], np.concatenate(parts))
+    features = checked(files[0], np.concatenate(parts))
     facts = {key: value for key, value in rows[0][1].items() if key not in ("embeddings", "target")}
     targets = [row["target"] for _, row in rows if "target" in row]
-    one = targets[:1] if len(set(targets)) == 1 else targets
-    return replace(found, labels=np.array(one) if one else None, attributes=facts)
+    label = targets[:1] if len(set(targets)) == 1 else targets
+    return replace(features, labels=np.array(label) if label else None, attributes=facts)
 
 
 def _manifest_of(path: Path) -> Path:
@@ -367,8 +369,10 @@ def _read_owkin(name: str, files: Sequence[Path]) -> Features:
     stored = read_array(path)
     if stored.ndim != 2 or stored.shape[1] < 4:
         raise CaseError(f"{path}: expected level, x, y and features in columns, got shape {stored.shape}")
-    found = checked(path, _with_tiles(stored, path), coordinate_columns=3)
-    return replace(found, attributes={"levels": sorted(set(stored[:, 0].astype(int).tolist())), "counted_in": "tiles"})
+    features_ = checked(path, _with_tiles(stored, path), coordinate_columns=3)
+    return replace(
+        features_, attributes={"levels": sorted(set(stored[:, 0].astype(int).tolist())), "counted_in": "tiles"}
+    )
 
 
 def _owkin_tiles(path: Path, ids: Path, name: str) -> tuple[Array, int]:
@@ -390,15 +394,15 @@ def _read_torchmil(name: str, files: Sequence[Path]) -> Features:
     root, ending = path.parent.parent, path.suffix
     features = _torchmil_array(path, "features")
     features = features.reshape(len(features), -1) if features.ndim > 2 else features
-    beside = {
+    arrays = {
         key: _torchmil_array(root / key / f"{name}{ending}", key)
         for key in OWN[1:]
         if (root / key / f"{name}{ending}").is_file()
     }
-    found = checked(path, _with_tiles(features, path), beside.get("coords"))
-    labels = beside.get("inst_labels", beside.get("labels"))
-    facts = {"label": beside["labels"].ravel().tolist()} if "labels" in beside else {}
-    return replace(found, labels=None if labels is None else labels.ravel(), attributes=facts)
+    features_ = checked(path, _with_tiles(features, path), arrays.get("coords"))
+    labels = arrays.get("inst_labels", arrays.get("labels"))
+    facts = {"label": arrays["labels"].ravel().tolist()} if "labels" in arrays else {}
+    return replace(features_, labels=None if labels is None else labels.ravel(), attributes=facts)
 
 
 def _torchmil_array(path: Path, key: str) -> Array:
@@ -425,15 +429,15 @@ def _read_rate_evals(name: str, files: Sequence[Path]) -> Features:
 
 
 _FINDERS: Mapping[str, Callable[[Path], Files]] = {
-    "eva": _eva,
+    "eva": _eva_files,
     "patho_bench": _patho_bench,
-    "torchmil": _torchmil,
-    "gpfm": _gpfm,
-    "clam": _clam,
-    "owkin": _owkin,
+    "torchmil": _torchmil_files,
+    "gpfm": _gpfm_files,
+    "clam": _clam_files,
+    "owkin": _owkin_files,
     "rate_evals": _rate_evals,
-    "hest": _hest,
-    "trident": _trident,
+    "hest": _hest_files,
+    "trident": _trident_files,
 }
 
 _READERS: Mapping[str, Callable[[str, Sequence[Path]], Features]] = {

@@ -75,11 +75,14 @@ def tile_grid(
         raise ValueError(f"expected an overlap from 0 to below the size {size}, got {overlap}")
     scale = slide.scale(um_per_px)
     edge = (size * scale[0], size * scale[1])
-    starts = [_starts(side, one, one * (size - overlap) / size) for side, one in zip(slide.size, edge, strict=True)]
+    starts = [
+        _tile_starts(side, tile_edge, tile_edge * (size - overlap) / size)
+        for side, tile_edge in zip(slide.size, edge, strict=True)
+    ]
     coordinates = np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(-1, 2)
     if tissue is not False:
-        found = tissue_mask(slide) if tissue is True else tissue
-        share = _tissue_share(slide, found, coordinates, edge)
+        tissue_ = tissue_mask(slide) if tissue is True else tissue
+        share = _tissue_share(slide, tissue_, coordinates, edge)
         coordinates = coordinates[share >= minimum_tissue] if minimum_tissue > 0 else coordinates[share > 0]
     return Tiles(coordinates, edge, size, um_per_px, overlap)
 
@@ -93,7 +96,7 @@ def read_tiles(slide: Slide, tiles: Tiles, indices: Iterable[int] | None = None)
     out = np.empty((len(which), 3, tiles.size, tiles.size), np.uint8)
     downsample = (tiles.edge[0] / tiles.size, tiles.edge[1] / tiles.size)
     for index, tile in enumerate(which):
-        row, column = (int(one) for one in tiles.coordinates[tile])
+        row, column = (int(coordinate) for coordinate in tiles.coordinates[tile])
         out[index] = np.moveaxis(slide.read_region(row, column, tiles.size, downsample=downsample), 2, 0)
     return out
 
@@ -120,7 +123,7 @@ def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Ma
     pixels = slide.read_region(0, 0, shape, downsample=step)
     # A pixel of unknown size counts as one of the size asked for.
     sizes = (um_per_px, um_per_px) if own is None else (own[0] * step[0], own[1] * step[1])
-    labels = _clean(_coloured(pixels, ink=ink), sizes[0] * sizes[1] / 1e6)
+    labels = _clean_mask(_coloured_mask(pixels, ink=ink), sizes[0] * sizes[1] / 1e6)
     steps = (1.0, 1.0) if own is None else (sizes[0] / 1000, sizes[1] / 1000)
     units: Units = "pixel" if own is None else "mm"
     return Mask(labels.astype(np.uint8), np.diag([*steps, 1.0, 1.0]), {1: "tissue"}, units=units)
@@ -144,7 +147,7 @@ def as_coordinates(stored: Array, path: Path) -> Array:
     return stored[:, ::-1].astype(np.int64)
 
 
-def _starts(side: int, edge: float, step: float) -> Array:
+def _tile_starts(side: int, edge: float, step: float) -> Array:
     # A last tile for less than a millionth of a pixel would hold nothing.
     count = 1 + max(0, int(np.ceil((side - edge) / step - 1e-6)))
     starts: Array = np.rint(np.arange(count) * step).astype(np.int64)
@@ -167,15 +170,15 @@ def _tissue_share(slide: Slide, tissue: Mask, coordinates: Array, edge: tuple[fl
     high = [np.clip((coordinates[:, axis] + edge[axis]) / scale[axis], 0, mask.shape[axis]) for axis in (0, 1)]
 
     def at(rows: Array, columns: Array) -> Array:
-        found: Array = map_coordinates(total, [rows, columns], order=1, mode="nearest")
-        return found
+        totals: Array = map_coordinates(total, [rows, columns], order=1, mode="nearest")
+        return totals
 
     inside = at(high[0], high[1]) - at(low[0], high[1]) - at(high[0], low[1]) + at(low[0], low[1])
     share: Array = inside * (scale[0] * scale[1]) / (edge[0] * edge[1])
     return share.round(9)
 
 
-def _coloured(pixels: Array, *, ink: bool) -> Array:
+def _coloured_mask(pixels: Array, *, ink: bool) -> Array:
     red, green, blue = (pixels[..., channel].astype(np.int16) for channel in range(3))
     brightest, darkest = pixels.max(axis=2), pixels.min(axis=2)
     saturation = (brightest - darkest) / np.maximum(brightest, 1).astype(np.float32)
@@ -187,17 +190,17 @@ def _coloured(pixels: Array, *, ink: bool) -> Array:
         usable &= ~((saturation > 0.75) & (red > 170) & (np.abs(green - blue) < 60))
     counts = np.bincount((saturation[usable] * 255).astype(np.int64), minlength=256)
     threshold = float(np.clip((otsu(counts) + 1) / 255, *SATURATION))
-    found: Array = usable & (saturation > threshold)
-    return found
+    is_coloured: Array = usable & (saturation > threshold)
+    return is_coloured
 
 
-def _clean(mask: Array, pixel_mm2: float) -> Array:
+def _clean_mask(mask: Array, pixel_mm2: float) -> Array:
     """The majority of each neighbourhood, without small objects and small holes."""
     from scipy.ndimage import uniform_filter
 
     smooth = uniform_filter(mask.astype(np.float32), SMOOTHING, mode="nearest") > 0.5
-    kept = _without_small(smooth, SMALLEST_MM2 / pixel_mm2)
-    return ~_without_small(~kept, LARGEST_HOLE_MM2 / pixel_mm2)
+    large_parts = _without_small(smooth, SMALLEST_MM2 / pixel_mm2)
+    return ~_without_small(~large_parts, LARGEST_HOLE_MM2 / pixel_mm2)
 
 
 def _without_small(mask: Array, pixels: float) -> Array:
@@ -208,5 +211,5 @@ def _without_small(mask: Array, pixels: float) -> Array:
         return mask
     large = np.bincount(parts.ravel()) >= pixels
     large[0] = False
-    kept: Array = large[parts]
-    return kept
+    kept_mask: Array = large[parts]
+    return kept_mask

@@ -54,8 +54,8 @@ class FilmFile:
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
         """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
         with Video(self.path) as video:
-            for place in places:
-                yield video.frame(int(place) * self.every)
+            for index in places:
+                yield video.frame(int(index) * self.every)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class FramePictures:
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
         """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
-        for place in places:
-            yield pictures.read([self.picture(int(place) * self.every)]).array
+        for index in places:
+            yield pictures.read([self.picture(int(index) * self.every)]).array
 
 
 @lru_cache(maxsize=4)
@@ -143,7 +143,7 @@ class FrameFeatures:
         last = max(places, default=0)
         if last >= len(array):
             raise CaseError(f"{self.path}: has {len(array)} rows, and frame {last} of the grid is asked for")
-        yield from (array[place] for place in places)
+        yield from (array[index] for index in places)
 
     def _array(self) -> Array:
         if self.path.suffix == ".npy":
@@ -168,7 +168,7 @@ class Film:
 
     def __init__(self, source: Any, places: Sequence[int], fps: float, *, online: bool = False) -> None:
         """Takes a reference with `frames`, the places of frames on its grid, ascending, and their rate."""
-        self._source, self._places, self.fps = source, [int(place) for place in places], fps
+        self._source, self._places, self.fps = source, [int(index) for index in places], fps
         self._online, self._begun, self.given_out = online, False, 0
 
     def count(self) -> int:

@@ -80,8 +80,8 @@ def read_poses(path: Path) -> Array:
         raise CaseError(f"{path}: expected poses (frame, joint, 2 or 3), got {poses.shape}")
     if poses.shape[2] == 2:
         poses = np.concatenate([poses, np.ones((*poses.shape[:2], 1))], 2)
-    seen = np.isfinite(poses).all(2, keepdims=True)
-    return np.where(seen, poses, 0).astype(np.float32)
+    is_visible = np.isfinite(poses).all(2, keepdims=True)
+    return np.where(is_visible, poses, 0).astype(np.float32)
 
 
 def _read_array(path: Path) -> Array:
@@ -100,16 +100,16 @@ def _read_coco(path: Path) -> Array:
     twice = len({str(person["image_id"]) for person in ordered if "image_id" in person})
     if ordered and "image_id" in ordered[0] and twice < len(ordered):
         raise ValueError("a frame has several people; keep one")
-    return np.array([_joints(person["keypoints"]) for person in ordered])
+    return np.array([_joint_array(person["keypoints"]) for person in ordered])
 
 
 def _read_openpose(folder: Path) -> Array:
     files = sorted(folder.glob("*.json"), key=lambda file: natural_order(file.stem))
     people = [json.loads(file.read_bytes())["people"] for file in files]
-    held = [_joints(frame[0][OPENPOSE]) if frame else None for frame in people]
+    held = [_joint_array(frame[0][OPENPOSE]) if frame else None for frame in people]
     first = next(joints for joints in held if joints is not None)
     return np.array([np.zeros_like(first) if joints is None else joints for joints in held])
 
 
-def _joints(numbers: Sequence[float]) -> Array:
+def _joint_array(numbers: Sequence[float]) -> Array:
     return np.array(numbers, np.float64).reshape(-1, 3)

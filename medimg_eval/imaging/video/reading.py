@@ -28,11 +28,13 @@ class Folder:
     """Frames that are pictures of one kind in one folder, in natural order."""
 
     def __init__(self, path: Path, fps: float | None) -> None:
-        files = [one for one in path.iterdir() if one.suffix.lower() in FRAME_SUFFIXES and not one.name.startswith(".")]
-        kinds = sorted({one.suffix.lower().replace("jpeg", "jpg").replace("tiff", "tif") for one in files})
+        files = [
+            file for file in path.iterdir() if file.suffix.lower() in FRAME_SUFFIXES and not file.name.startswith(".")
+        ]
+        kinds = sorted({file.suffix.lower().replace("jpeg", "jpg").replace("tiff", "tif") for file in files})
         if len(kinds) != 1:
-            found = f"frames of several kinds ({', '.join(kinds)})" if kinds else "no frames"
-            raise CaseError(f"{path}: holds {found}; expected the frames of one clip, such as frame_0001.png")
+            content = f"frames of several kinds ({', '.join(kinds)})" if kinds else "no frames"
+            raise CaseError(f"{path}: holds {content}; expected the frames of one clip, such as frame_0001.png")
         self.files = sorted(files, key=lambda path: natural_order(path.stem))
         self.path, self.fps, self.count, self.decoded = path, fps, len(files), 0
         self.notes: list[str] = []
@@ -113,10 +115,10 @@ class File:
         self._process = self._next = 0
         self._numbered: Iterator[tuple[int, Any]] = iter(())
         self._size: tuple[int, int] | None = None
-        promised, found = _promised_bytes(path), path.stat().st_size
-        if promised > found:
-            raise CaseError(f"{path}: is cut short: it holds {found} of {promised} bytes; write or copy it again")
-        with _damage(path):
+        promised, size = _promised_bytes(path), path.stat().st_size
+        if promised > size:
+            raise CaseError(f"{path}: is cut short: it holds {size} of {promised} bytes; write or copy it again")
+        with _name_damage(path):
             context = self._open().codec_context
             if context.format is not None and context.format.components[0].bits > 8:
                 self.notes.append(f"its {context.format.components[0].bits} bits per colour were reduced to 8")
@@ -129,8 +131,8 @@ class File:
     def index(self) -> _Index:
         """Time stamps and key frames."""
         about = self.path.stat()
-        with _damage(self.path):
-            return _index(self.path, about.st_size, about.st_mtime_ns)
+        with _name_damage(self.path):
+            return _packet_index(self.path, about.st_size, about.st_mtime_ns)
 
     @property
     def count(self) -> int:
@@ -162,7 +164,7 @@ class File:
 
     def frame(self, index: int) -> Array:
         """Reads a frame, uint8 RGB, (row, column, channel)."""
-        with _damage(self.path):
+        with _name_damage(self.path):
             picture = self._decode(index)
             frame: Array = self._colours.reformat(picture, format="rgb24").to_ndarray()
         if picture.rotation:
@@ -237,7 +239,7 @@ class File:
 
 
 @contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def _name_damage(path: Path) -> Iterator[None]:
     import av
 
     try:
@@ -249,7 +251,7 @@ def _damage(path: Path) -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=64)  # a table of frames reads the same few videos over and over
-def _index(path: Path, size: int, modified: int) -> _Index:
+def _packet_index(path: Path, size: int, modified: int) -> _Index:
     """Reads every packet, decodes none; `size` and `modified` tell one state of the file from the next."""
     import av
 
@@ -262,18 +264,18 @@ def _index(path: Path, size: int, modified: int) -> _Index:
             if packet.size and not packet.is_discard
         ]
         base, late, kind = stream.time_base, bool(stream.codec_context.has_b_frames), container.format.name
-    shown = [packet.dts if packet.pts is None else packet.pts for packet in packets]
-    if not packets or None in shown or base is None:
+    timestamps = [packet.dts if packet.pts is None else packet.pts for packet in packets]
+    if not packets or None in timestamps or base is None:
         raise CaseError(f"{path}: holds no frames, or frames without times; convert it to mp4 with ffmpeg")
     if packets[-1].is_corrupt:
         raise CaseError(f"{path}: is cut short: its last frame is incomplete; write or copy it again")
-    ordered = sorted(shown)
+    ordered = sorted(timestamps)
     times: Array = (np.array(ordered, np.int64) - ordered[0]) * base.numerator / base.denominator
     # AVI has no time stamps: frames that are stored in another order than shown carry the wrong ones.
-    if len(set(shown)) < len(shown) or (kind == "avi" and late and shown == ordered):
+    if len(set(timestamps)) < len(timestamps) or (kind == "avi" and late and timestamps == ordered):
         return _Index(times, {}, [0], [ordered[0]])
-    number = {stamp: place for place, stamp in enumerate(ordered)}
-    keys = {number[stamp]: packet for stamp, packet in zip(shown, packets, strict=True) if packet.is_keyframe}
+    number = {stamp: index for index, stamp in enumerate(ordered)}
+    keys = {number[stamp]: packet for stamp, packet in zip(timestamps, packets, strict=True) if packet.is_keyframe}
     starts = {0: packets[0]} | keys
     # MP4 and Matroska are sought by when a frame is shown, others by when it is decoded, which is no later.
     exact = kind.startswith(("mov", "matroska"))
@@ -310,9 +312,9 @@ def _promised_bytes(path: Path) -> int:
 def _matroska_length(stream: Any) -> int | None:
     """Reads a length; None where it is unknown, as of a live recording."""
     first = stream.read(1)[0]
-    more = 8 - first.bit_length()
-    value = int.from_bytes(bytes([first & (0x7F >> more)]) + stream.read(more), "big")
-    return None if value == (1 << (7 * (more + 1))) - 1 else value
+    further_bytes = 8 - first.bit_length()
+    value = int.from_bytes(bytes([first & (0x7F >> further_bytes)]) + stream.read(further_bytes), "big")
+    return None if value == (1 << (7 * (further_bytes + 1))) - 1 else value
 
 
 WHOLE_CLIP_BYTES = 2 * 2**30
@@ -425,7 +427,7 @@ class Video:
             frame = self._source.frame(index)
             if clip is None:
                 clip = np.empty((len(indices), *frame.shape), frame.dtype)
-            clip[[place for place, wanted in enumerate(indices) if wanted == index]] = frame
+            clip[[position for position, wanted in enumerate(indices) if wanted == index]] = frame
         return np.moveaxis(np.asarray(clip), -1, 0)
 
 
@@ -448,8 +450,8 @@ def read(
         CaseError: no video stream, cut short or damaged, too large to be read whole, a frame it does not have.
         UsageError: both `frames` and `seconds`, or `fps` of a file.
     """
-    with Video(_one(paths), fps=fps) as video:
-        wanted = _wanted(video, frames, seconds)
+    with Video(_single_path(paths), fps=fps) as video:
+        wanted = _wanted_frames(video, frames, seconds)
         if wanted is None:
             wanted = range(len(video))
             size = 3 * int(np.prod(video.shape, dtype=np.int64))
@@ -470,8 +472,8 @@ def grid(
     fps: float | None = None,
 ) -> Geometry:
     """Reads frames, rows and columns without decoding; takes what `read` takes."""
-    with Video(_one(paths), fps=fps) as video:
-        wanted = _wanted(video, frames, seconds)
+    with Video(_single_path(paths), fps=fps) as video:
+        wanted = _wanted_frames(video, frames, seconds)
         return Geometry((len(video) if wanted is None else len(wanted), *video.shape[1:]), np.eye(4), "pixel")
 
 
@@ -518,13 +520,13 @@ def write_video(
         container.mux(stream.encode(None))
 
 
-def _one(paths: Sequence[Path]) -> Path:
+def _single_path(paths: Sequence[Path]) -> Path:
     if len(paths) != 1:
         raise CaseError(f"{paths[0]}: expected one video or one folder of frames, got {len(paths)} paths")
     return paths[0]
 
 
-def _wanted(video: Video, frames: Sequence[int] | None, seconds: Sequence[float] | None) -> Sequence[int] | None:
+def _wanted_frames(video: Video, frames: Sequence[int] | None, seconds: Sequence[float] | None) -> Sequence[int] | None:
     if frames is not None and seconds is not None:
         raise UsageError(f"{video.path}: expected frames or seconds, got both")
     return frames if seconds is None else [video.index_at(second) for second in seconds]

@@ -91,26 +91,26 @@ class Header:
 
 def read(path: Path, box: Box | None) -> Image:
     """Reads a volume; see `medimg_eval.imaging.volumes.reading.read`."""
-    header = _parse(path)
+    header = _parse_header(path)
     box = clip_box(path, header.shape, box)
-    layout = _layout(path, header)
+    layout = _voxel_layout(path, header)
     notes: list[str] = []
     if layout is None:
         array = _by_itk(path, header.reader, header.fields, box)
     else:
-        found, notes = read_voxels(layout, None if box is None else (*box, (0, 1))[:3], None)
-        found = found[..., 0] if layout.shape[4] == 1 else np.moveaxis(found[0], 3, 0)
-        array = found[..., 0] if len(header.shape) == 2 else found
+        voxels, notes = read_voxels(layout, None if box is None else (*box, (0, 1))[:3], None)
+        voxels = voxels[..., 0] if layout.shape[4] == 1 else np.moveaxis(voxels[0], 3, 0)
+        array = voxels[..., 0] if len(header.shape) == 2 else voxels
     return Image(
         array,
         shifted(header.affine, box),
         units=header.units,
         notes=(*header.notes, *notes),
-        channels=_times(header, len(array)),
+        channels=_time_axis(header, len(array)),
     )
 
 
-def _times(header: Header, count: int) -> ChannelAxis | None:
+def _time_axis(header: Header, count: int) -> ChannelAxis | None:
     """The axis of time of a NRRD, in seconds, by the spacing that it states for it; None where there is none."""
     fields = header.fields
     if "timeaxis" not in fields or count < 2:
@@ -124,8 +124,8 @@ def _times(header: Header, count: int) -> ChannelAxis | None:
 
 def grid(path: Path, box: Box | None) -> Geometry:
     """Returns the grid, from the header alone."""
-    header = _parse(path)
-    layout = _layout(path, header)
+    header = _parse_header(path)
+    layout = _voxel_layout(path, header)
     if layout is not None:
         check_room(layout)
     box = clip_box(path, header.shape, box)
@@ -133,7 +133,7 @@ def grid(path: Path, box: Box | None) -> Geometry:
     return Geometry(shape, shifted(header.affine, box), header.units)
 
 
-def _parse(path: Path) -> Header:
+def _parse_header(path: Path) -> Header:
     import SimpleITK
 
     with path.open("rb") as stream:
@@ -151,8 +151,8 @@ def _parse(path: Path) -> Header:
         try:
             reader.ReadImageInformation()
         except RuntimeError as error:
-            raise CaseError(f"{path}: cannot be read ({_reason(error)}); convert it, or mend its header") from error
-        return Header(reader, nrrd, fields, length, *_geometry(path, reader, fields, nrrd=nrrd))
+            raise CaseError(f"{path}: cannot be read ({_itk_reason(error)}); convert it, or mend its header") from error
+        return Header(reader, nrrd, fields, length, *_read_geometry(path, reader, fields, nrrd=nrrd))
 
 
 @contextmanager
@@ -223,13 +223,13 @@ def _by_itk(path: Path, reader: Any, fields: Mapping[str, str], box: Box | None)
     if _is_true(fields.get("CompressedData", "False")) or fields.get("encoding", "").lower() in ("gzip", "gz"):
         raise CaseError(f"{path}: its voxels are compressed, and in several files or an unusual order; convert it")
     if box is not None:
-        rest = reader.GetSize()[len(box) :]
-        reader.SetExtractIndex([*(start for start, _ in box), *(0 for _ in rest)])
-        reader.SetExtractSize([*(stop - start for start, stop in box), *rest])
+        remaining = reader.GetSize()[len(box) :]
+        reader.SetExtractIndex([*(start for start, _ in box), *(0 for _ in remaining)])
+        reader.SetExtractSize([*(stop - start for start, stop in box), *remaining])
     try:
         image = reader.Execute()
     except RuntimeError as error:
-        raise CaseError(f"{path}: is cut short or damaged ({_reason(error)}); write or copy it again") from error
+        raise CaseError(f"{path}: is cut short or damaged ({_itk_reason(error)}); write or copy it again") from error
     # SimpleITK's axes run backwards: (channel volume, slice, row, column, component).
     array: Array = SimpleITK.GetArrayFromImage(image).T
     if image.GetNumberOfComponentsPerPixel() > 1:
@@ -237,15 +237,15 @@ def _by_itk(path: Path, reader: Any, fields: Mapping[str, str], box: Box | None)
     return np.moveaxis(array, 3, 0) if array.ndim == 4 else array[None]
 
 
-def _layout(path: Path, header: Header) -> Layout | None:
+def _voxel_layout(path: Path, header: Header) -> Layout | None:
     """Returns how the voxels lie; None where that is left to SimpleITK."""
     reader, fields = header.reader, header.fields
     size, components = reader.GetSize(), reader.GetNumberOfComponents()
-    dtype = _dtype(reader)
-    found = _nrrd_place(fields, size, components) if header.nrrd else _meta_place(fields)
-    if found is None or dtype is None:
+    dtype = _voxel_dtype(reader)
+    location = _nrrd_place(fields, size, components) if header.nrrd else _meta_place(fields)
+    if location is None or dtype is None:
         return None
-    name, codec, offset, order, last = found
+    name, codec, offset, order, last = location
     data = path.parent / name if name else path
     grown = (*size, 1, 1)[:4]
     shape = (1, *grown[:3], components) if last else (components, *grown)
@@ -291,27 +291,27 @@ def _nrrd_place(fields: Mapping[str, str], size: tuple[int, ...], components: in
 
 def _component_axis(fields: Mapping[str, str]) -> int | None:
     """Returns which axis of a NRRD holds the numbers of one voxel, if exactly one does."""
-    found = [axis for axis, kind in enumerate(fields.get("kinds", "").split()) if kind not in SPATIAL]
-    return found[0] if len(found) == 1 else None
+    axes = [axis for axis, kind in enumerate(fields.get("kinds", "").split()) if kind not in SPATIAL]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _is_true(word: str) -> bool:
     return word[:1].lower() in ("t", "1", "y")
 
 
-def _dtype(reader: Any) -> np.dtype[Any] | None:
+def _voxel_dtype(reader: Any) -> np.dtype[Any] | None:
     import SimpleITK
 
     text = SimpleITK.GetPixelIDValueAsString(reader.GetPixelIDValue()).lower()
-    found = re.search(r"^(?:vector of )?(\d+)-bit (signed integer|unsigned integer|float)$", text)
-    return None if found is None else np.dtype({"s": "i", "u": "u", "f": "f"}[found[2][0]] + str(int(found[1]) // 8))
+    match = re.search(r"^(?:vector of )?(\d+)-bit (signed integer|unsigned integer|float)$", text)
+    return None if match is None else np.dtype({"s": "i", "u": "u", "f": "f"}[match[2][0]] + str(int(match[1]) // 8))
 
 
-def _reason(error: RuntimeError) -> str:
+def _itk_reason(error: RuntimeError) -> str:
     """Returns what ITK says, without the place in its source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = re.sub(r"^.*ITK ERROR: \w+\(0x[0-9a-f]+\): ", "", lines[-1]) if lines else "no reason given"
-    return without_values(said)
+    message = re.sub(r"^.*ITK ERROR: \w+\(0x[0-9a-f]+\): ", "", lines[-1]) if lines else "no reason given"
+    return without_values(message)
 
 
 def _meta_fields(start: bytes) -> tuple[dict[str, str], int]:
@@ -339,15 +339,15 @@ def _nrrd_fields(start: bytes) -> tuple[dict[str, str], int]:
         text = line.decode("utf-8", "replace").strip()
         if not text:
             break
-        key, found, value = text.partition(":")
-        if found and not text.startswith("#") and not value.startswith("="):
+        key, separator, value = text.partition(":")
+        if separator and not text.startswith("#") and not value.startswith("="):
             fields[key.strip().lower().replace(" ", "")] = value.strip()
         if fields.get("datafile", "").startswith("LIST"):
             break  # the lines below are names of files
     return fields, at
 
 
-def _numbers(path: Path, text: str, field: str) -> list[float]:
+def _parse_numbers(path: Path, text: str, field: str) -> list[float]:
     try:
         return [float(word) for word in text.replace(",", " ").split()]
     except ValueError as error:
@@ -384,7 +384,7 @@ def _check_meta_numbers(path: Path, fields: Mapping[str, str]) -> None:
     for field, power in META_NUMBERS.items():
         if field not in fields:
             continue
-        numbers = _numbers(path, fields[field], field)
+        numbers = _parse_numbers(path, fields[field], field)
         if len(numbers) != axes**power or order.index(field) < order.index("NDims"):
             raise CaseError(
                 f"{path}: expected {axes**power} numbers in the field {field!r}, after NDims = {axes}, got "
@@ -399,7 +399,7 @@ def _check_meta_numbers(path: Path, fields: Mapping[str, str]) -> None:
 def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
     """Refuses spacings that NRRD's reader takes for 1."""
     # An axis of channels has no spacing: NaN stands in its place.
-    spacings = _numbers(path, fields.get("spacings", ""), "spacings")
+    spacings = _parse_numbers(path, fields.get("spacings", ""), "spacings")
     kinds = fields.get("kinds", "").split() or ["domain"] * len(spacings)
     if "time" in kinds[1:-1] or kinds.count("time") > 1:
         raise CaseError(
@@ -411,7 +411,7 @@ def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
         _check_steps(path, spacings, "spacings")
 
 
-def _geometry(
+def _read_geometry(
     path: Path, reader: Any, fields: Mapping[str, str], *, nrrd: bool
 ) -> tuple[tuple[int, ...], Array, Literal["mm", "pixel"], tuple[str, ...]]:
     """Returns the spatial shape, the affine in RAS+ mm, the units, and what is doubted."""
@@ -439,14 +439,14 @@ def _nrrd_space(path: Path, reader: Any, fields: Mapping[str, str], affine: Arra
     letters = reader.GetMetaData("NRRD_space") if reader.HasMetaDataKey("NRRD_space") else ""
     words = letters.split("-")
     if len(words) < 3 or not all(word in SIGNS for word in words[:3]):
-        said = f"the space {letters!r} is no patient's" if letters else "the file states no space"
-        notes.append(f"{said}: its axes were taken to run left, posterior, superior, which is a guess")
+        complaint = f"the space {letters!r} is no patient's" if letters else "the file states no space"
+        notes.append(f"{complaint}: its axes were taken to run left, posterior, superior, which is a guess")
         letters = LPS
     units = re.findall(r'"([^"]*)"', fields.get("spaceunits", "") or fields.get("units", ""))
-    known = {LENGTHS[unit] for unit in units if unit in LENGTHS}
-    if len(known) > 1:
+    scales = {LENGTHS[unit] for unit in units if unit in LENGTHS}
+    if len(scales) > 1:
         raise CaseError(f"{path}: states lengths in different units along its axes; mend its header")
-    factor = known.pop() if known else 1.0
+    factor = scales.pop() if scales else 1.0
     if factor != 1:
         affine[:3] *= factor
         notes.append(f"lengths are stated in units of {factor:g} mm and were converted to mm")

@@ -75,18 +75,18 @@ def parse(path: Path, start: bytes) -> Header:
     Raises CaseError, naming the field, where it is cut short or says something impossible.
     """
     raw = _raw_header(path, start)
-    shape, channels = _shape(path, raw)
-    dtype, components = _dtype(path, raw)
+    shape, channels = _read_shape(path, raw)
+    dtype, components = _read_dtype(path, raw)
     single = raw["magic"].item()[:2] in (b"n+", b"n")
     offset = int(raw["vox_offset"]) if np.isfinite(raw["vox_offset"]) else -1
     if offset < (int(raw["sizeof_hdr"]) if single else 0):
         raise CaseError(f"{path}: says that its voxels start at byte {raw['vox_offset']}, inside the header; mend it")
     grown = (shape[0], shape[1], shape[2] if len(shape) == 3 else 1)
-    voxels = path if single else _partner(path)
+    voxels = path if single else _partner_file(path)
     codec: Codec = "gzip" if is_gzip(voxels) else ""
     layout = Layout(voxels, codec, 0, offset, dtype, (components, *grown, channels))
-    affine, notes = _affine(path, raw, shape)
-    scale = None if components > 1 else _scale(path, raw)
+    affine, notes = _choose_affine(path, raw, shape)
+    scale = None if components > 1 else _read_scale(path, raw)
     units: Units = "pixel" if raw["descrip"].item() == UNSIZED else "mm"
     return Header(layout, shape, affine, scale, tuple(notes), units)
 
@@ -96,7 +96,7 @@ def transform(header: Header) -> Any:
     if header.scale is None:
         return None
     slope, inter = header.scale
-    return partial(_scaled, slope=slope, inter=inter, kind=scaled_type(header.layout.dtype, slope, inter))
+    return partial(_scale_values, slope=slope, inter=inter, kind=scaled_type(header.layout.dtype, slope, inter))
 
 
 def scaled_type(stored: np.dtype[Any], slope: float, inter: float) -> np.dtype[Any]:
@@ -116,7 +116,7 @@ def scaled_type(stored: np.dtype[Any], slope: float, inter: float) -> np.dtype[A
     return np.dtype(np.float32 if exact else np.float64)
 
 
-def _scaled(stored: Array, *, slope: float, inter: float, kind: np.dtype[Any]) -> Array:
+def _scale_values(stored: Array, *, slope: float, inter: float, kind: np.dtype[Any]) -> Array:
     values: Array = stored.astype(np.complex128 if kind.kind == "c" else np.float64)
     values *= slope
     values += inter
@@ -137,7 +137,7 @@ def _raw_header(path: Path, start: bytes) -> Any:
     return kind(start[:size], check=False)
 
 
-def _shape(path: Path, raw: Any) -> tuple[tuple[int, ...], int]:
+def _read_shape(path: Path, raw: Any) -> tuple[tuple[int, ...], int]:
     """Returns the spatial axes, two or three, and the number of volumes."""
     count = int(raw["dim"][0])
     if not 1 <= count <= 7 or any(int(size) < 1 for size in raw["dim"][1 : count + 1]):
@@ -155,7 +155,7 @@ def _shape(path: Path, raw: Any) -> tuple[tuple[int, ...], int]:
     return shape[:3], several[0] if several else 1
 
 
-def _dtype(path: Path, raw: Any) -> tuple[np.dtype[Any], int]:
+def _read_dtype(path: Path, raw: Any) -> tuple[np.dtype[Any], int]:
     """Returns the stored type of one number, and the numbers of one voxel."""
     from nibabel.spatialimages import HeaderDataError
 
@@ -172,7 +172,7 @@ def _dtype(path: Path, raw: Any) -> tuple[np.dtype[Any], int]:
     return dtype, 1
 
 
-def _scale(path: Path, raw: Any) -> tuple[float, float] | None:
+def _read_scale(path: Path, raw: Any) -> tuple[float, float] | None:
     slope, inter = float(raw["scl_slope"]), float(raw["scl_inter"])
     if slope == 0 or not np.isfinite(slope) or (slope, inter) == (1.0, 0.0):
         return None  # the standard's way to say "not scaled"
@@ -181,7 +181,7 @@ def _scale(path: Path, raw: Any) -> tuple[float, float] | None:
     return slope, inter
 
 
-def _partner(path: Path) -> Path:
+def _partner_file(path: Path) -> Path:
     """Finds the .img that belongs to a .hdr."""
     name = path.name
     for old, new in ((".hdr", ".img"), (".HDR", ".IMG")):
@@ -192,17 +192,17 @@ def _partner(path: Path) -> Path:
     raise CaseError(f"{path}: its voxels lie in another file, which is missing; expected {path.stem}.img beside it")
 
 
-def _affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array, list[str]]:
+def _choose_affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array, list[str]]:
     """Chooses between sform, qform and neither, as nibabel does, and says where they differ."""
     notes: list[str] = []
     sform = raw.get_sform() if raw["sform_code"] > 0 else None
-    qform = _qform(path, raw, shape, needed=sform is None) if raw["qform_code"] > 0 else None
+    qform = _read_qform(path, raw, shape, needed=sform is None) if raw["qform_code"] > 0 else None
     if sform is not None:
         affine = sform
     elif qform is not None:
         affine = qform
     else:
-        steps = _steps(path, raw, shape)
+        steps = _voxel_sizes(path, raw, shape)
         affine = np.diag([-steps[0], *steps[1:], 1.0])
         affine[:3, 3] = -affine[:3, :3] @ (np.array((*shape, 1)[:3]) - 1) / 2
         notes.append(
@@ -227,7 +227,7 @@ def _affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array, list[s
     return affine, notes
 
 
-def _steps(path: Path, raw: Any, shape: tuple[int, ...]) -> list[float]:
+def _voxel_sizes(path: Path, raw: Any, shape: tuple[int, ...]) -> list[float]:
     """Returns the three voxel sizes of the header; an axis of one voxel, or none, may leave its size out."""
     steps = [float(step) for step in raw["pixdim"][1:4]]
     steps = [1.0 if not step and (*shape, 1)[axis] == 1 else step for axis, step in enumerate(steps)]
@@ -239,11 +239,11 @@ def _steps(path: Path, raw: Any, shape: tuple[int, ...]) -> list[float]:
     return steps
 
 
-def _qform(path: Path, raw: Any, shape: tuple[int, ...], *, needed: bool) -> Array | None:
+def _read_qform(path: Path, raw: Any, shape: tuple[int, ...], *, needed: bool) -> Array | None:
     from nibabel.spatialimages import HeaderDataError
 
     try:
-        steps = _steps(path, raw, shape)
+        steps = _voxel_sizes(path, raw, shape)
         header = raw.copy()
         header["pixdim"][1:4] = steps
         header["pixdim"][0] = header["pixdim"][0] if header["pixdim"][0] in (-1, 1) else 1
@@ -261,8 +261,8 @@ def _step_doubts(raw: Any, affine: Array, shape: tuple[int, ...]) -> list[str]:
     many = np.array(shape) > 1
     if np.allclose(stated[many], spacing[many], rtol=0.01, atol=0):
         return []
-    said, meant = (", ".join(f"{step:.4g}" for step in steps) for steps in (stated, spacing))
-    return [f"pixdim gives a spacing of {said}, and the sform one of {meant}, which was used"]
+    stated_text, meant = (", ".join(f"{step:.4g}" for step in steps) for steps in (stated, spacing))
+    return [f"pixdim gives a spacing of {stated_text}, and the sform one of {meant}, which was used"]
 
 
 def _form_doubts(used: Geometry, qform: Array) -> list[str]:
@@ -270,12 +270,14 @@ def _form_doubts(used: Geometry, qform: Array) -> list[str]:
     voxel = min(used.spacing)
     if apart <= 0.01 * voxel:
         return []
-    said = f"sform and qform place the volume up to {apart:.3g} mm apart; the sform was used"
+    doubt = f"sform and qform place the volume up to {apart:.3g} mm apart; the sform was used"
     if np.linalg.det(used.affine[:3, :3]) * np.linalg.det(qform[:3, :3]) < 0:
-        return [f"{said}. ONE IS THE MIRROR IMAGE OF THE OTHER: left and right may be swapped; find out which is right"]
+        return [
+            f"{doubt}. ONE IS THE MIRROR IMAGE OF THE OTHER: left and right may be swapped; find out which is right"
+        ]
     if apart > voxel:
-        return [f"{said}. THAT IS MORE THAN A VOXEL: programs that read the qform see this volume elsewhere"]
-    return [said]
+        return [f"{doubt}. THAT IS MORE THAN A VOXEL: programs that read the qform see this volume elsewhere"]
+    return [doubt]
 
 
 def _channels_first(path: Path, array: Array, axes: int) -> Array:

@@ -48,7 +48,7 @@ def read(paths: Sequence[Path], *, region: Region | None = None) -> Image:
             than this machine's memory; or the region does not lie in it.
     """
     path = _header_of(paths)
-    start = _start(path)
+    start = _read_start(path)
     if nifti.is_nifti(start):
         return nifti.read(path, start, region)
     if _is_itk(path, start):
@@ -61,7 +61,7 @@ def read(paths: Sequence[Path], *, region: Region | None = None) -> Image:
 def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
     """Reads the grid alone, from the header; see `read`."""
     path = _header_of(paths)
-    start = _start(path)
+    start = _read_start(path)
     if nifti.is_nifti(start):
         return nifti.grid(path, start, region)
     if _is_itk(path, start):
@@ -72,7 +72,7 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
         units = "mm" if placed else "pixel"
         shape = tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape)
     else:
-        with _nibabel(path) as (image, _):
+        with _open_nibabel(path) as (image, _):
             shape, affine = _spatial_shape(image), image.affine
     box = clip_box(path, shape, region)
     shape = shape if box is None else tuple(stop - start for start, stop in box)
@@ -93,7 +93,7 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
     labels = mask.labels
     if objects is not None and mask.instances is not None:
         labels = join_codes(labels, mask.instances, objects)
-    _write(path, Image(labels.astype(smallest_type(labels), copy=False)[None], mask.affine, units=mask.units))
+    _write_nifti(path, Image(labels.astype(smallest_type(labels), copy=False)[None], mask.affine, units=mask.units))
 
 
 def write_image(path: str | Path, image: Image) -> None:
@@ -102,10 +102,10 @@ def write_image(path: str | Path, image: Image) -> None:
     Several channels come last on disk, as NIfTI has it. Raises CaseError for another suffix, or a dtype NIfTI has not,
     such as bool or float16.
     """
-    _write(Path(path), image)
+    _write_nifti(Path(path), image)
 
 
-def _write(path: Path, image: Image) -> None:
+def _write_nifti(path: Path, image: Image) -> None:
     from nibabel.openers import Opener
 
     if not path.name.endswith((".nii.gz", ".nii")):
@@ -151,18 +151,18 @@ def header_of(path: Path) -> Path | None:
 def format_name(path: Path) -> str:
     """Says which format a volume is stored in, such as `NIfTI`; raises what `read` raises of its header."""
     path = _header_of([path])
-    start = _start(path)
+    start = _read_start(path)
     if nifti.is_nifti(start):
         return "NIfTI"
     if _is_itk(path, start):
         return "NRRD" if start.startswith(itk.NRRD) else "MetaImage"
     if start[2:9] == b"b2frame":
         return "b2nd"
-    with _nibabel(path) as (image, _):
+    with _open_nibabel(path) as (image, _):
         return type(image).__name__.removesuffix("Image").removeprefix("Spm2").removeprefix("Spm99")
 
 
-def _start(path: Path) -> bytes:
+def _read_start(path: Path) -> bytes:
     start = head(path, nifti.HEADER)
     if not start:
         raise CaseError(f"{path}: is empty; write or copy it again")
@@ -184,10 +184,10 @@ def _open_b2nd(path: Path) -> tuple[Any, Array, bool]:
         stored = blosc2.open(str(path), mode="r")
         if not isinstance(stored, blosc2.NDArray) or not 2 <= stored.ndim <= 4:
             raise CaseError(f"{path}: expected an array of (channel, *spatial), or of two or three spatial axes")
-        given = stored.schunk.vlmeta.get(VLMETA)
-        affine = np.eye(4) if given is None else np.reshape(np.array(given, np.float64), (4, 4))
+        packed = stored.schunk.vlmeta.get(VLMETA)
+        affine = np.eye(4) if packed is None else np.reshape(np.array(packed, np.float64), (4, 4))
     check_affine(path, affine)
-    return stored, affine, given is not None
+    return stored, affine, packed is not None
 
 
 def _read_b2nd(path: Path, region: Region | None) -> Image:
@@ -202,7 +202,7 @@ def _read_b2nd(path: Path, region: Region | None) -> Image:
 
 
 @contextmanager
-def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
+def _open_nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
     """Opens Analyze, MGH and nibabel's rarer formats; closes what nibabel leaves open."""
     import nibabel as nib
     from nibabel.filebasedimages import ImageFileError
@@ -212,7 +212,7 @@ def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
 
     image = None
     try:
-        with kept_log("nibabel.global") as said:
+        with kept_log("nibabel.global") as log_lines:
             image = nib.load(path)
         if not isinstance(image, SpatialImage) or not 2 <= len(image.shape) <= 4 or image.affine is None:
             raise CaseError(f"{path}: holds no volume of two to four axes ({type(image).__name__})")
@@ -220,7 +220,7 @@ def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
         check_affine(path, np.asarray(image.affine, np.float64))
         guess = isinstance(image, nib.AnalyzeImage) and not isinstance(image, nib.Nifti1Pair)
         _check_stated_steps(path, image)
-        yield image, [*said, *([ANALYZE] if guess else [])]
+        yield image, [*log_lines, *([ANALYZE] if guess else [])]
     except (ImageFileError, HeaderDataError, ImageDataError, PARRECError, MincError) as error:
         raise CaseError(f"{path}: cannot be read as a volume ({_one_line(error)}); write or copy it again") from error
     except (OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError) as error:
@@ -244,9 +244,9 @@ def _check_stated_steps(path: Path, image: Any) -> None:
         return
     used = [float(step) for step, size in zip(steps, image.shape, strict=False) if size > 1]
     if not all(np.isfinite(step) and step > 0 for step in used):
-        shown = ", ".join(f"{step:g}" for step in used)
+        steps_text = ", ".join(f"{step:g}" for step in used)
         raise CaseError(
-            f"{path}: has no usable affine: the spacing is {shown}; expected numbers above 0, mend its header"
+            f"{path}: has no usable affine: the spacing is {steps_text}; expected numbers above 0, mend its header"
         )
 
 
@@ -263,15 +263,15 @@ def _read_mgh(path: Path, image: Any, box: Box | None) -> Image:
     codec: Codec = "gzip" if is_gzip(path) else ""
     dtype = image.get_data_dtype().newbyteorder(">")
     layout = Layout(path, codec, 0, MGH_HEADER, dtype, (1, shape[0], shape[1], shape[2], shape[3]))
-    found, notes = read_voxels(layout, box, None)
-    array = found[..., 0] if shape[3] == 1 else np.moveaxis(found[0], 3, 0)
+    voxels, notes = read_voxels(layout, box, None)
+    array = voxels[..., 0] if shape[3] == 1 else np.moveaxis(voxels[0], 3, 0)
     return Image(array, shifted(image.affine, box), notes=tuple(notes))
 
 
 def _read_nibabel(path: Path, region: Region | None) -> Image:
     from nibabel.freesurfer import MGHImage
 
-    with _nibabel(path) as (image, notes):
+    with _open_nibabel(path) as (image, notes):
         check_memory(path, math.prod(image.shape) * image.get_data_dtype().itemsize)
         box = clip_box(path, _spatial_shape(image), region)
         if isinstance(image, MGHImage):
@@ -376,9 +376,9 @@ def read_probabilities(path: str | Path) -> Probabilities:
         raise CaseError(f"{path}: no such file")
     try:
         stored = blosc2.open(str(path), mode="r")
-        said = stored.schunk.vlmeta
-        labels, units = tuple(int(label) for label in said[LABELS]), said[UNITS]
-        affine = np.reshape(np.array(said[VLMETA], np.float64), (4, 4))
+        metadata = stored.schunk.vlmeta
+        labels, units = tuple(int(label) for label in metadata[LABELS]), metadata[UNITS]
+        affine = np.reshape(np.array(metadata[VLMETA], np.float64), (4, 4))
         check_memory(path, stored.nbytes)
         array = stored[...]
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -386,5 +386,5 @@ def read_probabilities(path: str | Path) -> Probabilities:
     check_affine(path, affine)
     if len(labels) != len(array):
         raise CaseError(f"{path}: names {len(labels)} labels for {len(array)} channels; run test again")
-    known: Units = "pixel" if units == "pixel" else "mm"
-    return Probabilities(array, labels, affine, known)
+    units_: Units = "pixel" if units == "pixel" else "mm"
+    return Probabilities(array, labels, affine, units_)

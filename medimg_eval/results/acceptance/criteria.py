@@ -106,10 +106,13 @@ def read_endpoints(accept: Any) -> list[Endpoint]:
     if isinstance(accept, Mapping):
         stated = [(str(name), held) for name, held in accept.items()]
     elif isinstance(accept, Sequence) and not isinstance(accept, str):
-        stated = [(_metric_of(one), {key: value for key, value in one.items() if key != "metric"}) for one in accept]
+        stated = [
+            (_metric_of(criterion), {key: value for key, value in criterion.items() if key != "metric"})
+            for criterion in accept
+        ]
     else:
         raise UsageError(f"accept is {accept!r}; expected such as {{dice: {{lower: 0.85}}}}")
-    return [_endpoint(name, held) for name, held in stated]
+    return [_read_endpoint(name, held) for name, held in stated]
 
 
 def as_accept(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
@@ -123,11 +126,11 @@ def _metric_of(one: Any) -> str:
     return str(one["metric"])
 
 
-def _endpoint(name: str, held: Any) -> Endpoint:
+def _read_endpoint(name: str, held: Any) -> Endpoint:
     if not isinstance(held, Mapping):
         raise UsageError(f"accept: {name} is {held!r}; expected a bound, such as {name}: {{lower: 0.85}}")
     UsageError.refuse_unknown(f"accept: {name} has no key", KEYS, *held)
-    lower, upper = (_number(name, key, held.get(key)) for key in ("lower", "upper"))
+    lower, upper = (_read_number(name, key, held.get(key)) for key in ("lower", "upper"))
     if lower is None and upper is None:
         raise UsageError(f"accept: {name} has no bound; expected lower or upper, such as {name}: {{lower: 0.85}}")
     metric = as_known(name)
@@ -151,7 +154,7 @@ def _endpoint(name: str, held: Any) -> Endpoint:
     )
 
 
-def _number(name: str, key: str, value: Any) -> float | None:
+def _read_number(name: str, key: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -44,7 +44,7 @@ class Judgement:
     @property
     def accepted(self) -> bool:
         """Whether it was judged, and all primary endpoints are met."""
-        return not self.refused and all(one.met for one in self.verdicts if not one.endpoint.secondary)
+        return not self.refused and all(verdict.met for verdict in self.verdicts if not verdict.endpoint.secondary)
 
     def sheet(self) -> Sheet:
         """The verdicts as a printable table."""
@@ -57,7 +57,7 @@ class Judgement:
             "plan": self.plan or None,
             "accepted": None if self.refused else self.accepted,
             "deviations": list(self.deviations),
-            "endpoints": [one.to_json() for one in self.verdicts],
+            "endpoints": [verdict.to_json() for verdict in self.verdicts],
             "notes": list(self.notes),
         }
 
@@ -82,20 +82,22 @@ def judge_runs(
     """
     stated = read_endpoints(accept) if accept else []
     if plan is None:
-        return [one for run in _rivals(runs, stated) if (one := _judged(run, stated, runs)) is not None]
+        return [
+            judgement for run in _rival_runs(runs, stated) if (judgement := _judge_run(run, stated, runs)) is not None
+        ]
     fixed = read_plan(Path(plan).expanduser())
     checked = verify_all(fixed.hash, fixed.signatures, [Path(key).expanduser() for key in keys])
     notes = (*remarks(fixed), *(f"{text[0].upper()}{text[1:]}." for text in checked))
     endpoints = fixed.endpoints
-    return [_as_planned(run, fixed, endpoints, stated, runs, notes) for run in _rivals(runs, endpoints)]
+    return [_as_planned(run, fixed, endpoints, stated, runs, notes) for run in _rival_runs(runs, endpoints)]
 
 
-def _rivals(runs: Sequence[RunScores], endpoints: Sequence[Endpoint]) -> list[RunScores]:
-    compared = {one.baseline for one in endpoints if one.baseline}
+def _rival_runs(runs: Sequence[RunScores], endpoints: Sequence[Endpoint]) -> list[RunScores]:
+    compared = {endpoint.baseline for endpoint in endpoints if endpoint.baseline}
     return [run for run in runs if run.finished and not run.baseline and run.name not in compared]
 
 
-def _judged(run: RunScores, stated: Sequence[Endpoint], runs: Sequence[RunScores]) -> Judgement | None:
+def _judge_run(run: RunScores, stated: Sequence[Endpoint], runs: Sequence[RunScores]) -> Judgement | None:
     own = stated or read_endpoints(run.task_config.get("acceptance") or {})
     return Judgement(run, tuple(judge(run, own, Analysis(), runs))) if own else None
 
@@ -108,6 +110,6 @@ def _as_planned(
     runs: Sequence[RunScores],
     notes: tuple[str, ...],
 ) -> Judgement:
-    if found := deviations(plan, run, stated=stated):
-        return Judgement(run, deviations=tuple(found), plan=plan.hash, notes=notes)
+    if deviations_ := deviations(plan, run, stated=stated):
+        return Judgement(run, deviations=tuple(deviations_), plan=plan.hash, notes=notes)
     return Judgement(run, tuple(judge(run, endpoints, plan.analysis, runs)), plan=plan.hash, notes=notes)

@@ -61,9 +61,9 @@ class Need:
 
     def to_json(self) -> dict[str, Any]:
         """JSON that a plan holds of it."""
-        kept = ("expected", "sd", "prevalence", "level", "value")
+        keys = ("expected", "sd", "prevalence", "level", "value")
         own = {key: getattr(self, key) for key in ("name", "bound", "power", "precision", "units", "cautious", "why")}
-        return own | {key: getattr(self.design, key) for key in kept}
+        return own | {key: getattr(self.design, key) for key in keys}
 
 
 def declared_design(said: Mapping[str, Any], level: float, value: str = "", name: str = "") -> Design:
@@ -104,9 +104,9 @@ def _stated_sd(said: Mapping[str, Any], expected: float, numbers: Mapping[str, f
     if said.get("range") is not None:
         low, high = said["range"]
         return largest_sd(expected, float(low), float(high))
-    more = ", or discordant=, the share of pairs that differ" if kind == "difference" else ""
+    further_hint = ", or discordant=, the share of pairs that differ" if kind == "difference" else ""
     raise UsageError(
-        f"{name}sd= is missing, the spread between patients; or range=[0,1] for the largest there can be{more}"
+        f"{name}sd= is missing, the spread between patients; or range=[0,1] for the largest there can be{further_hint}"
     )
 
 
@@ -118,13 +118,13 @@ def pilot_designs(
     Raises:
         UserError: the pilot has too few values.
     """
-    found = {}
-    for place, endpoint in enumerate(endpoints):
+    designs = {}
+    for index, endpoint in enumerate(endpoints):
         own = [run for run in runs if run.finished and run.name != endpoint.baseline]
         if not own:
             raise UserError(f"pilot=: holds no finished run to take {endpoint.name} from")
-        found[place] = _from_pilot(own[0], endpoint, analysis, runs)
-    return found
+        designs[index] = _from_pilot(own[0], endpoint, analysis, runs)
+    return designs
 
 
 def _from_pilot(
@@ -138,15 +138,15 @@ def _from_pilot(
         from scipy.special import ndtri
 
         error = (cell.high - cell.low) / (2 * float(ndtri((1 + analysis.level) / 2)))
-        design = _design("mean", cell.mean, error * math.sqrt(cell.n_clusters), analysis.level, endpoint)
+        design = _make_design("mean", cell.mean, error * math.sqrt(cell.n_clusters), analysis.level, endpoint)
         return design, cell.n_clusters, cell.n / cell.n_clusters, f"pilot {run.name}, width of its interval"
     cases = case_values(part.scores.loc[part.scores["metric"] == endpoint.metric])
     if endpoint.baseline:
-        models = {one.name: one for one in runs if one.task == run.task}
+        models = {run_.name: run_ for run_ in runs if run_.task == run.task}
         UsageError.refuse_unknown("pilot=: there is no run of model", models, endpoint.baseline)
         rows = part_of(models[endpoint.baseline], endpoint).scores
-        other = case_values(rows.loc[rows["metric"] == endpoint.metric])["value"].reindex(cases.index)
-        cases = cases.assign(value=cases["value"] - other)
+        second_values = case_values(rows.loc[rows["metric"] == endpoint.metric])["value"].reindex(cases.index)
+        cases = cases.assign(value=cases["value"] - second_values)
     cases = cases.loc[cases["value"].notna()]
     values, owner = cases["value"].to_numpy(dtype=np.float64), units(run, cases)
     size = len(np.unique(owner))
@@ -154,15 +154,15 @@ def _from_pilot(
         raise UserError(f"pilot=: {endpoint.name} has values of {size} {run.unit}; a spread needs at least two")
     mean, of = float(values.mean()), f"pilot {run.name}, {size} {run.unit}"
     if is_share(endpoint.metric, run) and size == len(values) and not endpoint.baseline:
-        return _design("proportion", mean, math.nan, analysis.level, endpoint), size, 1.0, of
+        return _make_design("proportion", mean, math.nan, analysis.level, endpoint), size, 1.0, of
     # What the values of a patient add up to, less what the mean would make of as many: the spread between patients.
-    left = np.bincount(np.unique(owner, return_inverse=True)[1], weights=values - mean)
-    error = math.sqrt(size / (size - 1) * float((left**2).sum())) / len(values)
+    residuals = np.bincount(np.unique(owner, return_inverse=True)[1], weights=values - mean)
+    error = math.sqrt(size / (size - 1) * float((residuals**2).sum())) / len(values)
     kind: Value = "difference" if endpoint.baseline else "mean"
-    return _design(kind, mean, error * math.sqrt(size), analysis.level, endpoint), size, len(values) / size, of
+    return _make_design(kind, mean, error * math.sqrt(size), analysis.level, endpoint), size, len(values) / size, of
 
 
-def _design(kind: Value, expected: float, sd: float, level: float, endpoint: Endpoint) -> Design:
+def _make_design(kind: Value, expected: float, sd: float, level: float, endpoint: Endpoint) -> Design:
     try:
         return Design(kind, expected, sd, level=level)
     except ValueError as error:
@@ -204,19 +204,22 @@ def needs(
     Raises:
         UsageError: nothing is known of an endpoint, or no number of cases can show it.
     """
-    primary = [one for one in endpoints if not one.secondary]
-    known = {as_known(name): said for name, said in expect.items()}
-    UsageError.refuse_unknown("expect: there is no endpoint", [one.metric for one in primary], *known)
-    for name, said in known.items():
-        UsageError.refuse_unknown(f"expect: {name} has no key", EXPECT, *said)
+    primary = [endpoint for endpoint in endpoints if not endpoint.secondary]
+    expectations = {as_known(name): expectation for name, expectation in expect.items()}
+    UsageError.refuse_unknown("expect: there is no endpoint", [endpoint.metric for endpoint in primary], *expectations)
+    for name, expectation in expectations.items():
+        UsageError.refuse_unknown(f"expect: {name} has no key", EXPECT, *expectation)
     alone = analysis.order in ("holm", "bonferroni")
     level = 1 - (1 - analysis.level) / len(primary) if alone else analysis.level
     each = power if alone else 1 - (1 - power) / len(primary)
-    shown = pilot_designs(pilot, primary, analysis) if pilot else {}
-    return [_need(one, known.get(one.metric, {}), shown.get(place), level, each) for place, one in enumerate(primary)]
+    designs = pilot_designs(pilot, primary, analysis) if pilot else {}
+    return [
+        _endpoint_need(endpoint, expectations.get(endpoint.metric, {}), designs.get(index), level, each)
+        for index, endpoint in enumerate(primary)
+    ]
 
 
-def _need(
+def _endpoint_need(
     endpoint: Endpoint,
     said: Mapping[str, Any],
     shown: tuple[Design, int, float, str] | None,
@@ -227,9 +230,9 @@ def _need(
     if shown is None:
         design, number, cases, why = declared_design(said, level, kind_of(endpoint), name), 0, 1.0, "as stated"
     else:
-        found, number, cases, why = shown
+        design_, number, cases, why = shown
         stated: dict[str, Any] = {key: float(said[key]) for key in ("expected", "sd") if said.get(key) is not None}
-        design = replace(found, level=level, **stated)
+        design = replace(design_, level=level, **stated)
         why += f"; {', '.join(stated)} as stated" if stated else ""
         number = 0 if "sd" in stated else number
     bound = cast("float", endpoint.lower if endpoint.lower is not None else endpoint.upper)
@@ -259,10 +262,10 @@ def required_units(design: Design, bound: float, power: float, precision: float,
         UsageError: no number of cases is enough, or a number is out of its range.
     """
     try:
-        found = [] if math.isnan(bound) else [design.cases_for_bound(bound, power)]
-        found += [] if math.isnan(precision) else [design.cases_for_precision(precision)]
+        units_needed = [] if math.isnan(bound) else [design.cases_for_bound(bound, power)]
+        units_needed += [] if math.isnan(precision) else [design.cases_for_precision(precision)]
     except ValueError as error:
         raise UsageError(f"{name}{error}") from error
-    if not found:
+    if not units_needed:
         raise UsageError(f"{name}nothing is asked for: name lower=, upper= or precision=")
-    return max(found)
+    return max(units_needed)

@@ -87,7 +87,7 @@ def make_plan(
         "labels": _as_json(task["labels"]),
         "accept": as_accept(endpoints),
         "analysis": asdict(analysis),
-        "cases_needed": [_finite(one) for one in needed],
+        "cases_needed": [_finite_values(need) for need in needed],
     }
     return Plan(content)
 
@@ -159,11 +159,11 @@ def _of_settings(plan: Plan, run: RunScores) -> Iterator[str]:
         if held.get(key) != content["labels"].get(key):
             yield f"{key} are {held.get(key)}, planned were {content['labels'].get(key)}"
     for metric, planned in content["definitions"].items():
-        found = run.definitions.get(metric)
+        definition = run.definitions.get(metric)
         if metric not in run.metrics:
             yield f"the run was not scored by {metric}: python -m medimg_eval score run={run.folder} metrics=[{metric}]"
-        elif found != planned:
-            yield f"{metric} is computed by {found!r}, planned was {planned!r}"
+        elif definition != planned:
+            yield f"{metric} is computed by {definition!r}, planned was {planned!r}"
 
 
 def _of_analysis(plan: Plan, run: RunScores, stated: Sequence[Endpoint]) -> Iterator[str]:
@@ -179,23 +179,25 @@ def _of_analysis(plan: Plan, run: RunScores, stated: Sequence[Endpoint]) -> Iter
 
 def remarks(plan: Plan) -> list[str]:
     """Remarks on the plan for readers of a verdict, beside the signatures."""
-    told = [f"Plan {plan.hash[:23]}..., made {plan.content['made']}."]
+    lines = [f"Plan {plan.hash[:23]}..., made {plan.content['made']}."]
     if plan.content["program"] != (now := f"medimg_eval {__version__}"):
-        told.append(f"Planned with {plan.content['program']}, judged with {now}.")
+        lines.append(f"Planned with {plan.content['program']}, judged with {now}.")
     if not plan.signatures:
-        told.append("The plan is not signed: its hash shows accidents, not intent.")
-    needed = max((one["units"] for one in plan.content["cases_needed"]), default=0)
+        lines.append("The plan is not signed: its hash shows accidents, not intent.")
+    needed = max((need["units"] for need in plan.content["cases_needed"]), default=0)
     held = plan.content["data"].get(plan.content["data"]["resampled"], plan.content["data"]["cases"])
     if needed > held:
-        told.append(f"The plan needs {needed:,} {plan.content['data']['resampled']}, and the data have {held:,}.")
-    return told
+        lines.append(f"The plan needs {needed:,} {plan.content['data']['resampled']}, and the data have {held:,}.")
+    return lines
 
 
-def _finite(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(one, float) and not math.isfinite(one) else one for key, one in held.items()}
+def _finite_values(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in held.items()
+    }
 
 
 def _as_json(held: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping as it comes back from a file: keys are texts."""
-    found: dict[str, Any] = json.loads(json.dumps(held, default=str))
-    return found
+    content: dict[str, Any] = json.loads(json.dumps(held, default=str))
+    return content

@@ -49,11 +49,13 @@ def sign(content: str, key: Path, *, by: str, meaning: str = "author") -> dict[s
     Raises:
         UserError: the key cannot be read, or is none that signs.
     """
-    said = {"by": by, "meaning": meaning, "signed": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    held = _read(key)
+    statement = {"by": by, "meaning": meaning, "signed": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    held = _read_key(key)
     if not held.startswith(b"-----BEGIN"):
-        said |= {"kind": HMAC, "key": _fingerprint(_secret(held, key))}
-        return said | {"signature": hmac.new(_secret(held, key), _covered(content, said), "sha256").hexdigest()}
+        statement |= {"kind": HMAC, "key": _key_fingerprint(_secret_key(held, key))}
+        return statement | {
+            "signature": hmac.new(_secret_key(held, key), _covered_bytes(content, statement), "sha256").hexdigest()
+        }
     serialization = import_optional("cryptography.hazmat.primitives.serialization")
     kinds = import_optional("cryptography.hazmat.primitives.asymmetric.ed25519")
     mend = "expected an Ed25519 private key without a password: openssl genpkey -algorithm ed25519 -out key.pem"
@@ -62,8 +64,8 @@ def sign(content: str, key: Path, *, by: str, meaning: str = "author") -> dict[s
     if not isinstance(private, kinds.Ed25519PrivateKey):
         raise UserError(f"{key}: is no Ed25519 key; {mend}")
     public = private.public_key().public_bytes_raw()
-    said |= {"kind": ED25519, "key": _fingerprint(public), "public_key": _text(public)}
-    return said | {"signature": _text(private.sign(_covered(content, said)))}
+    statement |= {"kind": ED25519, "key": _key_fingerprint(public), "public_key": _encode_base64(public)}
+    return statement | {"signature": _encode_base64(private.sign(_covered_bytes(content, statement)))}
 
 
 def verify_all(content: str, signatures: Sequence[Mapping[str, str]], keys: Sequence[Path]) -> list[str]:
@@ -72,21 +74,21 @@ def verify_all(content: str, signatures: Sequence[Mapping[str, str]], keys: Sequ
     Raises:
         DeviationError: one does not fit, or the plan is not signed by each of the keys.
     """
-    fitting = [next((key for key in keys if _fits(signature, key)), None) for signature in signatures]
-    lost = next((key for key in keys if key not in fitting), None)
-    told = [verify(content, signature, key) for signature, key in zip(signatures, fitting, strict=True)]
-    if lost is not None:
-        signers = ", ".join(str(one.get("by")) for one in signatures) or "nobody"
-        raise DeviationError(f"the plan was not signed by the key {lost}; it was signed by {signers}")
-    return told
+    fitting = [next((key for key in keys if _matches_key(signature, key)), None) for signature in signatures]
+    unused = next((key for key in keys if key not in fitting), None)
+    lines = [verify(content, signature, key) for signature, key in zip(signatures, fitting, strict=True)]
+    if unused is not None:
+        signers = ", ".join(str(signature.get("by")) for signature in signatures) or "nobody"
+        raise DeviationError(f"the plan was not signed by the key {unused}; it was signed by {signers}")
+    return lines
 
 
-def _fits(signature: Mapping[str, str], key: Path) -> bool:
+def _matches_key(signature: Mapping[str, str], key: Path) -> bool:
     """Whether a signature says to be by a key."""
-    held = _read(key)
+    held = _read_key(key)
     if held.startswith(b"-----BEGIN"):
-        return signature.get("public_key") == _text(_public(held, key))
-    return signature.get("kind") == HMAC and signature.get("key") == _fingerprint(_secret(held, key))
+        return signature.get("public_key") == _encode_base64(_public_key(held, key))
+    return signature.get("kind") == HMAC and signature.get("key") == _key_fingerprint(_secret_key(held, key))
 
 
 def verify(content: str, signature: Mapping[str, str], key: Path | None = None) -> str:
@@ -103,25 +105,25 @@ def verify(content: str, signature: Mapping[str, str], key: Path | None = None) 
         UserError: the key cannot be read.
     """
     who = f"signed by {signature.get('by')} ({signature.get('meaning')}) at {signature.get('signed')}"
-    said = {name: value for name, value in signature.items() if name != "signature"}
-    held = None if key is None else _read(key)
-    covered, given = _covered(content, said), str(signature.get("signature", ""))
+    statement = {name: value for name, value in signature.items() if name != "signature"}
+    held = None if key is None else _read_key(key)
+    covered, signature_text = _covered_bytes(content, statement), str(signature.get("signature", ""))
     if signature.get("kind") == HMAC:
         if held is None:
             return f"{who} with a secret (HMAC), which was not checked: name its file by plan_key="
-        if not hmac.compare_digest(hmac.new(_secret(held, key), covered, "sha256").hexdigest(), given):
+        if not hmac.compare_digest(hmac.new(_secret_key(held, key), covered, "sha256").hexdigest(), signature_text):
             raise DeviationError(f"the plan's signature is not by the secret {key}, or the plan was changed: {who}")
         return f"{who}; checked with the secret {key}"
     if signature.get("kind") != ED25519:
         raise DeviationError(f"the plan's signature is of an unknown kind {signature.get('kind')!r}: {who}")
-    public = b"" if held is None else _public(held, key)
+    public = b"" if held is None else _public_key(held, key)
     kinds = import_optional("cryptography.hazmat.primitives.asymmetric.ed25519")
     invalid = import_optional("cryptography.exceptions").InvalidSignature
-    if held is not None and _text(public) != signature.get("public_key"):
+    if held is not None and _encode_base64(public) != signature.get("public_key"):
         raise DeviationError(f"the plan was not signed by the key {key}, but by {signature.get('key')}: {who}")
     try:
         public = public or base64.b64decode(signature.get("public_key", ""))
-        kinds.Ed25519PublicKey.from_public_bytes(public).verify(base64.b64decode(given), covered)
+        kinds.Ed25519PublicKey.from_public_bytes(public).verify(base64.b64decode(signature_text), covered)
     except (invalid, ValueError) as error:
         raise DeviationError(
             f"the plan's signature does not fit: the plan, or who signed when, was changed: {who}"
@@ -130,11 +132,11 @@ def verify(content: str, signature: Mapping[str, str], key: Path | None = None) 
     return f"{who} with the key {signature.get('key')}; {checked}"
 
 
-def _covered(content: str, said: Mapping[str, str]) -> bytes:
+def _covered_bytes(content: str, said: Mapping[str, str]) -> bytes:
     return canonical({"content": content, **said})
 
 
-def _public(held: bytes, key: Path | None) -> bytes:
+def _public_key(held: bytes, key: Path | None) -> bytes:
     """The raw public key in a PEM file of a public or a private key."""
     serialization = import_optional("cryptography.hazmat.primitives.serialization")
     with UserError.about(key, "cannot be read as an Ed25519 key", ValueError, TypeError, AttributeError):
@@ -143,7 +145,7 @@ def _public(held: bytes, key: Path | None) -> bytes:
         return bytes(serialization.load_pem_public_key(held).public_bytes_raw())
 
 
-def _secret(held: bytes, key: Path | None) -> bytes:
+def _secret_key(held: bytes, key: Path | None) -> bytes:
     secret = held.strip()
     if len(secret) < SHORTEST_SECRET:
         raise UserError(
@@ -152,15 +154,15 @@ def _secret(held: bytes, key: Path | None) -> bytes:
     return secret
 
 
-def _read(key: Path) -> bytes:
+def _read_key(key: Path) -> bytes:
     with UserError.about(key, "cannot be read", OSError, mend="name a key by its file"):
         return key.read_bytes()
 
 
-def _fingerprint(key: bytes) -> str:
+def _key_fingerprint(key: bytes) -> str:
     """Fingerprint that tells a key from others; of a secret it tells nothing else."""
     return f"SHA256:{hashlib.sha256(b'medimg_eval plan key' + key).hexdigest()[:32]}"
 
 
-def _text(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")

@@ -84,23 +84,23 @@ def judge(
     """
 
     def at(level: float) -> Callable[[Endpoint], Verdict]:
-        return lambda endpoint: _judged(run, endpoint, analysis, level, others)
+        return lambda endpoint: _judge_endpoint(run, endpoint, analysis, level, others)
 
-    primary = [one for one in endpoints if not one.secondary]
-    found = dict(_primary(primary, analysis, at))
-    if not found:
+    primary = [endpoint for endpoint in endpoints if not endpoint.secondary]
+    verdicts_ = dict(_primary_verdicts(primary, analysis, at))
+    if not verdicts_:
         raise UsageError("accept: all endpoints are secondary; at least one must decide")
-    rest = [place for place, one in enumerate(endpoints) if one.secondary]
-    places = [place for place, one in enumerate(endpoints) if not one.secondary]
-    verdicts = {places[number]: verdict for number, verdict in found.items()}
-    open_ = all(verdict.met for verdict in found.values())
-    for place in rest:
-        verdicts[place] = at(analysis.level)(endpoints[place]) if open_ else Verdict(endpoints[place], NOT_JUDGED)
-        open_ = open_ and verdicts[place].met
-    return [verdicts[place] for place in range(len(endpoints))]
+    secondary = [index for index, endpoint in enumerate(endpoints) if endpoint.secondary]
+    primary_indices = [index for index, endpoint in enumerate(endpoints) if not endpoint.secondary]
+    verdicts = {primary_indices[number]: verdict for number, verdict in verdicts_.items()}
+    open_ = all(verdict.met for verdict in verdicts_.values())
+    for index in secondary:
+        verdicts[index] = at(analysis.level)(endpoints[index]) if open_ else Verdict(endpoints[index], NOT_JUDGED)
+        open_ = open_ and verdicts[index].met
+    return [verdicts[index] for index in range(len(endpoints))]
 
 
-def _primary(
+def _primary_verdicts(
     endpoints: Sequence[Endpoint], analysis: Analysis, at: Callable[[float], Callable[[Endpoint], Verdict]]
 ) -> Iterator[tuple[int, Verdict]]:
     """Yields the verdict of each primary endpoint with its place."""
@@ -110,10 +110,10 @@ def _primary(
         return
     level = 1 - alpha / len(endpoints) if analysis.order == "bonferroni" and endpoints else analysis.level
     open_ = True
-    for place, endpoint in enumerate(endpoints):
+    for index, endpoint in enumerate(endpoints):
         verdict = at(level)(endpoint) if open_ else Verdict(endpoint, NOT_JUDGED)
         open_ = open_ and (verdict.met or analysis.order != "sequence")
-        yield place, verdict
+        yield index, verdict
 
 
 def _by_holm(
@@ -124,36 +124,36 @@ def _by_holm(
     Source: Holm, Scandinavian Journal of Statistics 1979; an interval lies beyond a bound where the test of the bound
     has a p-value below its alpha.
     """
-    left = dict(enumerate(endpoints))
-    while left:
-        verdicts = {place: at(1 - alpha / len(left))(endpoint) for place, endpoint in left.items()}
-        met = {place: verdict for place, verdict in verdicts.items() if verdict.met}
+    remaining = dict(enumerate(endpoints))
+    while remaining:
+        verdicts = {index: at(1 - alpha / len(remaining))(endpoint) for index, endpoint in remaining.items()}
+        met = {index: verdict for index, verdict in verdicts.items() if verdict.met}
         yield from (met or verdicts).items()
         if not met:
             return
-        for place in met:
-            del left[place]
+        for index in met:
+            del remaining[index]
 
 
-def _judged(
+def _judge_endpoint(
     run: RunScores, endpoint: Endpoint, analysis: Analysis, level: float, others: Sequence[RunScores]
 ) -> Verdict:
     part = part_of(run, endpoint)
     if endpoint.baseline:
-        found = _difference(part, endpoint, analysis, level, others)
+        statistics = _endpoint_difference(part, endpoint, analysis, level, others)
     else:
-        found = _value(part, endpoint, analysis, level)
+        statistics = _endpoint_value(part, endpoint, analysis, level)
     reason = ""
-    if math.isnan(found["value"]):
+    if math.isnan(statistics["value"]):
         reason = "it has no value"
-    elif math.isnan(found["low"]):
+    elif math.isnan(statistics["low"]):
         reason = {
-            TOO_FEW: f"{found['n_clusters']} {run.unit} are too few for an interval",
+            TOO_FEW: f"{statistics['n_clusters']} {run.unit} are too few for an interval",
             EQUAL: "all values are equal, so that they show no spread and have no interval",
-        }.get(found["method"], "it has no interval")
-    inside = not reason and (endpoint.lower is None or found["low"] >= endpoint.lower)
-    inside = inside and (endpoint.upper is None or found["high"] <= endpoint.upper)
-    return Verdict(endpoint, MET if inside else NOT_MET, level=level, reason=reason, **found)
+        }.get(statistics["method"], "it has no interval")
+    inside = not reason and (endpoint.lower is None or statistics["low"] >= endpoint.lower)
+    inside = inside and (endpoint.upper is None or statistics["high"] <= endpoint.upper)
+    return Verdict(endpoint, MET if inside else NOT_MET, level=level, reason=reason, **statistics)
 
 
 def part_of(run: RunScores, endpoint: Endpoint) -> Part:
@@ -170,7 +170,7 @@ def part_of(run: RunScores, endpoint: Endpoint) -> Part:
     return part
 
 
-def _value(part: Part, endpoint: Endpoint, analysis: Analysis, level: float) -> dict[str, Any]:
+def _endpoint_value(part: Part, endpoint: Endpoint, analysis: Analysis, level: float) -> dict[str, Any]:
     cell = make_cell(part, endpoint.metric, analysis.settings(level))
     if not cell.rows and not cell.raised:
         scored = list(part.run.metrics)
@@ -187,54 +187,54 @@ def _value(part: Part, endpoint: Endpoint, analysis: Analysis, level: float) -> 
     }
 
 
-def _difference(
+def _endpoint_difference(
     part: Part, endpoint: Endpoint, analysis: Analysis, level: float, others: Sequence[RunScores]
 ) -> dict[str, Any]:
     """The mean difference over the cases that both models have, as tables make the interval of a mean."""
     run = part.run
-    models = {one.name: one for one in others if one.task == run.task and one.finished and one is not run}
+    models = {run_.name: run_ for run_ in others if run_.task == run.task and run_.finished and run_ is not run}
     if is_summary(endpoint.metric):
         raise UsageError(f"accept: {endpoint.metric} is one value for a whole run; a baseline is for means over cases")
     UsageError.refuse_unknown("accept: there is no other run of model", models, endpoint.baseline)
     theirs = part_of(models[endpoint.baseline], endpoint)
-    rows = [one.scores.loc[one.scores["metric"] == endpoint.metric] for one in (part, theirs)]
-    cases, other = (case_values(some) for some in rows)
-    cases = cases.assign(value=cases["value"] - other["value"].reindex(cases.index))
+    rows = [part.scores.loc[part.scores["metric"] == endpoint.metric] for part in (part, theirs)]
+    cases, other_values = (case_values(some) for some in rows)
+    cases = cases.assign(value=cases["value"] - other_values["value"].reindex(cases.index))
     strata = strata_of(run, analysis.stratify_by)
     within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
     sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
-    found = table_intervals([sample], analysis.settings(level).bootstrap)[0]
+    interval = table_intervals([sample], analysis.settings(level).bootstrap)[0]
     return {
-        "value": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "n_clusters": found.n_clusters,
-        "method": found.method,
+        "value": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "n_clusters": interval.n_clusters,
+        "method": interval.method,
     }
 
 
 def verdict_sheet(run: RunScores, verdicts: Sequence[Verdict], notes: Sequence[str] = ()) -> Sheet:
     """The verdicts of a run as a printable table, with what they rest on below."""
     lines, records = [], []
-    for one in verdicts:
-        column = make_column(run.task, run.task_title, one.endpoint.metric, run)
-        said = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
-        value = bounded(one.value, one.low, one.high, column.text, "")
-        cells = [[Span(one.endpoint.criterion)], value, [Span(str(one.n) if one.n else "")], [Span(said)]]
-        lines.append(Line([one.endpoint.name + " (secondary)" * one.endpoint.secondary], cells))
-        records.append({"run": run.run, "model": run.model, "task": run.task, **_flat(one)})
-    told = [
-        f"{one.endpoint.name}: {100 * one.level:.6g} % interval, {one.method}, over {one.n_clusters} {run.unit}."
-        for one in verdicts
-        if not math.isnan(one.low)
+    for item in verdicts:
+        column = make_column(run.task, run.task_title, item.endpoint.metric, run)
+        verdict_text = f"{item.verdict}: {item.reason}" if item.reason else item.verdict
+        value = bounded(item.value, item.low, item.high, column.text, "")
+        cells = [[Span(item.endpoint.criterion)], value, [Span(str(item.n) if item.n else "")], [Span(verdict_text)]]
+        lines.append(Line([item.endpoint.name + " (secondary)" * item.endpoint.secondary], cells))
+        records.append({"run": run.run, "model": run.model, "task": run.task, **_flatten_verdict(item)})
+    notes_ = [
+        f"{item.endpoint.name}: {100 * item.level:.6g} % interval, {item.method}, over {item.n_clusters} {run.unit}."
+        for item in verdicts
+        if not math.isnan(item.low)
     ]
     title = f"Acceptance of {run.name} on {run.task_title}"
     heads = ["Criterion", "Value", "n", "Verdict"]
-    layout = Layout.of_block(title, heads, lines, [*told, *notes], ["Endpoint"])
+    layout = Layout.of_block(title, heads, lines, [*notes_, *notes], ["Endpoint"])
     return Sheet(layout, pd.DataFrame.from_records(records))
 
 
-def _flat(verdict: Verdict) -> Mapping[str, Any]:
+def _flatten_verdict(verdict: Verdict) -> Mapping[str, Any]:
     held = verdict.to_json()
     return {**held, "where": ", ".join(f"{key}={value}" for key, value in held.get("where", {}).items())}

@@ -70,17 +70,30 @@ def rated_cases(verdicts: Sequence[Verdicts], every: Mapping[tuple[str, str], Ma
     Raises:
         UserError: no judge gave numbers on 20 rated cases.
     """
-    found = []
-    for one in verdicts:
-        if not one.numeric or one.understood.sum() < FEWEST_RATED:
+    rated_ = []
+    for verdict in verdicts:
+        if not verdict.numeric or verdict.understood.sum() < FEWEST_RATED:
             continue
-        rated, cases = one.understood, one.case[one.understood]
-        rest = [value for case, value in every.get((one.question, one.judge), {}).items() if case not in set(one.case)]
+        rated, cases = verdict.understood, verdict.case[verdict.understood]
+        unrated = [
+            value
+            for case, value in every.get((verdict.question, verdict.judge), {}).items()
+            if case not in set(verdict.case)
+        ]
         fold = np.array([int(hashlib.sha256(case.encode()).hexdigest(), 16) % FOLDS for case in cases.tolist()])
-        found.append(Rated(one.question, one.judge, one.said[rated], one.human[rated], fold, np.array(rest, float)))
-    if not found:
+        rated_.append(
+            Rated(
+                verdict.question,
+                verdict.judge,
+                verdict.said[rated],
+                verdict.human[rated],
+                fold,
+                np.array(unrated, float),
+            )
+        )
+    if not rated_:
         raise UserError(f"calibrate=true: expected a judge's numbers on {FEWEST_RATED} rated cases or more, got fewer")
-    return found
+    return rated_
 
 
 def held_out(rated: Rated) -> tuple[Floats, Floats]:
@@ -91,16 +104,16 @@ def held_out(rated: Rated) -> tuple[Floats, Floats]:
     """
     from sklearn.isotonic import IsotonicRegression
 
-    own, rest = np.full(len(rated.said), np.nan), []
+    own, unrated = np.full(len(rated.said), np.nan), []
     for fold in np.unique(rated.fold):
         inside = rated.fold == fold
         if inside.all():
             break
         fitted = IsotonicRegression(out_of_bounds="clip").fit(rated.said[~inside], rated.human[~inside])
         own[inside] = fitted.predict(rated.said[inside])
-        rest.append(fitted.predict(rated.rest) if len(rated.rest) else rated.rest)
-    others: Floats = np.mean(rest, axis=0) if rest else np.full(len(rated.rest), np.nan)
-    return own, others
+        unrated.append(fitted.predict(rated.rest) if len(rated.rest) else rated.rest)
+    unrated_means: Floats = np.mean(unrated, axis=0) if unrated else np.full(len(rated.rest), np.nan)
+    return own, unrated_means
 
 
 def calibrated_numbers(rated: Rated) -> dict[str, float]:
@@ -111,18 +124,18 @@ def calibrated_numbers(rated: Rated) -> dict[str, float]:
     never saw it (cross-prediction, Zrnic and Candes 2024).
     """
     every = np.concatenate([rated.said, rated.rest])
-    found = {"judge_mean": float(every.mean()), "bias": float((rated.said - rated.human).mean())}
-    found["error"] = float(np.abs(rated.said - rated.human).mean())
+    numbers = {"judge_mean": float(every.mean()), "bias": float((rated.said - rated.human).mean())}
+    numbers["error"] = float(np.abs(rated.said - rated.human).mean())
     if rated.binary:
         yes, no = rated.human == 1, rated.human == 0
         sensitivity = float(rated.said[yes].mean()) if yes.any() else math.nan
         specificity = float(1 - rated.said[no].mean()) if no.any() else math.nan
-        corrected = corrected_share(found["judge_mean"], sensitivity, specificity)
-        return found | {"sensitivity": sensitivity, "specificity": specificity, "corrected": corrected}
-    own, rest = held_out(rated)
-    found["held_out_error"] = float(np.abs(own - rated.human).mean())
-    mapped = np.concatenate([own, rest])
-    return found | {"corrected": float(mapped.mean() + (rated.human - own).mean())}
+        corrected = corrected_share(numbers["judge_mean"], sensitivity, specificity)
+        return numbers | {"sensitivity": sensitivity, "specificity": specificity, "corrected": corrected}
+    own, unrated = held_out(rated)
+    numbers["held_out_error"] = float(np.abs(own - rated.human).mean())
+    mapped = np.concatenate([own, unrated])
+    return numbers | {"corrected": float(mapped.mean() + (rated.human - own).mean())}
 
 
 def calibration_table(
@@ -141,27 +154,30 @@ def calibration_table(
         UsageError: a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
-    measured = [_with_intervals(one, resamples, level, seed) for one in rated]
-    names = [name for name in _TITLES if any(name in found for found in measured)]
+    measured = [_with_intervals(rated_case, resamples, level, seed) for rated_case in rated]
+    names = [name for name in _TITLES if any(name in values for values in measured)]
     lines = [
         Line(
-            [one.question, one.judge],
-            [[Span(f"{len(one.said):,} of {len(one.said) + len(one.rest):,}")], *(_spans(found.get(n)) for n in names)],
+            [rated_case.question, rated_case.judge],
+            [
+                [Span(f"{len(rated_case.said):,} of {len(rated_case.said) + len(rated_case.rest):,}")],
+                *(_value_spans(values.get(n)) for n in names),
+            ],
         )
-        for one, found in zip(rated, measured, strict=True)
+        for rated_case, values in zip(rated, measured, strict=True)
     ]
     content = Layout.of_block(
         f"{title}: judges calibrated by people",
         ["Rated", *(_TITLES[name] for name in names)],
         lines,
-        _notes(resamples, level, seed),
+        _calibration_notes(resamples, level, seed),
         ["Question", "Judge"],
         f"Judges calibrated by people on {title}",
     )
     records = [
-        (one.question, one.judge, name, *values, len(one.said))
-        for one, found in zip(rated, measured, strict=True)
-        for name, values in found.items()
+        (rated_case.question, rated_case.judge, name, *values, len(rated_case.said))
+        for rated_case, values_ in zip(rated, measured, strict=True)
+        for name, values in values_.items()
     ]
     columns = ["question", "judge", "statistic", "value", "low", "high", "n"]
     return Sheet(content, pd.DataFrame.from_records(records, columns=columns))
@@ -171,30 +187,30 @@ def _with_intervals(one: Rated, resamples: int, level: float, seed: int) -> dict
     values = calibrated_numbers(one)
     drawn: dict[str, list[float]] = {name: [] for name in values}
     if len(one.said) >= FEWEST:
-        others = np.random.default_rng(seed)
+        generator = np.random.default_rng(seed)
         for some in draws(len(one.said), resamples=resamples, seed=seed):
             for chosen in some:
-                rest = others.choice(one.rest, len(one.rest)) if len(one.rest) else one.rest
-                again = Rated(one.question, one.judge, one.said[chosen], one.human[chosen], one.fold[chosen], rest)
+                unrated = generator.choice(one.rest, len(one.rest)) if len(one.rest) else one.rest
+                again = Rated(one.question, one.judge, one.said[chosen], one.human[chosen], one.fold[chosen], unrated)
                 for name, value in calibrated_numbers(again).items():
                     if name in drawn:
                         drawn[name].append(value)
-    found = {}
+    intervals = {}
     for name, value in values.items():
         low, high = (np.nan, np.nan)
         if drawn[name] and not math.isnan(value):
             low, high = quantiles(np.array(drawn[name]), (1 - level) / 2, (1 + level) / 2)
-        found[name] = (value, float(low), float(high))
-    return found
+        intervals[name] = (value, float(low), float(high))
+    return intervals
 
 
-def _spans(found: tuple[float, float, float] | None) -> list[Span]:
+def _value_spans(found: tuple[float, float, float] | None) -> list[Span]:
     if found is None:
         return [Span("\N{EN DASH}", "quiet")]
     return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
-def _notes(resamples: int, level: float, seed: int) -> Iterator[str]:
+def _calibration_notes(resamples: int, level: float, seed: int) -> Iterator[str]:
     yield (
         f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of rated cases and of others, "
         f"seed {seed}; none of fewer than {FEWEST}]."

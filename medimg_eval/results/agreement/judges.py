@@ -72,21 +72,24 @@ def judge_agreement(
         UsageError: If a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
-    measured = [_measured(one, resamples=resamples, level=level, seed=seed) for one in verdicts]
-    names = [name for name in _TITLES if any(name in found for found in measured)]
+    measured = [_measure_agreement(verdict, resamples=resamples, level=level, seed=seed) for verdict in verdicts]
+    names = [name for name in _TITLES if any(name in values for values in measured)]
     lines = [
-        Line([one.question, one.judge], [[Span(f"{len(one.case):,}")], *(_spans(found.get(name)) for name in names)])
-        for one, found in zip(verdicts, measured, strict=True)
+        Line(
+            [verdict.question, verdict.judge],
+            [[Span(f"{len(verdict.case):,}")], *(_value_spans(values.get(name)) for name in names)],
+        )
+        for verdict, values in zip(verdicts, measured, strict=True)
     ]
     content = Layout.of_block(
         f"{title}: judges against people",
         ["n", *(_TITLES[name] for name in names)],
         lines,
-        _notes(verdicts, measured, resamples, level, seed),
+        _agreement_notes(verdicts, measured, resamples, level, seed),
         ["Question", "Judge"],
         f"Agreement of judges with people on {title}",
     )
-    return Sheet(content, _frame(verdicts, measured))
+    return Sheet(content, _agreement_frame(verdicts, measured))
 
 
 _TITLES = {
@@ -102,10 +105,10 @@ _TITLES = {
 }
 
 
-def _measured(one: Verdicts, *, resamples: int, level: float, seed: int) -> dict[str, Measured]:
-    judges = _judges(one)
-    whole = np.arange(len(one.case))
-    values = {name: judge(whole) for name, judge in judges.items()}
+def _measure_agreement(one: Verdicts, *, resamples: int, level: float, seed: int) -> dict[str, Measured]:
+    judges = _list_statistics(one)
+    all_cases = np.arange(len(one.case))
+    values = {name: judge(all_cases) for name, judge in judges.items()}
     cases, owner = np.unique(one.case, return_inverse=True)
     members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     drawn: dict[str, list[float]] = {name: [] for name in judges}
@@ -123,25 +126,27 @@ def _with_interval(value: float, drawn: npt.NDArray[np.float64], level: float) -
     return Measured(value, low, high, 0 if np.isnan(low) else int(np.isnan(drawn).sum()))
 
 
-def _judges(one: Verdicts) -> dict[str, Callable[[npt.NDArray[np.intp]], float]]:
+def _list_statistics(one: Verdicts) -> dict[str, Callable[[npt.NDArray[np.intp]], float]]:
     """Returns what can be computed of these verdicts: name -> what takes places of verdicts."""
-    known, human, said = one.understood, one.human, one.said
-    understood = _understood(one)
+    is_understood, human, verdict_values = one.understood, one.human, one.said
+    understood = _restrict_understood(one)
     binary = one.numeric and set(human.tolist()) <= {0.0, 1.0}
-    scaled = binary and not set(said[known].tolist()) <= {0.0, 1.0}
-    judges: dict[str, Callable[[npt.NDArray[np.intp]], float]] = {"unparsed": lambda at: float((~known[at]).mean())}
+    scaled = binary and not set(verdict_values[is_understood].tolist()) <= {0.0, 1.0}
+    judges: dict[str, Callable[[npt.NDArray[np.intp]], float]] = {
+        "unparsed": lambda at: float((~is_understood[at]).mean())
+    }
     if not scaled:
-        judges["agreement"] = lambda at: float((known[at] & (human[at] == said[at])).mean())
-        judges |= {name: understood(judge) for name, judge in _kappas(one, binary=binary).items()}
+        judges["agreement"] = lambda at: float((is_understood[at] & (human[at] == verdict_values[at])).mean())
+        judges |= {name: understood(judge) for name, judge in _kappa_statistics(one, binary=binary).items()}
     if binary:
-        judges["auroc"] = understood(_auroc)
+        judges["auroc"] = understood(_human_auroc)
     elif one.numeric:
         judges["icc"] = understood(lambda human, said: intraclass_correlation(np.column_stack([human, said])))
-        judges |= {name: understood(_correlation(name)) for name in ("pearson", "spearman")}
+        judges |= {name: understood(_make_correlation(name)) for name in ("pearson", "spearman")}
     return judges
 
 
-def _understood(one: Verdicts) -> Callable[[Judge], Callable[[npt.NDArray[np.intp]], float]]:
+def _restrict_understood(one: Verdicts) -> Callable[[Judge], Callable[[npt.NDArray[np.intp]], float]]:
     """Returns what lets a function see only verdicts that were understood."""
 
     def on(judge: Judge) -> Callable[[npt.NDArray[np.intp]], float]:
@@ -154,20 +159,20 @@ def _understood(one: Verdicts) -> Callable[[Judge], Callable[[npt.NDArray[np.int
     return on
 
 
-def _kappas(one: Verdicts, *, binary: bool) -> Mapping[str, Judge]:
+def _kappa_statistics(one: Verdicts, *, binary: bool) -> Mapping[str, Judge]:
     """Returns Cohen's kappa, and with weights where there are more than two grades."""
     both = np.concatenate([one.human, one.said[one.understood]])
     if not one.numeric:
-        return {"kappa": _kappa(np.unique(both), None)}
+        return {"kappa": _make_kappa(np.unique(both), None)}
     if (both != np.round(both)).any() or np.ptp(both) > MOST_GRADES:
         return {}
     # Between grades that nobody gave there is a distance, too.
     grades = np.arange(both.min(), both.max() + 1)
     weights = {"kappa": None} if binary else {"kappa": None, "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
-    return {name: _kappa(grades, weight) for name, weight in weights.items()}
+    return {name: _make_kappa(grades, weight) for name, weight in weights.items()}
 
 
-def _kappa(labels: Array, weights: str | None) -> Judge:
+def _make_kappa(labels: Array, weights: str | None) -> Judge:
     from sklearn.metrics import cohen_kappa_score
 
     def judge(human: Array, said: Array) -> float:
@@ -178,13 +183,13 @@ def _kappa(labels: Array, weights: str | None) -> Judge:
     return judge
 
 
-def _auroc(human: Array, said: Array) -> float:
+def _human_auroc(human: Array, said: Array) -> float:
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(human, said)) if len(np.unique(human)) == 2 else np.nan
 
 
-def _correlation(name: str) -> Judge:
+def _make_correlation(name: str) -> Judge:
     from scipy.stats import pearsonr, spearmanr
 
     correlate = {"pearson": pearsonr, "spearman": spearmanr}[name]
@@ -197,13 +202,13 @@ def _correlation(name: str) -> Judge:
     return judge
 
 
-def _spans(found: Measured | None) -> list[Span]:
+def _value_spans(found: Measured | None) -> list[Span]:
     if found is None:
         return [Span("\N{EN DASH}", "quiet")]
     return bounded(found.value, found.low, found.high, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
-def _notes(
+def _agreement_notes(
     verdicts: Sequence[Verdicts], measured: Sequence[Mapping[str, Measured]], resamples: int, level: float, seed: int
 ) -> Iterator[str]:
     yield (
@@ -214,26 +219,29 @@ def _notes(
         "Unparsed: share of verdicts that could not be understood. Agreement: share of labels that the verdict equals, "
         "where one that was not understood disagrees; all other numbers leave those out."
     )
-    if any("kappa_linear" in found for found in measured):
+    if any("kappa_linear" in values for values in measured):
         yield "Kappa (linear), (quadratic): Cohen's kappa of grades, weighted by their distance and by its square."
-    if any("auroc" in found and "agreement" not in found for found in measured):
+    if any("auroc" in values and "agreement" not in values for values in measured):
         yield "\N{EN DASH}: verdicts on another scale than the labels cannot be equal to them; AUROC ranks them."
-    for one, found in zip(verdicts, measured, strict=True):
-        name = one_line(", ".join(part for part in (one.question, one.judge) if part))
-        for count, what in ((one.unlabelled, "verdicts without a label"), (one.unjudged, "labels without a verdict")):
+    for verdict, values in zip(verdicts, measured, strict=True):
+        name = one_line(", ".join(part for part in (verdict.question, verdict.judge) if part))
+        for count, what in (
+            (verdict.unlabelled, "verdicts without a label"),
+            (verdict.unjudged, "labels without a verdict"),
+        ):
             if count:
                 yield f"{name}: {count:,} {what} left out."
-        dropped = {_TITLES[key]: value.dropped for key, value in found.items() if value.dropped}
+        dropped = {_TITLES[key]: value.dropped for key, value in values.items() if value.dropped}
         for title, number in dropped.items():
             yield f"{name}: {title} undefined on {number:,} resamples, left out of its interval."
 
 
-def _frame(verdicts: Sequence[Verdicts], measured: Sequence[Mapping[str, Measured]]) -> pd.DataFrame:
+def _agreement_frame(verdicts: Sequence[Verdicts], measured: Sequence[Mapping[str, Measured]]) -> pd.DataFrame:
     """Returns one row per question, judge and number."""
     records = [
-        (one.question, one.judge, name, value.value, value.low, value.high, len(one.case))
-        for one, found in zip(verdicts, measured, strict=True)
-        for name, value in found.items()
+        (verdict.question, verdict.judge, name, value.value, value.low, value.high, len(verdict.case))
+        for verdict, values in zip(verdicts, measured, strict=True)
+        for name, value in values.items()
     ]
     return pd.DataFrame.from_records(records, columns=["question", "judge", "statistic", "value", "low", "high", "n"])
 
@@ -306,27 +314,35 @@ def read_verdicts(
         UserError: If a file cannot be read, or the two have no case in common.
     """
     folder, labels = Path(folder), Path(labels)
-    judged = _alone(list(_judgements(folder)), folder)
-    judges = dict.fromkeys(one.judge for one in judged)
+    judged = _drop_texts(list(_read_judgements(folder)), folder)
+    judges = dict.fromkeys(judgement.judge for judgement in judged)
     if judge is not None and judge not in judges:
         raise UsageError(f"{folder} has no verdicts of a judge {judge!r}{nearest(judge, judges)}")
-    judged = [one for one in judged if judge == one.judge] if judge else [*judged, *_jury(judged)]
-    judges = dict.fromkeys(one.judge for one in judged)
-    questions = dict.fromkeys(one.question for one in judged)
-    human = _labels(labels, column, list(questions))
-    found = []
+    judged = (
+        [judgement for judgement in judged if judge == judgement.judge] if judge else [*judged, *_jury_verdicts(judged)]
+    )
+    judges = dict.fromkeys(judgement.judge for judgement in judged)
+    questions = dict.fromkeys(judgement.question for judgement in judged)
+    human = _read_labels(labels, column, list(questions))
+    verdicts = []
     for question in questions:
         for name in judges:
-            said = {one.case: one.value for one in judged if (one.question, one.judge) == (question, name)}
-            given = {case: label for (about, case), label in human.items() if about == question}
-            if both := sorted(said.keys() & given.keys()):
-                place = f"{labels} and judge {name}"
-                sides = _aligned([given[case] for case in both], [said[case] for case in both], place)
-                left = len(said) - len(both), len(given) - len(both)
-                found.append(Verdicts(question, name, np.array(both), *sides, *left))
-    if not found:
+            verdict_of = {
+                judgement.case: judgement.value
+                for judgement in judged
+                if (judgement.question, judgement.judge) == (question, name)
+            }
+            label_of = {case: label for (about, case), label in human.items() if about == question}
+            if both := sorted(verdict_of.keys() & label_of.keys()):
+                location = f"{labels} and judge {name}"
+                sides = _align_verdicts(
+                    [label_of[case] for case in both], [verdict_of[case] for case in both], location
+                )
+                unmatched = len(verdict_of) - len(both), len(label_of) - len(both)
+                verdicts.append(Verdicts(question, name, np.array(both), *sides, *unmatched))
+    if not verdicts:
         raise UserError(f"{labels} labels no case that {folder} has a verdict on; compare its `case` with the run's")
-    return found
+    return verdicts
 
 
 def read_jury(folder: str | Path) -> list[Verdicts]:
@@ -338,63 +354,73 @@ def read_jury(folder: str | Path) -> list[Verdicts]:
         UserError: If a file cannot be read, or fewer than two judges were asked.
     """
     folder = Path(folder)
-    judged = _alone(list(_judgements(folder)), folder)
-    said: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in judged:
-        said.setdefault((one.question, one.judge), {})[one.case] = one.value
-    found = []
-    for (question, first), (about, second) in combinations(said, 2):
-        given, other = said[question, first], said[about, second]
-        both = sorted(case for case in given.keys() & other.keys() if given[case] is not None)
+    judged = _drop_texts(list(_read_judgements(folder)), folder)
+    by_judge: dict[tuple[str, str], dict[str, Any]] = {}
+    for judgement in judged:
+        by_judge.setdefault((judgement.question, judgement.judge), {})[judgement.case] = judgement.value
+    verdicts = []
+    for (question, first), (about, second) in combinations(by_judge, 2):
+        first_verdicts, second_verdicts = by_judge[question, first], by_judge[about, second]
+        both = sorted(
+            case for case in first_verdicts.keys() & second_verdicts.keys() if first_verdicts[case] is not None
+        )
         if question == about and both:
-            sides = _aligned(
-                [str(given[case]) for case in both], [other[case] for case in both], f"{first} and {second}"
+            sides = _align_verdicts(
+                [str(first_verdicts[case]) for case in both],
+                [second_verdicts[case] for case in both],
+                f"{first} and {second}",
             )
-            left = len(other) - len(both), len(given) - len(both)
-            found.append(Verdicts(question, f"{second} beside {first}", np.array(both), *sides, *left))
-    if not found:
+            unmatched = len(second_verdicts) - len(both), len(first_verdicts) - len(both)
+            verdicts.append(Verdicts(question, f"{second} beside {first}", np.array(both), *sides, *unmatched))
+    if not verdicts:
         raise UserError(
             f"{folder} is invalid: expected verdicts of two judges on a case, got those of one; set human=FILE"
         )
-    return found
+    return verdicts
 
 
 JURORS = 3
 """Judges of whom a median, or a majority, is more than one of them."""
 
 
-def _jury(judged: Sequence[_Judged]) -> Iterator[_Judged]:
+def _jury_verdicts(judged: Sequence[_Judged]) -> Iterator[_Judged]:
     """Yields what several judges say together: the median of numbers, the most frequent name, None of no majority."""
     votes: dict[tuple[str, str], list[Any]] = {}
-    for one in judged:
-        votes.setdefault((one.question, one.case), []).append(one.value)
-    judged = [one for one in judged if "/" not in one.judge]  # judges of a jury, whose joint verdict is there already
-    jurors = len({one.judge for one in judged})
+    for judgement in judged:
+        votes.setdefault((judgement.question, judgement.case), []).append(judgement.value)
+    judged = [
+        judgement for judgement in judged if "/" not in judgement.judge
+    ]  # judges of a jury, whose joint verdict is there already
+    jurors = len({judgement.judge for judgement in judged})
     for (question, case), values in votes.items() if jurors >= JURORS else ():
-        known = [value for value in values if value is not None]
-        numbers = [_number(value) for value in known]
+        defined = [value for value in values if value is not None]
+        numbers = [_parse_number(value) for value in defined]
         together: Any = None
-        if known and None not in numbers:
+        if defined and None not in numbers:
             together = float(np.median(np.array(numbers, np.float64)))
-        elif known:
-            name, count = Counter(map(_name, known)).most_common(1)[0]
-            together = name if 2 * count > len(known) else None
+        elif defined:
+            name, count = Counter(map(_normalise_name, defined)).most_common(1)[0]
+            together = name if 2 * count > len(defined) else None
         yield _Judged(question, f"{jurors} judges together", case, together)
 
 
-def _alone(judged: list[_Judged], folder: Path) -> list[_Judged]:
+def _drop_texts(judged: list[_Judged], folder: Path) -> list[_Judged]:
     """Leaves out questions whose verdicts are no numbers and no names, with what such verdicts are put together of."""
-    structured = {one.question for one in judged if isinstance(one.value, dict | list)}
-    found = [one for one in judged if not structured & {one.question, one.question.rpartition("/")[0]}]
-    if judged and not found:
+    structured = {judgement.question for judgement in judged if isinstance(judgement.value, dict | list)}
+    plain = [
+        judgement
+        for judgement in judged
+        if not structured & {judgement.question, judgement.question.rpartition("/")[0]}
+    ]
+    if judged and not plain:
         raise UserError(
             f"{folder}: every verdict is a list or a mapping ({', '.join(sorted(structured))}), which labels cannot be "
             "compared with; ask the judge for a number or a name"
         )
-    return found
+    return plain
 
 
-def _judgements(folder: Path) -> Iterator[_Judged]:
+def _read_judgements(folder: Path) -> Iterator[_Judged]:
     """Yields the last verdict of each judge on each question and case, in the order of the first."""
     verdicts: dict[tuple[str, str, str], Any] = {}
     files = [file for name in FILES for file in sorted(folder.glob(name))]
@@ -421,24 +447,24 @@ def _judgements(folder: Path) -> Iterator[_Judged]:
 
 def numbers_of(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
     """Numbers that judges gave in a run: (question, judge) -> case -> number; verdicts that are none are left out."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for said in _alone(list(_judgements(Path(folder))), Path(folder)):
-        if said.value is not None and (number := _number(said.value)) is not None:
-            found.setdefault((said.question, said.judge), {})[said.case] = number
-    return found
+    numbers: dict[tuple[str, str], dict[str, float]] = {}
+    for judgement in _drop_texts(list(_read_judgements(Path(folder))), Path(folder)):
+        if judgement.value is not None and (number := _parse_number(judgement.value)) is not None:
+            numbers.setdefault((judgement.question, judgement.judge), {})[judgement.case] = number
+    return numbers
 
 
 def verdicts_of(folder: Path, judge: str) -> dict[str, dict[str, Any]]:
     """Verdicts of a judge on a run, as far as they are stored: by case, name of a question -> verdict."""
     verdicts: dict[str, dict[str, Any]] = {}
-    known = bool(judge) and any(next(folder.glob(name), None) for name in FILES)
-    for said in _judgements(folder) if known else ():
-        if said.judge == judge:
-            verdicts.setdefault(said.case, {})[said.question] = said.value
+    has_verdicts = bool(judge) and any(next(folder.glob(name), None) for name in FILES)
+    for judgement in _read_judgements(folder) if has_verdicts else ():
+        if judgement.judge == judge:
+            verdicts.setdefault(judgement.case, {})[judgement.question] = judgement.value
     return verdicts
 
 
-def _labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str, str], str]:
+def _read_labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str, str], str]:
     """Returns the labels by question and case."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -452,36 +478,43 @@ def _labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str
         raise UsageError(
             f"{file} has no column 'question', and judges were asked several: {', '.join(questions)}; add it"
         )
-    found: dict[tuple[str, str], str] = {}
+    by_case: dict[tuple[str, str], str] = {}
     for number, row in enumerate(rows, 2):
         label = (row[column] or "").strip()
         key = (row["question"] or "").strip() if "question" in columns else questions[0], (row["case"] or "").strip()
-        if label and key in found:
+        if label and key in by_case:
             raise UserError(f"{file}, line {number}: a second label for case {key[1]!r}; keep one of them")
         if label:
-            found[key] = label
-    return found
+            by_case[key] = label
+    return by_case
 
 
-def _aligned(
+def _align_verdicts(
     human: Sequence[str], said: Sequence[Any], place: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns both as numbers, or both as names, and which of the judge's were understood."""
     understood = pd.notna(pd.Series(said, dtype=object)).to_numpy()
-    labels = [_number(label) for label in human]
-    values = [_number(value) for value, known in zip(said, understood, strict=True) if known]
+    labels = [_parse_number(label) for label in human]
+    values = [_parse_number(value) for value, is_understood in zip(said, understood, strict=True) if is_understood]
     name = next((label for label, number in zip(human, labels, strict=True) if number is None), None)
     if name is None and None not in values:
-        numbers = [_number(value) if known else math.nan for value, known in zip(said, understood, strict=True)]
+        numbers = [
+            _parse_number(value) if is_understood else math.nan
+            for value, is_understood in zip(said, understood, strict=True)
+        ]
         return np.array(labels, dtype=np.float64), np.array(numbers, dtype=np.float64), understood
     if understood.any() and not any(isinstance(value, str) for value in said):
         raise UserError(
             f"{place}: the labels are names such as {name!r} and the verdicts numbers; write labels as numbers"
         )
-    return np.array([_name(label) for label in human]), np.array([_name(value) for value in said]), understood
+    return (
+        np.array([_normalise_name(label) for label in human]),
+        np.array([_normalise_name(value) for value in said]),
+        understood,
+    )
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool | int | float):
         return float(value)
     text = str(value).strip().lower()
@@ -492,5 +525,5 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _name(value: Any) -> str:
+def _normalise_name(value: Any) -> str:
     return str(value).strip().casefold()

@@ -79,14 +79,16 @@ def read_ballots_file(folder: str | Path) -> list[Ballots]:
             lines.append(record)
     groups = grouped(((line["jury"], line["question"], line["judge"]), line) for line in lines)
     return [
-        Ballots(*about, grouped((line["case"], line["value"]) for line in some), _costs(some))
+        Ballots(*about, grouped((line["case"], line["value"]) for line in some), _sum_costs(some))
         for about, some in groups.items()
     ]
 
 
-def _costs(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    told = [line.get("usage") or {} for line in lines]
-    return {name: math.fsum(one[name] for one in told) for name in _COSTS if all(name in one for one in told)}
+def _sum_costs(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    usages = [line.get("usage") or {} for line in lines]
+    return {
+        name: math.fsum(usage[name] for usage in usages) for name in _COSTS if all(name in usage for usage in usages)
+    }
 
 
 def jury_table(
@@ -110,43 +112,51 @@ def jury_table(
     """
     check_numbers(resamples, level, seed)
     rows: list[tuple[str, str, dict[str, tuple[float, float, float]]]] = []
-    for (_, question), some in grouped(((one.jury, one.question), one) for one in ballots).items():
+    for (_, question), some in grouped(((ballot.jury, ballot.question), ballot) for ballot in ballots).items():
         together = {
-            case: [joint_verdict(one.cases.get(case, ())) for one in some]
-            for case in dict.fromkeys(case for one in some for case in one.cases)
+            case: [joint_verdict(ballot.cases.get(case, ())) for ballot in some]
+            for case in dict.fromkeys(case for ballot in some for case in ballot.cases)
         }
-        for judge, cases, costs in [*((one.judge, one.cases, one.costs) for one in some), (TOGETHER, together, {})]:
+        for judge, cases, costs in [
+            *((ballot.judge, ballot.cases, ballot.costs) for ballot in some),
+            (TOGETHER, together, {}),
+        ]:
             if judge != TOGETHER or len(some) > 1:
-                found = {**_counted(cases), **_agreements(cases, resamples, level, seed)}
-                rows.append((question, judge, found | {name: (value, np.nan, np.nan) for name, value in costs.items()}))
-    names = [name for name in _TITLES if any(name in found for _, _, found in rows)]
+                numbers = {**_count_verdicts(cases), **_measure_agreements(cases, resamples, level, seed)}
+                rows.append(
+                    (question, judge, numbers | {name: (value, np.nan, np.nan) for name, value in costs.items()})
+                )
+    names = [name for name in _TITLES if any(name in numbers for _, _, numbers in rows)]
     lines = [
-        Line([question, judge], [_spans(name, found.get(name)) for name in names]) for question, judge, found in rows
+        Line([question, judge], [_value_spans(name, numbers.get(name)) for name in names])
+        for question, judge, numbers in rows
     ]
     content = Layout.of_block(
         f"{title}: the judges of a jury",
         [_TITLES[name] for name in names],
         lines,
-        _notes(resamples, level, seed),
+        _jury_notes(resamples, level, seed),
         ["Question", "Judge"],
         f"The judges of a jury on {title}",
     )
-    records = [(question, judge, name, *values) for question, judge, found in rows for name, values in found.items()]
+    records = [
+        (question, judge, name, *values) for question, judge, numbers in rows for name, values in numbers.items()
+    ]
     columns = ["question", "judge", "statistic", "value", "low", "high"]
     return Sheet(content, pd.DataFrame.from_records(records, columns=columns))
 
 
-def _counted(cases: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float, float]]:
-    said = [value for values in cases.values() for value in values]
-    unparsed = sum(value is None for value in said) / len(said) if said else math.nan
-    return {"verdicts": (len(said), np.nan, np.nan), "unparsed": (unparsed, np.nan, np.nan)}
+def _count_verdicts(cases: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float, float]]:
+    verdicts = [value for values in cases.values() for value in values]
+    unparsed = sum(value is None for value in verdicts) / len(verdicts) if verdicts else math.nan
+    return {"verdicts": (len(verdicts), np.nan, np.nan), "unparsed": (unparsed, np.nan, np.nan)}
 
 
-def _agreements(
+def _measure_agreements(
     cases: Mapping[str, Sequence[Any]], resamples: int, level: float, seed: int
 ) -> dict[str, tuple[float, float, float]]:
     """Both with their intervals; nothing where no case has two verdicts."""
-    ratings, numeric = _ratings(cases)
+    ratings, numeric = _rating_matrix(cases)
     if not ((~np.isnan(ratings)).sum(axis=0) >= 2).any():
         return {}
     scaled = numeric and len(np.unique(ratings[~np.isnan(ratings)])) > 2
@@ -158,33 +168,33 @@ def _agreements(
     if ratings.shape[1] >= FEWEST:
         for some in draws(ratings.shape[1], resamples=resamples, seed=seed):
             drawn += [measure(ratings[:, chosen]) for chosen in some]
-    found = {}
-    for place, name in enumerate(_AGREEMENTS):
+    agreements = {}
+    for index, name in enumerate(_AGREEMENTS):
         bounds = (np.nan, np.nan)
-        if drawn and not math.isnan(values[place]):
-            bounds = quantiles(np.array([one[place] for one in drawn]), (1 - level) / 2, (1 + level) / 2)
-        found[name] = (values[place], float(bounds[0]), float(bounds[1]))
-    return found
+        if drawn and not math.isnan(values[index]):
+            bounds = quantiles(np.array([sample[index] for sample in drawn]), (1 - level) / 2, (1 + level) / 2)
+        agreements[name] = (values[index], float(bounds[0]), float(bounds[1]))
+    return agreements
 
 
-def _ratings(cases: Mapping[str, Sequence[Any]]) -> tuple[Floats, bool]:
+def _rating_matrix(cases: Mapping[str, Sequence[Any]]) -> tuple[Floats, bool]:
     """Verdicts as (repeat, case), NaN where there is none, names by their number; and whether they are numbers."""
-    known = [value for values in cases.values() for value in values if value is not None]
-    numeric = all(isinstance(value, int | float) for value in known)
-    number = {name: place for place, name in enumerate(dict.fromkeys(map(_name, known)))}
+    stated = [value for values in cases.values() for value in values if value is not None]
+    numeric = all(isinstance(value, int | float) for value in stated)
+    number = {name: index for index, name in enumerate(dict.fromkeys(map(_normalise_name, stated)))}
     ratings = np.full((max(map(len, cases.values()), default=0), len(cases)), np.nan)
     for column, values in enumerate(cases.values()):
         for row, value in enumerate(values):
             if value is not None:
-                ratings[row, column] = float(value) if numeric else number[_name(value)]
+                ratings[row, column] = float(value) if numeric else number[_normalise_name(value)]
     return ratings, numeric
 
 
-def _name(value: Any) -> str:
+def _normalise_name(value: Any) -> str:
     return str(value).strip().casefold()
 
 
-def _spans(name: str, found: tuple[float, float, float] | None) -> list[Span]:
+def _value_spans(name: str, found: tuple[float, float, float] | None) -> list[Span]:
     if found is None:
         return [Span("\N{EN DASH}", "quiet")]
     if name in ("verdicts", "input", "output"):
@@ -194,7 +204,7 @@ def _spans(name: str, found: tuple[float, float, float] | None) -> list[Span]:
     return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
-def _notes(resamples: int, level: float, seed: int) -> Iterator[str]:
+def _jury_notes(resamples: int, level: float, seed: int) -> Iterator[str]:
     yield (
         f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of cases, seed {seed}; none of "
         f"fewer than {FEWEST}]."

@@ -71,25 +71,28 @@ def label_agreement(
     if not reference:
         raise UserError(f"{title}: holds no reports to label")
     sides = [
-        np.array([list(labels_of(one, labels, who).values()) for one in side])
+        np.array([list(labels_of(report, labels, who).values()) for report in side])
         for side, who in zip((reference, other), names, strict=True)
     ]
     cells = STATES * sides[0] + sides[1]
     tables = (cells[..., None] == np.arange(STATES**2)).astype(np.float64)  # (report, label, pair of states)
     tables = np.concatenate([tables, tables.sum(axis=1, keepdims=True)], axis=1)
-    found = statistics(tables.sum(axis=0))
-    drawn = _resampled(tables, resamples, seed) if len(reference) >= FEWEST else {}
-    shown = [*labels, f"{POOLED} {len(labels)}"]
+    values_ = statistics(tables.sum(axis=0))
+    drawn = _resample_statistics(tables, resamples, seed) if len(reference) >= FEWEST else {}
+    titles = [*labels, f"{POOLED} {len(labels)}"]
     records = []
-    for place, label in enumerate(shown):
-        for name, values in found.items():
+    for index, label in enumerate(titles):
+        for name, values in values_.items():
             low, high = (
-                quantiles(drawn[name][:, place], (1 - level) / 2, (1 + level) / 2) if drawn else (np.nan, np.nan)
+                quantiles(drawn[name][:, index], (1 - level) / 2, (1 + level) / 2) if drawn else (np.nan, np.nan)
             )
-            records.append((label, name, float(values[place]), low, high))
+            records.append((label, name, float(values[index]), low, high))
     numbers = pd.DataFrame.from_records(records, columns=["label", "statistic", "value", "low", "high"])
     return Sheet(
-        _layout(numbers, shown, _counts(sides), names, title, _how(len(reference), resamples, level, seed)), numbers
+        _sheet_layout(
+            numbers, titles, _label_counts(sides), names, title, _method_notes(len(reference), resamples, level, seed)
+        ),
+        numbers,
     )
 
 
@@ -104,40 +107,40 @@ def statistics(tables: Array) -> dict[str, Array]:
     """
     square = tables.reshape(*tables.shape[:-1], STATES, STATES)
     total = square.sum(axis=(-1, -2))
-    agreed = _ratio(np.trace(square, axis1=-2, axis2=-1), total)
-    by_chance = _ratio((square.sum(axis=-1) * square.sum(axis=-2)).sum(axis=-1), total**2)
-    found = {"agreement": agreed, "kappa": _ratio(agreed - by_chance, 1 - by_chance)}
+    agreed = _safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = _safe_ratio((square.sum(axis=-1) * square.sum(axis=-2)).sum(axis=-1), total**2)
+    statistics = {"agreement": agreed, "kappa": _safe_ratio(agreed - by_chance, 1 - by_chance)}
     for name, states in POSITIVE.items():
         first, second = square[..., list(states), :], square[..., :, list(states)]
         both = first[..., list(states)].sum(axis=(-1, -2))
-        found[name] = _ratio(2 * both, first.sum(axis=(-1, -2)) + second.sum(axis=(-1, -2)))
-    return {name: found[name] for name in TITLES}
+        statistics[name] = _safe_ratio(2 * both, first.sum(axis=(-1, -2)) + second.sum(axis=(-1, -2)))
+    return {name: statistics[name] for name in TITLES}
 
 
-def _ratio(part: Array, whole: Array) -> Array:
-    known = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
-    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=known)
+def _safe_ratio(part: Array, whole: Array) -> Array:
+    is_defined = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
+    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=is_defined)
     return divided
 
 
-def _resampled(tables: Array, resamples: int, seed: int) -> dict[str, Array]:
+def _resample_statistics(tables: Array, resamples: int, seed: int) -> dict[str, Array]:
     """Returns statistic -> (resample, label)."""
     flat = tables.reshape(len(tables), -1).astype(np.float64)
     drawn = Resamples(len(tables), resamples=resamples, seed=seed).sums(flat)
     return statistics(drawn.reshape(-1, *tables.shape[1:]))
 
 
-def _counts(sides: Sequence[npt.NDArray[Any]]) -> list[list[str]]:
+def _label_counts(sides: Sequence[npt.NDArray[Any]]) -> list[list[str]]:
     """Returns per label how many reports each labeller calls positive, and uncertain."""
     counted = [[(side == state).sum(axis=0) for state in (1, 3)] for side in sides]
     rows = []
-    for place in [*range(sides[0].shape[1]), slice(None)]:
-        cells = [[int(np.sum(counts[place])) for counts in side] for side in counted]
+    for selection in [*range(sides[0].shape[1]), slice(None)]:
+        cells = [[int(np.sum(counts[selection])) for counts in side] for side in counted]
         rows.append([f"{positive:,} + {uncertain:,}" for positive, uncertain in cells])
     return rows
 
 
-def _layout(
+def _sheet_layout(
     numbers: pd.DataFrame,
     labels: Sequence[str],
     counts: Sequence[Sequence[str]],
@@ -156,7 +159,7 @@ def _layout(
     return Layout.of_block(block, [*names, *TITLES.values()], lines, notes, ["Label"], caption)
 
 
-def _how(reports: int, resamples: int, level: float, seed: int) -> list[str]:
+def _method_notes(reports: int, resamples: int, level: float, seed: int) -> list[str]:
     interval = f"{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of reports, seed {seed}"
     interval += "" if reports >= FEWEST else f"; none of fewer than {FEWEST}"
     return [

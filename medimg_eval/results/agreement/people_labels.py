@@ -105,28 +105,35 @@ def agreement_with_people(
         UsageError: a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
-    findings = list(dict.fromkeys(name for one in people for name in one))
+    findings = list(dict.fromkeys(name for report_labels in people for name in report_labels))
     if not findings:
         raise UserError(f"{compared.title}: people labelled none of its reports")
     _, cluster = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
-    found: dict[str, dict[str, float]] = {}
+    values_found: dict[str, dict[str, float]] = {}
     drawn: dict[str, dict[str, Array]] = {}
     draws = Resamples(int(cluster.max()) + 1, resamples=resamples, seed=seed) if cluster.max() + 1 >= FEWEST else None
     for name in findings:
-        tables = _tables([one.get(name) for one in people], [one.get(name, "") for one in labels], values, cluster)
-        found[name] = {key: float(value) for key, value in statistics(tables.sum(axis=0), values).items()}
+        tables = _patient_tables(
+            [report_labels.get(name) for report_labels in people],
+            [label.get(name, "") for label in labels],
+            values,
+            cluster,
+        )
+        values_found[name] = {key: float(value) for key, value in statistics(tables.sum(axis=0), values).items()}
         drawn[name] = {} if draws is None else statistics(draws.sums(tables), values)
-    found[MEAN] = {key: _mean([[found[name][key]] for name in findings])[0] for key in values.statistics()}
-    drawn[MEAN] = {key: _mean([drawn[name][key] for name in findings]) for key in values.statistics() if draws}
+    values_found[MEAN] = {
+        key: _mean_findings([[values_found[name][key]] for name in findings])[0] for key in values.statistics()
+    }
+    drawn[MEAN] = {key: _mean_findings([drawn[name][key] for name in findings]) for key in values.statistics() if draws}
     records = [
-        (name, key, value, *_bounds(drawn[name].get(key), level))
-        for name, of_name in found.items()
+        (name, key, value, *_percentile_bounds(drawn[name].get(key), level))
+        for name, of_name in values_found.items()
         for key, value in of_name.items()
     ]
     numbers = pd.DataFrame.from_records(records, columns=["label", "statistic", "value", "low", "high"])
-    how = _how(len(people), int(cluster.max()) + 1, resamples, level, seed)
-    counts = {name: _counts([one.get(name) for one in people], values) for name in findings}
-    return Sheet(_layout(numbers, counts, values, compared, [*how, *compared.notes]), numbers)
+    how = _method_notes(len(people), int(cluster.max()) + 1, resamples, level, seed)
+    counts = {name: _label_counts([report_labels.get(name) for report_labels in people], values) for name in findings}
+    return Sheet(_sheet_layout(numbers, counts, values, compared, [*how, *compared.notes]), numbers)
 
 
 def statistics(tables: Array, values: LabelValues) -> dict[str, Array]:
@@ -143,65 +150,65 @@ def statistics(tables: Array, values: LabelValues) -> dict[str, Array]:
     size = len(values.every) + 1
     square = tables.reshape(*tables.shape[:-1], size, size)
     rows, columns, total = square.sum(axis=-1), square.sum(axis=-2), square.sum(axis=(-1, -2))
-    agreed = _ratio(np.trace(square, axis1=-2, axis2=-1), total)
-    by_chance = _ratio((rows * columns).sum(axis=-1), total**2)
-    found = {"agreement": agreed, "kappa": _ratio(agreed - by_chance, 1 - by_chance)}
+    agreed = _safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = _safe_ratio((rows * columns).sum(axis=-1), total**2)
+    statistics = {"agreement": agreed, "kappa": _safe_ratio(agreed - by_chance, 1 - by_chance)}
     for name, some in {"f1": values.positive, "f1_plus": [*values.positive, *values.uncertain]}.items():
-        places = values.places(some)
-        hits = square[..., places, :][..., places].sum(axis=(-1, -2))
-        due, given = rows[..., places].sum(axis=-1), columns[..., places].sum(axis=-1)
-        found[name] = _ratio(2 * hits, due + given)
+        indices = values.places(some)
+        hits = square[..., indices, :][..., indices].sum(axis=(-1, -2))
+        due, given_counts = rows[..., indices].sum(axis=-1), columns[..., indices].sum(axis=-1)
+        statistics[name] = _safe_ratio(2 * hits, due + given_counts)
         if name == "f1":
-            found |= {"sensitivity": _ratio(hits, due), "ppv": _ratio(hits, given)}
-    judged = [place for place in range(size - 1) if values.every[place] not in values.blank]
+            statistics |= {"sensitivity": _safe_ratio(hits, due), "ppv": _safe_ratio(hits, given_counts)}
+    judged = [index for index in range(size - 1) if values.every[index] not in values.blank]
     hits = square[..., judged, judged]
-    each = np.nan_to_num(_ratio(2 * hits, rows[..., judged] + columns[..., judged]))
-    found["weighted_f1"] = _ratio((each * rows[..., judged]).sum(axis=-1), rows[..., judged].sum(axis=-1))
-    return {name: found[name] for name in values.statistics()}
+    each = np.nan_to_num(_safe_ratio(2 * hits, rows[..., judged] + columns[..., judged]))
+    statistics["weighted_f1"] = _safe_ratio((each * rows[..., judged]).sum(axis=-1), rows[..., judged].sum(axis=-1))
+    return {name: statistics[name] for name in values.statistics()}
 
 
-def _tables(
+def _patient_tables(
     people: Sequence[str | None], labels: Sequence[str], values: LabelValues, cluster: npt.NDArray[np.intp]
 ) -> Array:
     """Counts by patient, (patient, pair of values); reports that people did not label count nowhere."""
     size = len(values.every) + 1
-    place = {value: number for number, value in enumerate(values.every)}
+    index_of = {value: number for number, value in enumerate(values.every)}
     tables = np.zeros((int(cluster.max()) + 1, size**2))
     for mine, theirs, patient in zip(people, labels, cluster, strict=True):
         if mine is not None:
-            tables[patient, size * place[mine] + place.get(theirs, size - 1)] += 1
+            tables[patient, size * index_of[mine] + index_of.get(theirs, size - 1)] += 1
     return tables
 
 
-def _ratio(part: Array, whole: Array) -> Array:
-    known = np.abs(whole) > 1e-12
-    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=known)
+def _safe_ratio(part: Array, whole: Array) -> Array:
+    is_defined = np.abs(whole) > 1e-12
+    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=is_defined)
     return divided
 
 
-def _mean(of_findings: Sequence[Any]) -> Array:
+def _mean_findings(of_findings: Sequence[Any]) -> Array:
     """Mean over the findings of which a statistic is defined, resample by resample: (finding, n) -> (n,)."""
     stacked = np.asarray(of_findings, dtype=float)
-    return _ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
+    return _safe_ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
 
 
-def _bounds(drawn: Array | None, level: float) -> tuple[float, float]:
+def _percentile_bounds(drawn: Array | None, level: float) -> tuple[float, float]:
     if drawn is None:
         return np.nan, np.nan
     low, high = quantiles(drawn, (1 - level) / 2, (1 + level) / 2)
     return float(low), float(high)
 
 
-def _counts(people: Sequence[str | None], values: LabelValues) -> list[str]:
+def _label_counts(people: Sequence[str | None], values: LabelValues) -> list[str]:
     """Reports that people labelled, and those that are positive, uncertain apart."""
-    given = [value for value in people if value is not None]
+    stated = [value for value in people if value is not None]
     if not values.positive:
-        return [f"{len(given):,}"]
-    uncertain = f" + {sum(value in values.uncertain for value in given):,}" if values.uncertain else ""
-    return [f"{len(given):,}", f"{sum(value in values.positive for value in given):,}{uncertain}"]
+        return [f"{len(stated):,}"]
+    uncertain = f" + {sum(value in values.uncertain for value in stated):,}" if values.uncertain else ""
+    return [f"{len(stated):,}", f"{sum(value in values.positive for value in stated):,}{uncertain}"]
 
 
-def _layout(
+def _sheet_layout(
     numbers: pd.DataFrame,
     counts: Mapping[str, Sequence[str]],
     values: LabelValues,
@@ -209,20 +216,22 @@ def _layout(
     notes: Sequence[str],
 ) -> Layout:
     by_label = numbers.set_index(["label", "statistic"])
-    shown = values.statistics()
+    columns_shown = values.statistics()
     heads = ["n", *(["Positive"] if values.positive else [])]
     lines = []
     for label in [*counts, MEAN]:
-        of_label: Any = (by_label.loc[(label, name), ["value", "low", "high"]] for name in shown)
+        of_label: Any = (by_label.loc[(label, name), ["value", "low", "high"]] for name in columns_shown)
         cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in of_label]
-        known = counts.get(label, [""] * len(heads))
-        lines.append(Line([label], [*([Span(text)] for text in known), *cells], opens=label == MEAN))
+        counts_shown = counts.get(label, [""] * len(heads))
+        lines.append(Line([label], [*([Span(text)] for text in counts_shown), *cells], opens=label == MEAN))
     block = f"{compared.title}: {compared.model} against {compared.people}"
     caption = f"Labels of {compared.model} against those of {compared.people} on {compared.title}"
-    return Layout.of_block(block, [*heads, *(TITLES[name] for name in shown)], lines, notes, ["Finding"], caption)
+    return Layout.of_block(
+        block, [*heads, *(TITLES[name] for name in columns_shown)], lines, notes, ["Finding"], caption
+    )
 
 
-def _how(reports: int, patients: int, resamples: int, level: float, seed: int) -> list[str]:
+def _method_notes(reports: int, patients: int, resamples: int, level: float, seed: int) -> list[str]:
     interval = f"{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of patients, seed {seed}"
     interval += "" if patients >= FEWEST else f"; none of fewer than {FEWEST} patients"
     return [

@@ -77,19 +77,19 @@ def read_preferences(path: str | Path) -> list[Vote]:
         raise UserError(f"{path} cannot be read ({error})") from error
     if lacking := [name for name in NEEDED if name not in (rows[0] if rows else {})]:
         raise UserError(f"{path} is invalid: expected the columns {', '.join(NEEDED)}, got none {', '.join(lacking)}")
-    votes = [_vote(path, number, row) for number, row in enumerate(rows, start=2)]
-    seen: dict[tuple[str, ...], int] = {}
+    votes = [_read_vote(path, number, row) for number, row in enumerate(rows, start=2)]
+    lines: dict[tuple[str, ...], int] = {}
     for number, vote in enumerate(votes, start=2):
         key = (vote.case, vote.left, vote.right, vote.judge, vote.repeat, vote.criterion)
-        if key in seen:
+        if key in lines:
             raise UserError(
-                f"{path}, row {number} is invalid: expected one vote of a judge on a pair, got row {seen[key]} too"
+                f"{path}, row {number} is invalid: expected one vote of a judge on a pair, got row {lines[key]} too"
             )
-        seen[key] = number
+        lines[key] = number
     return votes
 
 
-def _vote(path: Path, number: int, row: Mapping[str, Any]) -> Vote:
+def _read_vote(path: Path, number: int, row: Mapping[str, Any]) -> Vote:
     def text(name: str) -> str:
         return str(row.get(name) or "").strip()
 
@@ -133,14 +133,20 @@ class Pair(NamedTuple):
 
 def settle_pairs(votes: Sequence[Vote], models: Sequence[str], cases: Sequence[str]) -> list[Pair]:
     """Makes one verdict of the two orders of each pair: what both say, else a tie."""
-    numbers, places = ({name: place for place, name in enumerate(names)} for names in (models, cases))
+    numbers, case_numbers = ({name: index for index, name in enumerate(names)} for names in (models, cases))
     groups: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
     for vote in votes:
         if math.isnan(vote.share):
             continue
-        one, other = numbers[vote.left], numbers[vote.right]
-        said = (vote.share, vote.ratio) if one < other else (1 - vote.share, 1 / vote.ratio)
-        groups[places[vote.case], min(one, other), max(one, other), vote.repeat, vote.criterion].append(said)
+        left_model, right_model = numbers[vote.left], numbers[vote.right]
+        outcome = (vote.share, vote.ratio) if left_model < right_model else (1 - vote.share, 1 / vote.ratio)
+        groups[
+            case_numbers[vote.case],
+            min(left_model, right_model),
+            max(left_model, right_model),
+            vote.repeat,
+            vote.criterion,
+        ].append(outcome)
     settled = []
     for (case, first, second, *_), verdicts in groups.items():
         shares = {share for share, _ in verdicts}
@@ -197,53 +203,53 @@ def preference_table(
     groups: dict[tuple[str, str], list[Vote]] = defaultdict(list)
     for vote in votes:
         groups[vote.judge, vote.criterion].append(vote)
-    measured = [_measured(*key, some, anchor, resamples, level, seed) for key, some in groups.items()]
-    shown = [name for name in STATISTICS if any(np.isfinite(one.found[name]).any() for one in measured)]
+    measured = [_measure_preferences(*key, some, anchor, resamples, level, seed) for key, some in groups.items()]
+    columns_ = [name for name in STATISTICS if any(np.isfinite(pref.found[name]).any() for pref in measured)]
     lines = [
-        Line([one.judge or DASH, one.criterion or DASH, model], _spans(one, place, shown), opens=not place)
-        for one in measured
-        for place, model in enumerate(one.models)
+        Line([pref.judge or DASH, pref.criterion or DASH, model], _model_spans(pref, index, columns_), opens=not index)
+        for pref in measured
+        for index, model in enumerate(pref.models)
     ]  # fmt: skip
-    notes = _notes(measured, anchor, resamples, level, seed)
-    stubs, columns = ["Judge", "Criterion", "Model"], [_TITLES[name] for name in shown]
+    notes = _preference_notes(measured, anchor, resamples, level, seed)
+    stubs, columns = ["Judge", "Criterion", "Model"], [_TITLES[name] for name in columns_]
     content = Layout.of_block(f"{title}: preferences", columns, lines, notes, stubs, f"Preferences on {title}")
-    return Sheet(content, _frame(measured))
+    return Sheet(content, _preference_frame(measured))
 
 
 DASH = "\N{EN DASH}"
 
 
-def _spans(one: Preferences, place: int, names: Sequence[str]) -> list[list[Span]]:
+def _model_spans(one: Preferences, place: int, names: Sequence[str]) -> list[list[Span]]:
     """The cells of one model."""
     parts = (one.found, one.lows, one.highs)
     cells = []
     for name in names:
         value, low, high = (float(part[name][place]) for part in parts)
-        cells.append(bounded(value, low, high, _text(name)))
+        cells.append(bounded(value, low, high, _number_format(name)))
     return cells
 
 
-def _text(name: str) -> Callable[[float], str]:
+def _number_format(name: str) -> Callable[[float], str]:
     return (lambda value: f"{value:.0f}") if name == "elo" else (lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
-def _measured(
+def _measure_preferences(
     judge: str, criterion: str, votes: Sequence[Vote], anchor: str | None, resamples: int, level: float, seed: int
 ) -> Preferences:
     models = sorted({name for vote in votes for name in (vote.left, vote.right)})
     cases = sorted({vote.case for vote in votes})
     pairs = settle_pairs(votes, models, cases)
     fixed = models.index(anchor) if anchor in models else None
-    values = _statistics(pairs, len(models), fixed)
-    members = [[pair for pair in pairs if pair.case == place] for place in range(len(cases))]
+    values = _model_statistics(pairs, len(models), fixed)
+    members = [[pair for pair in pairs if pair.case == index] for index in range(len(cases))]
     drawn: dict[str, list[Floats]] = {name: [] for name in STATISTICS}
     if len(cases) >= FEWEST:
         for some in draws(len(cases), resamples=resamples, seed=seed):
             for chosen in some:
-                again = _statistics([pair for case in chosen for pair in members[case]], len(models), fixed)
+                again = _model_statistics([pair for case in chosen for pair in members[case]], len(models), fixed)
                 for name, value in again.items():
                     drawn[name].append(value)
-    bounds = {name: _bounds(values[name], drawn[name], level) for name in STATISTICS}
+    bounds = {name: _percentile_bounds(values[name], drawn[name], level) for name in STATISTICS}
     decided = [vote.share for vote in votes if vote.share in (0.0, 1.0)]
     both = [pair.turned for pair in pairs if pair.both]
     return Preferences(
@@ -255,16 +261,16 @@ def _measured(
     )  # fmt: skip
 
 
-def _bounds(values: Floats, drawn: Sequence[Floats], level: float) -> tuple[Floats, Floats]:
+def _percentile_bounds(values: Floats, drawn: Sequence[Floats], level: float) -> tuple[Floats, Floats]:
     lows, highs = np.full(len(values), np.nan), np.full(len(values), np.nan)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if drawn and not math.isnan(value):
-            column = np.array([one[place] for one in drawn])
-            lows[place], highs[place] = quantiles(column, (1 - level) / 2, (1 + level) / 2)
+            column = np.array([value for values in drawn])
+            lows[index], highs[index] = quantiles(column, (1 - level) / 2, (1 + level) / 2)
     return lows, highs
 
 
-def _statistics(pairs: Sequence[Pair], number: int, anchor: int | None) -> dict[str, Floats]:
+def _model_statistics(pairs: Sequence[Pair], number: int, anchor: int | None) -> dict[str, Floats]:
     """Returns every statistic of each model on some pairs."""
     won = np.zeros((number, number))
     first = np.array([pair.first for pair in pairs], int)
@@ -277,18 +283,18 @@ def _statistics(pairs: Sequence[Pair], number: int, anchor: int | None) -> dict[
     ratio = np.array([pair.ratio for pair in pairs], float)
     ratios = np.concatenate([ratio, 1 / ratio])
     strength = bradley_terry(won)
-    of_model = [own == place for place in range(number)]
+    of_model = [own == index for index in range(number)]
 
     def mean(values: Floats, at: npt.NDArray[np.bool_]) -> float:
         return float(values[at].mean()) if at.any() else math.nan
 
-    known = np.isfinite(ratios)
+    finite = np.isfinite(ratios)
     return {
         "win_rate": np.array([mean(shares, at) for at in of_model]),
         "wins": np.array([mean((shares == 1).astype(float), at) for at in of_model]),
         "ties": np.array([mean((shares == 0.5).astype(float), at) for at in of_model]),
         "at_equal_length": np.array(
-            [rate_at_equal_length(shares[at & known], ratios[at & known]) if (at & known).any() else math.nan
+            [rate_at_equal_length(shares[at & finite], ratios[at & finite]) if (at & finite).any() else math.nan
              for at in of_model]
         ),
         "strength": strength,
@@ -296,7 +302,7 @@ def _statistics(pairs: Sequence[Pair], number: int, anchor: int | None) -> dict[
     }  # fmt: skip
 
 
-def _notes(
+def _preference_notes(
     measured: Sequence[Preferences], anchor: str | None, resamples: int, level: float, seed: int
 ) -> Iterator[str]:
     yield (
@@ -308,26 +314,34 @@ def _notes(
         "Bradley-Terry: strengths of mean 0, ties as half wins; Elo: 1000 + 400 / ln 10 times that, 1000 for "
         f"{anchor or 'the mean'}; undefined where some model never lost to, or never met, the others."
     )
-    if any(np.isfinite(one.found["at_equal_length"]).any() for one in measured):
+    if any(np.isfinite(preferences.found["at_equal_length"]).any() for preferences in measured):
         yield "Win rate at equal length: by a logistic regression on the logarithm of the ratio of lengths."
-    for one in measured:
-        name = ", ".join(filter(None, (one.judge, one.criterion))) or "All votes"
-        facts = [f"{len(one.pairs):,} pairs"]
-        if not math.isnan(one.first_wins):
-            facts.append(f"the answer shown first wins {100 * one.first_wins:.1f} % of what is no tie")
-        if not math.isnan(one.inconsistent):
-            facts.append(f"the order changes {100 * one.inconsistent:.1f} % of verdicts")
-        if one.unused:
-            facts.append(f"{one.unused:,} votes that are no verdict left out")
+    for preferences in measured:
+        name = ", ".join(filter(None, (preferences.judge, preferences.criterion))) or "All votes"
+        facts = [f"{len(preferences.pairs):,} pairs"]
+        if not math.isnan(preferences.first_wins):
+            facts.append(f"the answer shown first wins {100 * preferences.first_wins:.1f} % of what is no tie")
+        if not math.isnan(preferences.inconsistent):
+            facts.append(f"the order changes {100 * preferences.inconsistent:.1f} % of verdicts")
+        if preferences.unused:
+            facts.append(f"{preferences.unused:,} votes that are no verdict left out")
         yield f"{name}: {'; '.join(facts)}."
 
 
-def _frame(measured: Sequence[Preferences]) -> pd.DataFrame:
+def _preference_frame(measured: Sequence[Preferences]) -> pd.DataFrame:
     """Returns one row per judge, model and number."""
     records = [
-        (one.judge, one.criterion, model, name, one.found[name][place], one.lows[name][place], one.highs[name][place])
-        for one in measured
-        for place, model in enumerate(one.models)
+        (
+            preferences.judge,
+            preferences.criterion,
+            model,
+            name,
+            preferences.found[name][index],
+            preferences.lows[name][index],
+            preferences.highs[name][index],
+        )
+        for preferences in measured
+        for index, model in enumerate(preferences.models)
         for name in STATISTICS
     ]
     return pd.DataFrame.from_records(

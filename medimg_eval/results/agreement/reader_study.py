@@ -49,10 +49,10 @@ def d_prime(generated: Floats, real: Floats) -> tuple[float, float]:
 
     shares = []
     for calls in (generated, real):
-        known = calls[~np.isnan(calls)]
-        if not known.size:
+        answered = calls[~np.isnan(calls)]
+        if not answered.size:
             return math.nan, math.nan
-        shares.append((known.sum() + 0.5) / (known.size + 1))
+        shares.append((answered.sum() + 0.5) / (answered.size + 1))
     hit, alarm = (float(ndtri(share)) for share in shares)
     return hit - alarm, -(hit + alarm) / 2
 
@@ -64,13 +64,13 @@ def over_readers(values: Floats, level: float = 0.95) -> Estimate:
     """
     from scipy.special import stdtrit
 
-    known = values[~np.isnan(values)]
-    if not known.size:
+    defined = values[~np.isnan(values)]
+    if not defined.size:
         return Estimate(math.nan)
-    mean = float(known.mean())
-    if known.size < 2 or np.ptp(known) == 0:
+    mean = float(defined.mean())
+    if defined.size < 2 or np.ptp(defined) == 0:
         return Estimate(mean)
-    reach = float(stdtrit(known.size - 1, 0.5 + level / 2)) * float(known.std(ddof=1)) / math.sqrt(known.size)
+    reach = float(stdtrit(defined.size - 1, 0.5 + level / 2)) * float(defined.std(ddof=1)) / math.sqrt(defined.size)
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -83,10 +83,10 @@ def superiority(generated: Floats, real: Floats) -> float:
         generated: (image,): grades; NaN is left out.
         real: (image,).
     """
-    one, other = generated[~np.isnan(generated)], real[~np.isnan(real)]
-    if not one.size or not other.size:
+    first, second = generated[~np.isnan(generated)], real[~np.isnan(real)]
+    if not first.size or not second.size:
         return math.nan
-    apart = one[:, None] - other
+    apart = first[:, None] - second
     return float(((apart > 0) + 0.5 * (apart == 0)).mean())
 
 
@@ -101,21 +101,24 @@ def score_readers(readings: Readings, *, level: float = 0.95) -> dict[str, Sheet
         raise UsageError(f"expected level to be between 0 and 1, got {level!r}")
     if np.isnan(readings.said).all() and not readings.grades:
         raise UserError("no reader said of any image whether it is real; fill in the column origin")
-    sheets = {"turing": _turing(readings, level)}
+    sheets = {"turing": _turing_sheet(readings, level)}
     if readings.grades:
-        sheets["grades"] = _grades(readings, level)
+        sheets["grades"] = _grade_sheet(readings, level)
     return sheets
 
 
-def _turing(readings: Readings, level: float) -> Sheet:
+def _turing_sheet(readings: Readings, level: float) -> Sheet:
     records = [
-        _told(name, calls, readings.generated, level)
+        _detection_row(name, calls, readings.generated, level)
         for name, calls in zip(readings.readers, readings.said, strict=True)
     ]
     if len(readings.readers) > 1:
-        records += [_mean_of(records, level), _told("majority", _majority(readings.said), readings.generated, level)]
+        records += [
+            _mean_of(records, level),
+            _detection_row("majority", _majority_calls(readings.said), readings.generated, level),
+        ]
     frame = pd.DataFrame.from_records(records)
-    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+    columns: dict[str, tuple[str, Callable[[float], str]]] = {
         "accuracy": ("Accuracy", _share_text),
         "sensitivity": ("Generated found", _share_text),
         "specificity": ("Real found", _share_text),
@@ -127,12 +130,12 @@ def _turing(readings: Readings, level: float) -> Sheet:
             [record["reader"]],
             [
                 [Span(f"{record['n']:,}")],
-                *(_spans(record, name, text) for name, (_, text) in shown.items()),
+                *(_record_spans(record, name, text) for name, (_, text) in columns.items()),
                 [Span(p_text(float(record["p"])))],
             ],
-            opens=place == len(readings.readers),
+            opens=index == len(readings.readers),
         )
-        for place, record in enumerate(records)
+        for index, record in enumerate(records)
     ]
     kappa = fleiss_kappa(readings.said)
     notes = [
@@ -149,28 +152,28 @@ def _turing(readings: Readings, level: float) -> Sheet:
     missing = int(np.isnan(readings.said).sum())
     if missing:
         notes.append(f"{missing:,} of {readings.said.size:,} readings do not say what the image is, and are left out.")
-    titles = ["n", *(title for title, _ in shown.values()), "p"]
+    titles = ["n", *(title for title, _ in columns.values()), "p"]
     caption = "Whether readers tell real images from generated ones"
     return Sheet(Layout.of_block("Real or generated", titles, lines, notes, ["Reader"], caption), frame)
 
 
-def _told(name: str, calls: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
+def _detection_row(name: str, calls: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
     """One row: what a reader could tell."""
     from scipy.special import bdtr
 
-    known = ~np.isnan(calls)
-    record: Record = {"reader": name, "n": int(known.sum())}
-    right = (calls == generated) & known
+    answered = ~np.isnan(calls)
+    record: Record = {"reader": name, "n": int(answered.sum())}
+    right = (calls == generated) & answered
     for what, chosen in (
-        ("accuracy", known),
-        ("sensitivity", known & generated),
-        ("specificity", known & ~generated),
+        ("accuracy", answered),
+        ("sensitivity", answered & generated),
+        ("specificity", answered & ~generated),
     ):
         count, of = int(right[chosen].sum()), int(chosen.sum())
         low, high = exact_interval(count, of, level)
         record |= {what: count / of if of else math.nan, f"{what}_low": low, f"{what}_high": high}
     record["d_prime"], record["criterion"] = d_prime(calls[generated], calls[~generated])
-    n, hits = int(known.sum()), int(right.sum())
+    n, hits = int(answered.sum()), int(right.sum())
     tail = float(bdtr(min(hits, n - hits), n, 0.5)) if n else math.nan
     record["p"] = min(1.0, 2 * tail) if n else math.nan
     return record
@@ -180,38 +183,38 @@ def _mean_of(records: Sequence[Record], level: float) -> Record:
     """The row of all readers: means whose units are the readers."""
     from scipy.special import stdtr
 
-    row: Record = {"reader": "mean of readers", "n": sum(one["n"] for one in records)}
+    row: Record = {"reader": "mean of readers", "n": sum(record["n"] for record in records)}
     for name in ("accuracy", "sensitivity", "specificity", "d_prime", "criterion"):
-        values = np.array([float(one[name]) for one in records])
-        found = over_readers(values, level)
-        ends = found[1:] if name in ("d_prime", "criterion") else np.clip(found[1:], 0, 1).tolist()
-        row |= {name: found.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
-    shares = np.array([float(one["accuracy"]) for one in records])
+        values = np.array([float(record[name]) for record in records])
+        estimate = over_readers(values, level)
+        ends = estimate[1:] if name in ("d_prime", "criterion") else np.clip(estimate[1:], 0, 1).tolist()
+        row |= {name: estimate.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    shares = np.array([float(record["accuracy"]) for record in records])
     shares = shares[~np.isnan(shares)]
     spread = float(shares.std(ddof=1)) / math.sqrt(shares.size) if shares.size > 1 else 0.0
     row["p"] = 2 * float(stdtr(shares.size - 1, -abs(shares.mean() - 0.5) / spread)) if spread else math.nan
     return row
 
 
-def _majority(said: Floats) -> Floats:
+def _majority_calls(said: Floats) -> Floats:
     """(item,): what most readers said; NaN where they are even, or silent."""
-    known = (~np.isnan(said)).sum(axis=0)
-    share = np.divide(np.nansum(said, axis=0), known, out=np.full(known.shape, math.nan), where=known > 0)
+    answers = (~np.isnan(said)).sum(axis=0)
+    share = np.divide(np.nansum(said, axis=0), answers, out=np.full(answers.shape, math.nan), where=answers > 0)
     return np.where(share == 0.5, math.nan, np.where(np.isnan(share), math.nan, (share > 0.5).astype(float)))
 
 
-def _grades(readings: Readings, level: float) -> Sheet:
+def _grade_sheet(readings: Readings, level: float) -> Sheet:
     records, lines = [], []
     for question, grades in readings.grades.items():
-        record = _graded(question, grades, readings.generated, level)
+        record = _grade_row(question, grades, readings.generated, level)
         records.append(record)
         lines.append(
             Line(
                 [question],
                 [
                     *([Span(_summary_text(record, kind))] for kind in (REAL, GENERATED)),
-                    _spans(record, "difference", _number_text),
-                    _spans(record, "superiority", _share_text),
+                    _record_spans(record, "difference", _number_text),
+                    _record_spans(record, "superiority", _share_text),
                     [Span(_number_text(float(record["icc"])))],
                     [Span(_number_text(float(record["icc_consistency"])))],
                 ],
@@ -231,27 +234,30 @@ def _grades(readings: Readings, level: float) -> Sheet:
     return Sheet(layout, pd.DataFrame.from_records(records))
 
 
-def _graded(question: str, grades: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
+def _grade_row(question: str, grades: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
     record: Record = {"question": question}
     for kind, chosen in ((REAL, ~generated), (GENERATED, generated)):
-        known = grades[:, chosen][~np.isnan(grades[:, chosen])]
-        quartiles = np.quantile(known, [0.25, 0.5, 0.75]) if known.size else np.full(3, math.nan)
-        record |= {f"{kind}_n": int(known.size), f"{kind}_mean": float(known.mean()) if known.size else math.nan}
+        answered = grades[:, chosen][~np.isnan(grades[:, chosen])]
+        quartiles = np.quantile(answered, [0.25, 0.5, 0.75]) if answered.size else np.full(3, math.nan)
+        record |= {
+            f"{kind}_n": int(answered.size),
+            f"{kind}_mean": float(answered.mean()) if answered.size else math.nan,
+        }
         record |= {f"{kind}_{name}": float(q) for name, q in zip(("q1", "median", "q3"), quartiles, strict=True)}
-    apart = np.array([_mean(row[generated]) - _mean(row[~generated]) for row in grades])
+    apart = np.array([_known_mean(row[generated]) - _known_mean(row[~generated]) for row in grades])
     better = np.array([superiority(row[generated], row[~generated]) for row in grades])
     for name, values in (("difference", apart), ("superiority", better)):
-        found = over_readers(values, level)
-        ends = found[1:] if name == "difference" else np.clip(found[1:], 0, 1).tolist()
-        record |= {name: found.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+        estimate = over_readers(values, level)
+        ends = estimate[1:] if name == "difference" else np.clip(estimate[1:], 0, 1).tolist()
+        record |= {name: estimate.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
     record["icc"] = intraclass_correlation(grades.T, "2,1")
     record["icc_consistency"] = intraclass_correlation(grades.T, "3,1")
     return record
 
 
-def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
+def _known_mean(values: Floats) -> float:
+    answered = values[~np.isnan(values)]
+    return float(answered.mean()) if answered.size else math.nan
 
 
 def _summary_text(record: Record, kind: str) -> str:
@@ -261,7 +267,7 @@ def _summary_text(record: Record, kind: str) -> str:
     return f"{mean:.2f}; {middle:g} ({low:g} to {high:g}); {record[f'{kind}_n']}"
 
 
-def _spans(record: Record, name: str, text: Callable[[float], str]) -> list[Span]:
+def _record_spans(record: Record, name: str, text: Callable[[float], str]) -> list[Span]:
     value = float(record[name])
     if math.isnan(value):
         return [Span("-", "quiet")]
@@ -320,40 +326,40 @@ def read_readings(files: Sequence[Path], key: Path, *, scale: int = 5) -> Readin
     Raises:
         UserError: a file is missing, lacks a column, names an unknown image or one twice, or holds an odd answer.
     """
-    truth, study = _truth(key)
+    truth, study = _read_truth(key)
     items = tuple(sorted(truth))
-    said: dict[str, dict[str, float]] = {}
+    calls: dict[str, dict[str, float]] = {}
     grades: dict[str, dict[str, dict[str, float]]] = {}
     for file in files:
-        for where, row in _sheet(file, key, study):
-            reader, item = row["reader"].strip(), _item(row["item"].strip(), truth, where)
+        for where, row in _read_sheet(file, key, study):
+            reader, item = row["reader"].strip(), _item_key(row["item"].strip(), truth, where)
             if not reader:
                 continue
-            if item in said.setdefault(reader, {}):
+            if item in calls.setdefault(reader, {}):
                 raise UserError(f"{where}: reader {reader!r} has read item {item!r} before; keep one of the readings")
-            said[reader][item] = _origin(row[ORIGIN], where)
+            calls[reader][item] = _parse_origin(row[ORIGIN], where)
             for name, text in row.items():
                 if name not in _REST:
-                    grade = _grade(text, scale, where, name)
+                    grade = _parse_grade(text, scale, where, name)
                     grades.setdefault(name, {}).setdefault(reader, {})[item] = grade
-    if not said:
+    if not calls:
         raise UserError(f"{files[0] if files else key}: holds no reading; fill in the columns reader and {ORIGIN}")
-    readers = tuple(sorted(said))
+    readers = tuple(sorted(calls))
     return Readings(
         readers,
         items,
         np.array([truth[item] == GENERATED for item in items]),
-        _matrix(said, readers, items),
-        {name: _matrix(by_reader, readers, items) for name, by_reader in grades.items()},
+        _answer_matrix(calls, readers, items),
+        {name: _answer_matrix(by_reader, readers, items) for name, by_reader in grades.items()},
         scale,
     )
 
 
-def _truth(key: Path) -> tuple[dict[str, str], str]:
+def _read_truth(key: Path) -> tuple[dict[str, str], str]:
     """Truth of each item of a key, and the form it belongs to; "" where the key does not say."""
     truth: dict[str, str] = {}
     study = ""
-    for line, row in _table(key, ("item", "truth")):
+    for line, row in _read_rows(key, ("item", "truth")):
         if row["item"] in truth:
             raise UserError(f"{key}, line {line}: names item {row['item']!r} again; score each form with its own key")
         truth[row["item"]] = row["truth"]
@@ -363,9 +369,9 @@ def _truth(key: Path) -> tuple[dict[str, str], str]:
     return truth, study
 
 
-def _sheet(file: Path, key: Path, study: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _read_sheet(file: Path, key: Path, study: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Place and cells of every row of a filled sheet; rows that nobody filled in name no reader."""
-    for line, row in _table(file, ("reader", "item", ORIGIN)):
+    for line, row in _read_rows(file, ("reader", "item", ORIGIN)):
         where = f"{file}, line {line}"
         if study and row.get("study", "").strip() not in ("", study):
             raise UserError(f"{where}: belongs to another form than {key}; score each sheet with the key of its form")
@@ -375,7 +381,7 @@ def _sheet(file: Path, key: Path, study: str) -> Iterator[tuple[str, dict[str, s
         yield where, row
 
 
-def _table(file: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_rows(file: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line and cells of every row; a comment may take several lines."""
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -392,7 +398,7 @@ def _table(file: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, s
         yield rows.line_num, {name: unguarded(text or "") for name, text in row.items() if name}
 
 
-def _item(item: str, truth: Mapping[str, str], where: str) -> str:
+def _item_key(item: str, truth: Mapping[str, str], where: str) -> str:
     if item in truth:
         return item
     padded = item.zfill(max(map(len, truth)))  # spreadsheets make 7 of 007
@@ -401,7 +407,7 @@ def _item(item: str, truth: Mapping[str, str], where: str) -> str:
     return padded
 
 
-def _origin(text: str, where: str) -> float:
+def _parse_origin(text: str, where: str) -> float:
     word = text.strip().casefold()
     if not word:
         return math.nan
@@ -410,7 +416,7 @@ def _origin(text: str, where: str) -> float:
     return float(_WORDS[word])
 
 
-def _grade(text: str, scale: int, where: str, name: str) -> float:
+def _parse_grade(text: str, scale: int, where: str, name: str) -> float:
     if not text.strip():
         return math.nan
     try:
@@ -422,5 +428,5 @@ def _grade(text: str, scale: int, where: str, name: str) -> float:
     return grade
 
 
-def _matrix(said: Mapping[str, Mapping[str, float]], readers: Sequence[str], items: Sequence[str]) -> Floats:
+def _answer_matrix(said: Mapping[str, Mapping[str, float]], readers: Sequence[str], items: Sequence[str]) -> Floats:
     return np.array([[said.get(reader, {}).get(item, math.nan) for item in items] for reader in readers])

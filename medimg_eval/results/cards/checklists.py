@@ -46,15 +46,15 @@ class Checklist(NamedTuple):
 def checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
     """The checklists of these names, in this order; raises UsageError for a name that there is not."""
     UsageError.refuse_unknown("there is no checklist", CHECKLISTS, *names)
-    return tuple(map(_checklist, names))
+    return tuple(map(_read_checklist, names))
 
 
 @cache
-def _checklist(name: str) -> Checklist:
+def _read_checklist(name: str) -> Checklist:
     stated = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text(encoding="utf-8"))
-    items = tuple(_item(**item) for item in stated["items"])
+    items = tuple(_make_item(**item) for item in stated["items"])
     return Checklist(stated["name"], stated["source"], items, stated.get("read", ""))
 
 
-def _item(number: str, asks: str, facts: list[str] | None = None, authors: str = "") -> Item:
+def _make_item(number: str, asks: str, facts: list[str] | None = None, authors: str = "") -> Item:
     return Item(number, asks, tuple(facts or ()), authors)

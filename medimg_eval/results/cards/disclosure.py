@@ -53,17 +53,17 @@ class Disclosure:
 
     def answer(self, item: Item) -> str:
         """Returns what can be said to an item of a checklist: what is known, "unknown", or that the authors must."""
-        known = [
-            f"{_NAMES[name]}: {told.rstrip('.') if len(told) <= _LONGEST else 'see above'}."
+        facts = [
+            f"{_NAMES[name]}: {fact.rstrip('.') if len(fact) <= _LONGEST else 'see above'}."
             for name in item.facts
-            if (told := self.told(name)) != UNKNOWN
+            if (fact := self.told(name)) != UNKNOWN
         ]
         lacking = [_NAMES[name].lower() for name in item.facts if self.told(name) == UNKNOWN]
         if lacking:
-            known.append(f"{UNKNOWN.capitalize()}: {', '.join(lacking)}.")
+            facts.append(f"{UNKNOWN.capitalize()}: {', '.join(lacking)}.")
         if item.authors:
-            known.append(f"{AUTHORS.capitalize()}: {item.authors}.")
-        return " ".join(known)
+            facts.append(f"{AUTHORS.capitalize()}: {item.authors}.")
+        return " ".join(facts)
 
     def told(self, name: str) -> str:
         """Returns a fact in one line, said once of all that it is true of; "unknown" where nothing is known."""
@@ -79,8 +79,8 @@ class Disclosure:
         return {
             "title": self.title,
             "facts": {
-                name: {subject or "table": text or UNKNOWN for subject, text in found.items()} or UNKNOWN
-                for name, found in self.facts.items()
+                name: {subject or "table": text or UNKNOWN for subject, text in statements.items()} or UNKNOWN
+                for name, statements in self.facts.items()
             },
             "footnotes": list(self.footnotes),
             "authors": list(BEYOND),
@@ -122,7 +122,7 @@ class Disclosure:
             yield from ["| Item | Asks for | Answer |", "| ---: | --- | --- |"]
             for item in checklist.items:
                 yield f"| {item.number} | {item.asks} | {escape_markdown(self.answer(item))} |"
-        yield from ["", f"## Beyond checklists, {AUTHORS}", "", *(f"- {asked}" for asked in BEYOND)]
+        yield from ["", f"## Beyond checklists, {AUTHORS}", "", *(f"- {question}" for question in BEYOND)]
 
 
 def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
@@ -144,5 +144,5 @@ def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
 def write_card(table: Table, folder: str | Path, stem: str = "card", names: Sequence[str] = USUAL) -> list[Path]:
     """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
     card = disclose(table, names)
-    told = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
-    return write_texts(Path(folder) / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})
+    content = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
+    return write_texts(Path(folder) / stem, {".md": card.to_markdown(), ".json": f"{content}\n"})

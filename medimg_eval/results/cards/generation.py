@@ -53,14 +53,14 @@ def mean_ranks(values: Sequence[Sequence[float]], higher: Sequence[bool]) -> lis
         NaN for a model that lacks one of the metrics; they are ranked among those that have all.
     """
     table = np.array(values, dtype=np.float64).reshape(len(higher), -1)
-    known = ~np.isnan(table).any(axis=0)
+    is_known = ~np.isnan(table).any(axis=0)
     ranks = np.full(table.shape[1], np.nan)
-    if len(higher) and known.any():
-        signed = np.where(np.array(higher)[:, None], -table, table)[:, known]
+    if len(higher) and is_known.any():
+        signed = np.where(np.array(higher)[:, None], -table, table)[:, is_known]
         before = (signed[:, None, :] < signed[:, :, None]).sum(axis=2)
-        same = (signed[:, None, :] == signed[:, :, None]).sum(axis=2)
-        ranks[known] = (before + (same + 1) / 2).mean(axis=0)
-    return [float(one) for one in ranks]
+        ties = (signed[:, None, :] == signed[:, :, None]).sum(axis=2)
+        ranks[is_known] = (before + (ties + 1) / 2).mean(axis=0)
+    return [float(rank) for rank in ranks]
 
 
 def aggregate(ranks: Mapping[str, Sequence[float]]) -> list[float]:
@@ -72,7 +72,7 @@ def aggregate(ranks: Mapping[str, Sequence[float]]) -> list[float]:
     Returns:
         NaN for a model that lacks a side.
     """
-    return [float(one) for one in np.array(list(ranks.values()), dtype=np.float64).mean(axis=0)]
+    return [float(rank) for rank in np.array(list(ranks.values()), dtype=np.float64).mean(axis=0)]
 
 
 def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None = None) -> list[Table]:
@@ -90,14 +90,14 @@ def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None
         raise UserError("No run was judged as a set of pictures, so there is no score card")
     by_task = grouped((run.task, run) for run in finished)
     names = titles(finished)
-    return [_card(names[task], members, (utility or {}).get(task, {})) for task, members in by_task.items()]
+    return [_score_card(names[task], members, (utility or {}).get(task, {})) for task, members in by_task.items()]
 
 
-def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
+def _score_card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
     task, settings = runs[0].task, Settings(1, 0.95, 0)
-    shown = list(dict.fromkeys(metric for run in runs for metric in run.metrics if is_set(metric)))
-    sides = [GROUPS.get(metrics.get(metric).name, "fidelity").capitalize() for metric in shown]
-    columns = [make_column(task, side, metric, runs[0]) for side, metric in zip(sides, shown, strict=True)]
+    metrics_shown = list(dict.fromkeys(metric for run in runs for metric in run.metrics if is_set(metric)))
+    sides = [GROUPS.get(metrics.get(metric).name, "fidelity").capitalize() for metric in metrics_shown]
+    columns = [make_column(task, side, metric, runs[0]) for side, metric in zip(sides, metrics_shown, strict=True)]
     columns.sort(key=lambda column: SIDES.index(column.group.lower()))
     named = named_runs(runs)
     rows = baselines_last(
@@ -112,12 +112,14 @@ def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
         _utility_column(task, key): of_model for key, of_model in utility.items()
     }
     columns += added
-    rows = [replace(row, cells=(*row.cells, *(_utility(row, of_model) for of_model in added.values()))) for row in rows]
-    columns, rows, said = _with_ranks(columns, rows)
-    said += dict.fromkeys(_utility_notes(added))
+    rows = [
+        replace(row, cells=(*row.cells, *(_utility_cell(row, of_model) for of_model in added.values()))) for row in rows
+    ]
+    columns, rows, notes_ = _with_ranks(columns, rows)
+    notes_ += dict.fromkeys(_utility_notes(added))
     if not utility:
-        said.insert(0, "Utility: nothing was trained on the pictures, so this side of the card is empty.")
-    return Table(tuple(columns), tuple(rows), [f"Score card of {title}.", *said, *notes], own_columns=True)
+        notes_.insert(0, "Utility: nothing was trained on the pictures, so this side of the card is empty.")
+    return Table(tuple(columns), tuple(rows), [f"Score card of {title}.", *notes_, *notes], own_columns=True)
 
 
 def _utility_column(task: str, key: str | Column) -> Column:
@@ -133,7 +135,7 @@ def _utility_notes(added: Mapping[Column, Mapping[str, SetValue]]) -> Iterator[s
             yield from (f"{column.title}: {flag}." for flag in value.flags)
 
 
-def _utility(row: Row, of_model: Mapping[str, SetValue]) -> Cell:
+def _utility_cell(row: Row, of_model: Mapping[str, SetValue]) -> Cell:
     run = row.cells[0].run
     value = of_model.get(row.name) if run is None else of_model.get(run.run, of_model.get(row.name))
     if value is None:
@@ -146,41 +148,41 @@ def _with_ranks(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[list[Co
     rivals = [row for row in rows if not row.baseline]
     if len(rivals) < 2:
         return list(columns), list(rows), ["Ranks: there are fewer than two models to rank."]
-    usable = [place for place, column in enumerate(columns) if _comparable(rivals, place)]
+    usable = [index for index, column in enumerate(columns) if _are_comparable(rivals, index)]
     ranks: dict[str, list[float]] = {}
-    for side in dict.fromkeys(columns[place].group for place in usable):
-        places = [place for place in usable if columns[place].group == side]
-        values = [[row.cells[place].mean for row in rivals] for place in places]
-        ranks[side] = mean_ranks(values, [bool(columns[place].higher_is_better) for place in places])
-    together = {f"{side} rank": found for side, found in ranks.items()}
+    for side in dict.fromkeys(columns[index].group for index in usable):
+        indices = [index for index in usable if columns[index].group == side]
+        values = [[row.cells[index].mean for row in rivals] for index in indices]
+        ranks[side] = mean_ranks(values, [bool(columns[index].higher_is_better) for index in indices])
+    together = {f"{side} rank": rank_values for side, rank_values in ranks.items()}
     if len(ranks) > 1:
         together["Rank"] = aggregate(ranks)
     task = columns[0].task
-    more = [Column(task, "Mean rank", RANK, side, False, 2) for side in together]
-    made = []
+    rank_columns = [Column(task, "Mean rank", RANK, side, False, 2) for side in together]
+    ranked_rows = []
     for row in rows:
-        cells = [Cell(run=row.cells[0].run) for _ in more]
+        cells = [Cell(run=row.cells[0].run) for _ in rank_columns]
         if row in rivals:
-            place = rivals.index(row)
-            cells = [
-                replace(cell, mean=found[place], n=1) for cell, found in zip(cells, together.values(), strict=True)
-            ]
-        made.append(replace(row, cells=(*row.cells, *cells)))
+            index = rivals.index(row)
+            cells = [replace(cell, mean=rank[index], n=1) for cell, rank in zip(cells, together.values(), strict=True)]
+        ranked_rows.append(replace(row, cells=(*row.cells, *cells)))
     how = (
         "Ranks: a side's is the mean of a model's ranks by its metrics; Rank is the mean over "
         f"{listed([side.lower() for side in ranks])}, each side counting as one. Intervals are not looked at: "
         "models whose intervals overlap may change places."
     )
-    said = [how]
-    left = [columns[place].title for place in range(len(columns)) if place not in usable]
-    if left:
-        said.append(f"Not ranked, because a model lacks it or sets of different sizes were compared: {listed(left)}.")
-    return [*columns, *more], made, said
+    notes = [how]
+    unused = [columns[index].title for index in range(len(columns)) if index not in usable]
+    if unused:
+        notes.append(
+            f"Not ranked, because a model lacks it or sets of different sizes were compared: {listed(unused)}."
+        )
+    return [*columns, *rank_columns], ranked_rows, notes
 
 
-def _comparable(rows: Sequence[Row], place: int) -> bool:
+def _are_comparable(rows: Sequence[Row], place: int) -> bool:
     cells = [row.cells[place] for row in rows]
     drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
-    return len({(one.n_real, one.n_generated) for one in drifting}) < 2 and not any(
+    return len({(cell.n_real, cell.n_generated) for cell in drifting}) < 2 and not any(
         np.isnan(cell.mean) for cell in cells
     )

@@ -127,7 +127,7 @@ def disagreements(
     if len(models) != 2 or models[0] == models[1]:
         raise UsageError(f"compare takes two models, as in compare=[A,B], got {', '.join(models) or 'none'}")
     UsageError.refuse_unknown("compare: no finished run is of a model", named, *models)
-    found = []
+    disagreements = []
     for task in dict.fromkeys(run.task for run in runs):
         both = [named[model].get(task) for model in models]
         of_task = [run for run in both if run is not None]
@@ -142,17 +142,17 @@ def disagreements(
             continue
         pairs = against(field, called[1], how)
         if pairs and pairs[0].n:
-            found.append(Disagreement(field, (called[0], called[1]), pairs[0], how))
-    if not found:
+            disagreements.append(Disagreement(field, (called[0], called[1]), pairs[0], how))
+    if not disagreements:
         raise UserError(f"{models[0]} and {models[1]} have no value for the same case, so there is nothing to compare")
-    return found
+    return disagreements
 
 
 def _first_metric(runs: Sequence[RunScores]) -> str | None:
     """The first metric of single cases that both have and that has a direction."""
     scored = [set(run.scores["metric"].unique()) for run in runs]
     for name in runs[0].metrics or sorted(scored[0]):
-        if not all(name in one for one in scored) or is_set(name) or is_summary(name) or is_evidence(name):
+        if not all(name in metrics for metrics in scored) or is_set(name) or is_summary(name) or is_evidence(name):
             continue
         if name in runs[0].directions or (is_known(name) and get(name).higher_is_better is not None):
             return name

@@ -130,7 +130,7 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
     """
     finished = [run for run in runs if run.finished]
     refuse_other_salts(finished)
-    _check(finished, metric)
+    _check_metric(finished, metric)
     by_task: dict[str, dict[str, RunScores]] = {}
     for name, named in named_runs(finished).items():
         for task, run in named.items():
@@ -138,19 +138,19 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
                 by_task.setdefault(task, {})[name] = run
     fields = []
     for task, title in titles(runs).items():
-        found = by_task.get(task, {})
-        left_out = tuple(name for name, run in found.items() if run.baseline and name != baseline)
-        kept = {name: run for name, run in found.items() if name not in left_out}
-        if kept:
+        runs_of_task = by_task.get(task, {})
+        left_out = tuple(name for name, run in runs_of_task.items() if run.baseline and name != baseline)
+        kept_runs = {name: run for name, run in runs_of_task.items() if name not in left_out}
+        if kept_runs:
             of_task = _summary_fields if is_summary(metric) else _value_fields
-            made = of_task(title, metric, kept, by_label=by_label, baselines=left_out)
+            fields_ = of_task(title, metric, kept_runs, by_label=by_label, baselines=left_out)
             unfinished = [
                 f"{run.name} (its run is not finished)" for run in runs if run.task == task and not run.finished
             ]
-            valued = {model for one in made for model in one.runs}
-            empty = [f"{name} (it has no value of {metric})" for name in kept if name not in valued]
-            fields += [replace(one, left_out=(*unfinished, *empty)) for one in made]
-    if not fields and all(run.baseline for found in by_task.values() for run in found.values()):
+            valued = {model for field in fields_ for model in field.runs}
+            empty = [f"{name} (it has no value of {metric})" for name in kept_runs if name not in valued]
+            fields += [replace(field, left_out=(*unfinished, *empty)) for field in fields_]
+    if not fields and all(run.baseline for runs_of_task in by_task.values() for run in runs_of_task.values()):
         raise UserError(f"Only baselines have scores of {metric}, and they are not compared; name runs of models")
     if not fields:
         raise UserError(f"No model has a value of {metric}, which is undefined on all that they were judged on")
@@ -163,7 +163,7 @@ def scored(run: RunScores, metric: str) -> bool:
     return bool(run.scores["metric"].isin(needs).any())
 
 
-def _check(finished: Sequence[RunScores], metric: str) -> None:
+def _check_metric(finished: Sequence[RunScores], metric: str) -> None:
     """Raises UsageError for a metric that models cannot be compared by."""
     if is_set(metric):
         raise UsageError(
@@ -175,8 +175,8 @@ def _check(finished: Sequence[RunScores], metric: str) -> None:
             lacking = " and ".join(metrics.get(metric).needs)
             raise UsageError(f"No finished run has scores of {lacking}, which {metric} is computed from")
         raise UsageError(f"No finished run has scores of {metric!r}{nearest(metric, names)}")
-    told = next((run.directions[metric] for run in finished if metric in run.directions), None)
-    if not is_known(metric) and told is None:
+    direction = next((run.directions[metric] for run in finished if metric in run.directions), None)
+    if not is_known(metric) and direction is None:
         raise UsageError(
             f"{metric} is not a known metric: to compare models, say whether higher is better (with scores=FILE: "
             f"'direction={{{metric}: higher}}')"
@@ -190,16 +190,16 @@ def _value_fields(
 ) -> list[Field]:
     """Returns the fields of one task by a metric of single cases."""
     rows = {name: _rows_of(run, metric) for name, run in runs.items()}
-    labels = dict.fromkeys(str(label) for found in rows.values() for label in found["label"].unique())
+    labels = dict.fromkeys(str(label) for label_rows in rows.values() for label in label_rows["label"].unique())
     some = next(iter(runs.values()))
     fields = []
     for label in labels if by_label else [EVERY_LABEL]:
         cases = {
-            name: case_values(found if label == EVERY_LABEL else found.loc[found["label"] == label])
-            for name, found in rows.items()
+            name: case_values(label_rows if label == EVERY_LABEL else label_rows.loc[label_rows["label"] == label])
+            for name, label_rows in rows.items()
         }
-        values = {name: _defined(found["value"]) for name, found in cases.items()}
-        values = {name: found for name, found in values.items() if len(found)}
+        values = {name: _defined_values(case["value"]) for name, case in cases.items()}
+        values = {name: case_values for name, case_values in values.items() if len(case_values)}
         fields.append(
             Field(
                 title,
@@ -208,7 +208,7 @@ def _value_fields(
                 make_column(some.task, title, metric, some),
                 {name: runs[name] for name in values},
                 values,
-                patients=_owners([_patients(runs[name], cases[name]) for name in values]),
+                patients=_case_owners([_case_patients(runs[name], cases[name]) for name in values]),
                 baselines=baselines,
             )
         )
@@ -221,12 +221,12 @@ def _rows_of(run: RunScores, metric: str) -> pd.DataFrame:
     return run.scores if chosen.all() else run.scores.loc[chosen]
 
 
-def _defined(values: pd.Series[float]) -> pd.Series[float]:
+def _defined_values(values: pd.Series[float]) -> pd.Series[float]:
     """Returns the values of the cases that have one, without a copy where all have."""
     return values.dropna() if values.isna().any() else values
 
 
-def _owners(of_each: Sequence[pd.Series[str]]) -> pd.Series[str]:
+def _case_owners(of_each: Sequence[pd.Series[str]]) -> pd.Series[str]:
     """Returns the patient of each case that any model has, by case id."""
     if not of_each:
         return pd.Series(dtype=str)
@@ -236,7 +236,7 @@ def _owners(of_each: Sequence[pd.Series[str]]) -> pd.Series[str]:
     return together[~together.index.duplicated()]
 
 
-def _patients(run: RunScores, cases: pd.DataFrame) -> pd.Series[str]:
+def _case_patients(run: RunScores, cases: pd.DataFrame) -> pd.Series[str]:
     if run.resampled == "patients":
         return cases["patient"].astype(str)
     return pd.Series(cases.index.astype(str), index=cases.index)
@@ -246,16 +246,18 @@ def _summary_fields(
     title: str, metric: str, runs: Mapping[str, RunScores], *, by_label: bool, baselines: tuple[str, ...]
 ) -> list[Field]:
     """Returns the fields of one task by a summary; models without a value, such as an AUROC of one class, are none."""
-    whole = {name: Part.whole(run) for name, run in runs.items()}
-    divided = {name: part.labels() for name, part in whole.items()} if by_label else {}
+    whole_parts = {name: Part.whole(run) for name, run in runs.items()}
+    divided = {name: part.labels() for name, part in whole_parts.items()} if by_label else {}
     labels = dict.fromkeys(label for parts in divided.values() for label in parts) if by_label else [EVERY_LABEL]
     some = next(iter(runs.values()))
     fields = []
     for label in labels:
-        parts = {name: divided[name][label] for name in whole if label in divided[name]} if by_label else whole
-        made = Field(title, some.task, label, make_column(some.task, title, metric, some), runs, {}, parts)
-        defined = {name: part for name, part in parts.items() if not np.isnan(made.summaries[name])}
+        parts = (
+            {name: divided[name][label] for name in whole_parts if label in divided[name]} if by_label else whole_parts
+        )
+        field = Field(title, some.task, label, make_column(some.task, title, metric, some), runs, {}, parts)
+        defined = {name: part for name, part in parts.items() if not np.isnan(field.summaries[name])}
         if defined:
-            kept = {name: runs[name] for name in defined}
-            fields.append(Field(title, some.task, label, made.column, kept, {}, defined, baselines=baselines))
+            defined_runs = {name: runs[name] for name in defined}
+            fields.append(Field(title, some.task, label, field.column, defined_runs, {}, defined, baselines=baselines))
     return fields

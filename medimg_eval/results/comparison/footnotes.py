@@ -34,7 +34,7 @@ def described(field: Field, test: str, how: CompareSettings) -> str:
     if test == "permutation" and field.parts:
         return (
             f"permutation test of the difference, in which the two models' answers to a {field.unit} are swapped "
-            f"({_patterns(field, how)} random patterns, seed {how.seed})"
+            f"({_count_patterns(field, how)} random patterns, seed {how.seed})"
         )
     if test == "mcnemar" and field.clustered:
         return f"McNemar test {_SHARED}, {flips}"
@@ -74,18 +74,18 @@ def pair_notes(tests: Sequence[Pair]) -> Iterator[str]:
 def found_notes(field: Field, tests: Sequence[Pair], how: CompareSettings, *, one_sided: bool) -> Iterator[str]:
     """Yields what the tests could have found at all, and which models are no worse by more than the margin."""
     tested = [test for test in tests if test.n]
-    yield from _hopeless(field, tested, how, one_sided=one_sided)
+    yield from _hopeless_notes(field, tested, how, one_sided=one_sided)
     if any(test.patients < FEWEST for test in tested):
         what = "an interval" if how.margin is None else "an interval, and hence for the margin"
         yield f"{field.name}: fewer than {FEWEST} {field.units} are too few for {what}."
-    if tested and _expanded(field) and tested[0].test != "delong":
+    if tested and _uses_expansion(field) and tested[0].test != "delong":
         yield (
             f"{field.name}: bootstrap of more than {MANY_CLUSTERS:,} {field.units}, none of it drawn unless few of them"
             " decide: quantiles from the moments of what these add, expanded to the second order (Cornish and Fisher)."
         )
-    known = [test for test in tested if test.detectable > 0]
-    if known:
-        yield f"{field.name}: {_detectable(field, known, how)}"
+    detectable = [test for test in tested if test.detectable > 0]
+    if detectable:
+        yield f"{field.name}: {_detectable_difference(field, detectable, how)}"
     judged = [test for test in tested if test.non_inferior is not None]
     if judged:
         good = sum(bool(test.non_inferior) for test in judged)
@@ -97,7 +97,7 @@ def found_notes(field: Field, tests: Sequence[Pair], how: CompareSettings, *, on
         )
 
 
-def _hopeless(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one_sided: bool) -> Iterator[str]:
+def _hopeless_notes(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one_sided: bool) -> Iterator[str]:
     """Yields that tests cannot find anything, because there are too few patients or random patterns."""
     times = 1 if how.correction == "bh" else len(tested)
     signed = [test for test in tested if test.test in _SIGNED]
@@ -114,7 +114,7 @@ def _hopeless(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one
             f"{field.name}: with {most} {who} no p-value of this test can be below {least_p} before "
             f"correction{corrected}."
         )
-    random = _patterns(field, how)
+    random = _count_patterns(field, how)
     if not few and any(_is_random(field, test) for test in signed) and times / (random + 1) >= how.alpha:
         yield (
             f"{field.name}: with {random} random patterns no p-value can be below {1 / (random + 1):.2g} before "
@@ -133,16 +133,16 @@ def _is_random(field: Field, test: Pair) -> bool:
     return flipped and (bool(field.parts) or test.patients > MOST_EXACT)
 
 
-def _expanded(field: Field) -> bool:
+def _uses_expansion(field: Field) -> bool:
     """Returns whether differences of cases have intervals without resamples."""
     return not field.parts and len(np.unique(field.owners)) > MANY_CLUSTERS
 
 
-def _patterns(field: Field, how: CompareSettings) -> int:
+def _count_patterns(field: Field, how: CompareSettings) -> int:
     return random_patterns(field.column.metric, how.resamples) if field.parts else how.resamples
 
 
-def _detectable(field: Field, tests: Sequence[Pair], how: CompareSettings) -> str:
+def _detectable_difference(field: Field, tests: Sequence[Pair], how: CompareSettings) -> str:
     low, high = (pick(tests, key=lambda test: test.detectable) for pick in (min, max))
     text = field.column.text(low.detectable)
     if field.column.text(high.detectable) != text:
@@ -157,6 +157,6 @@ def interval_note(field: Field, test: str, how: CompareSettings) -> str:
     """Returns what the intervals of differences are."""
     number = min(how.resamples, MOST_RESAMPLES) if field.parts else how.resamples
     kind = f"percentile bootstrap of {field.units}, {number} resamples, seed {how.seed}"
-    if _expanded(field):
+    if _uses_expansion(field):
         kind = f"percentile bootstrap of {field.units}"
     return f"{100 * LEVEL:.0f} % interval of the difference: {'normal' if test == 'delong' else kind}."

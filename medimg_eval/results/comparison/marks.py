@@ -49,38 +49,38 @@ def marked(table: Table, against_what: str, how: CompareSettings | None = None) 
     for column, metric in enumerate(table.columns):
         if metric.higher_is_better is None or is_set(metric.metric):
             continue
-        for label, members in _blocks(table).items():
-            found = _compared(table, column, members, label, against_what)
-            if found is None:
+        for label, members in _row_blocks(table).items():
+            compared = _compared_field(table, column, members, label, against_what)
+            if compared is None:
                 continue
-            field, rival = found
-            test, signs = _signs(field, rival, settings)
+            field, rival = compared
+            test, signs = _significance_signs(field, rival, settings)
             tests.setdefault(described(field, test, settings), {})[metric.title] = None
-            for place in members:
-                run = rows[place][column].run
+            for member in members:
+                run = rows[member][column].run
                 if run is not None:
-                    rows[place][column] = replace(rows[place][column], sign=signs.get(run.run, ""))
+                    rows[member][column] = replace(rows[member][column], sign=signs.get(run.run, ""))
     marked_rows = tuple(replace(row, cells=tuple(cells)) for row, cells in zip(table.rows, rows, strict=True))
-    notes = [*table.footnotes, *([_note(against_what, tests, settings)] if tests else [])]
+    notes = [*table.footnotes, *([_signs_note(against_what, tests, settings)] if tests else [])]
     return replace(table, rows=marked_rows, footnotes=notes)
 
 
-def _blocks(table: Table) -> dict[str, list[int]]:
+def _row_blocks(table: Table) -> dict[str, list[int]]:
     """Returns the places of the rows that are compared with each other, by label; "" for all labels."""
     blocks: dict[str, list[int]] = {}
-    for place, row in enumerate(table.rows):
-        blocks.setdefault(EVERY_LABEL if row.group in ("", all_of(LABEL)) else row.group, []).append(place)
+    for index, row in enumerate(table.rows):
+        blocks.setdefault(EVERY_LABEL if row.group in ("", all_of(LABEL)) else row.group, []).append(index)
     return blocks
 
 
-def _compared(
+def _compared_field(
     table: Table, column: int, members: Sequence[int], label: str, against_what: str
 ) -> tuple[Field, str] | None:
     """Returns what the models of a block are compared on, and the run that they are tested against, if there is any."""
     metric = table.columns[column].metric
     rival, runs = "", []
-    for place in members:
-        row, cell = table.rows[place], table.rows[place].cells[column]
+    for member in members:
+        row, cell = table.rows[member], table.rows[member].cells[column]
         if cell.run is None or not cell.n or not scored(cell.run, metric):
             continue
         chosen = cell.mark == "best" if against_what == BEST else row.name == against_what
@@ -92,15 +92,15 @@ def _compared(
         return None
     # Whatever is given here as no baseline is compared; those that are none of the block's rivals are left out above.
     fields = make_fields([replace(run, baseline=False) for run in runs], metric, by_label=label != EVERY_LABEL)
-    field = next((one for one in fields if one.label == label), None)
-    known = {} if field is None else {run.run for run in field.runs.values()}
-    return (field, rival) if field is not None and rival in known and len(known) > 1 else None
+    field = next((label_field for label_field in fields if label_field.label == label), None)
+    run_ids = {} if field is None else {run.run for run in field.runs.values()}
+    return (field, rival) if field is not None and rival in run_ids and len(run_ids) > 1 else None
 
 
-def _signs(field: Field, rival: str, how: CompareSettings) -> tuple[str, dict[str, str]]:
+def _significance_signs(field: Field, rival: str, how: CompareSettings) -> tuple[str, dict[str, str]]:
     """Returns the test that was made, and by run the sign of each that differs from the rival."""
     runs = {name: run.run for name, run in field.runs.items()}
-    name = next(one for one, run in runs.items() if run == rival)
+    name = next(name for name, run in runs.items() if run == rival)
     signs = {}
     pairs = against(field, name, how)
     for pair in pairs:
@@ -109,13 +109,13 @@ def _signs(field: Field, rival: str, how: CompareSettings) -> tuple[str, dict[st
     return pairs[0].test, signs
 
 
-def _note(against_what: str, tests: Mapping[str, Mapping[str, None]], how: CompareSettings) -> str:
+def _signs_note(against_what: str, tests: Mapping[str, Mapping[str, None]], how: CompareSettings) -> str:
     """Returns what the signs mean."""
     best = against_what == BEST
     signs = f"{WORSE}: worse than the best" if best else f"{BETTER}, {WORSE}: better, worse than {against_what}"
-    made = "; ".join(f"{listed(list(titles))}: {test}" for test, titles in tests.items())
+    tests_text = "; ".join(f"{listed(list(titles))}: {test}" for test, titles in tests.items())
     flattered = " The best was chosen by the same values, which makes it look better than it is." if best else ""
     return (
         f"{signs} by a two-sided paired test, p < {how.alpha:g} after correction ({CORRECTIONS[how.correction]}) for "
-        f"the models of a metric, not for several metrics, tasks or labels. {made}.{flattered}"
+        f"the models of a metric, not for several metrics, tasks or labels. {tests_text}.{flattered}"
     )

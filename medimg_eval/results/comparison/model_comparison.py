@@ -74,7 +74,7 @@ def compare(
         raise UsageError(f"compare takes one metric, got {metric!r}")
     fields = make_fields(runs, metric, by_label=by == LABEL, baseline=baseline)
     if by is not None and by != LABEL:
-        return _groups(fields, by, baseline, how)
+        return _critical_groups(fields, by, baseline, how)
     if baseline is not None:
         return _with_baseline(fields, baseline, how)
     pairs = {field.name: every_pair(field, how) for field in fields if len(field.models) > 1}
@@ -97,7 +97,7 @@ def _refuse_apart(fields: Sequence[Field], pairs: Sequence[Pair]) -> None:
         raise UserError(f"No two models have a value of {metric} for the same case, so there is nothing to compare")
 
 
-def _groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: CompareSettings) -> Comparison:
+def _critical_groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: CompareSettings) -> Comparison:
     if baseline is not None:
         raise UsageError(f"by={attribute} compares groups of cases under one model; leave out baseline={baseline}")
     for name, value, usual in (("test", how.test, "auto"), ("correction", how.correction, None)):
@@ -162,8 +162,8 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
     by_median = test == "wilcoxon"
     models = field.ordered(by_median=by_median)
     centres = field.centres(median=by_median)
-    found = {(pair.model, pair.other): pair for pair in pairs}
-    grid = [[found.get((model, other)) for other in models] for model in models]
+    by_models = {(pair.model, pair.other): pair for pair in pairs}
+    grid = [[by_models.get((model, second)) for second in models] for model in models]
     significant = sum(pair.significant for pair in pairs)
     stub = "Value" if field.parts else "Median" if by_median else "Mean"
     order = f"{stub.lower()}s over cases" if not field.parts else "values"
@@ -191,13 +191,13 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
         better=tuple(tuple(pair is not None and pair.significant for pair in row) for row in grid),
         tested=tuple(tuple(pair is not None and not np.isnan(pair.p) for pair in row) for row in grid),
     )
-    return Sheet(content, _frame(pairs)), drawn
+    return Sheet(content, _pair_frame(pairs)), drawn
 
 
 def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings) -> Comparison:
     """Compares every model with one, side by side for all tasks and labels."""
-    known = {model for field in fields for model in field.models}
-    UsageError.refuse_unknown("No finished run of a model", known, baseline, then=" has such scores")
+    models_ = {model for field in fields for model in field.models}
+    UsageError.refuse_unknown("No finished run of a model", models_, baseline, then=" has such scores")
     tests = {(field.task, field.label): against(field, baseline, how) for field in fields if baseline in field.models}
     used = [field for field in fields if tests.get((field.task, field.label))]
     if not used:
@@ -206,7 +206,7 @@ def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings)
     columns = {field.name: {pair.model: pair for pair in tests[field.task, field.label]} for field in used}
     models = dict.fromkeys(model for pairs in columns.values() for model in pairs)
     content = Layout(
-        groups=_spans(used),
+        groups=_task_spans(used),
         headings=[Heading(one_line(f.title), one_line(f"{f.label or f.column.title} {f.column.arrow}")) for f in used],
         lines=[
             Line([one_line(model)], [_difference_cell(columns[field.name].get(model), field) for field in used])
@@ -217,7 +217,7 @@ def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings)
         caption=one_line(f"Differences in {used[0].column.title} to {baseline}"),
     )
     pairs = [pair for field in used for pair in tests[field.task, field.label]]
-    return Comparison(content.caption, (Sheet(content, _frame(pairs)),))
+    return Comparison(content.caption, (Sheet(content, _pair_frame(pairs)),))
 
 
 def _baseline_notes(
@@ -227,7 +227,8 @@ def _baseline_notes(
     tests = {field.name: next(iter(columns[field.name].values())).test for field in used}
     methods = dict.fromkeys(described(field, tests[field.name], how) for field in used)
     which = "; ".join(
-        text + (f" ({'; '.join(_titles(used, tests, text, how))})" if len(methods) > 1 else "") for text in methods
+        text + (f" ({'; '.join(_field_titles(used, tests, text, how))})" if len(methods) > 1 else "")
+        for text in methods
     )
     what = "Difference" if used[0].parts else "Mean difference"
     method = (
@@ -249,11 +250,11 @@ def _baseline_notes(
     return notes
 
 
-def _titles(fields: Sequence[Field], tests: Mapping[str, str], text: str, how: CompareSettings) -> list[str]:
+def _field_titles(fields: Sequence[Field], tests: Mapping[str, str], text: str, how: CompareSettings) -> list[str]:
     return [field.name for field in fields if described(field, tests[field.name], how) == text]
 
 
-def _spans(fields: Sequence[Field]) -> list[tuple[str, int]]:
+def _task_spans(fields: Sequence[Field]) -> list[tuple[str, int]]:
     """Returns the title of each task and how many columns it spans."""
     spans: dict[str, int] = {}
     for field in fields:
@@ -293,7 +294,7 @@ def _difference_cell(pair: Pair | None, field: Field) -> list[Span]:
     return spans
 
 
-def _frame(pairs: Sequence[Pair]) -> pd.DataFrame:
+def _pair_frame(pairs: Sequence[Pair]) -> pd.DataFrame:
     return pd.DataFrame.from_records(pairs, columns=list(Pair._fields))
 
 
@@ -318,10 +319,10 @@ def compare_groups(fields: Sequence[Field], attribute: str, alpha: float) -> Com
     Raises:
         UsageError: If no case has the attribute.
     """
-    known = attribute_names([run for field in fields for run in field.runs.values()])
-    if attribute not in known:
-        raise UsageError(f"No case has an attribute {attribute!r}{nearest(attribute, known | {'label'})}")
-    tested = [_tested(field, model, attribute, alpha) for field in fields for model in sorted(field.scores)]
+    names = attribute_names([run for field in fields for run in field.runs.values()])
+    if attribute not in names:
+        raise UsageError(f"No case has an attribute {attribute!r}{nearest(attribute, names | {'label'})}")
+    tested = [_test_field(field, model, attribute, alpha) for field in fields for model in sorted(field.scores)]
     title = f"{fields[0].column.title} by {attribute}"
     method = (
         f"p of the Kruskal-Wallis test that the groups by {attribute} do not differ, in bold where below {alpha:g}; "
@@ -343,15 +344,15 @@ def compare_groups(fields: Sequence[Field], attribute: str, alpha: float) -> Com
     return Comparison(content.caption, (Sheet(content, _group_frame(tested)),))
 
 
-def _tested(field: Field, model: str, attribute: str, alpha: float) -> _Tested:
+def _test_field(field: Field, model: str, attribute: str, alpha: float) -> _Tested:
     codes, values = attributes(field.runs[model].scores)
     names = values[attribute][codes] if attribute in values else np.full(len(codes), "")
     by_case = dict(zip(field.runs[model].scores["case"], names.tolist(), strict=True))
     scores = field.scores[model]
     members = np.array([by_case[case] for case in scores.index])
-    found = {name: scores.to_numpy()[members == name] for name in sorted(set(by_case.values()) - UNKNOWN_GROUPS)}
-    groups = {name: values for name, values in found.items() if len(values) >= SMALL}
-    return _Tested(field, model, groups, [name for name in found if name not in groups], group_test(groups, alpha))
+    groups_ = {name: scores.to_numpy()[members == name] for name in sorted(set(by_case.values()) - UNKNOWN_GROUPS)}
+    groups = {name: values for name, values in groups_.items() if len(values) >= SMALL}
+    return _Tested(field, model, groups, [name for name in groups_ if name not in groups], group_test(groups, alpha))
 
 
 def _group_lines(tested: Sequence[_Tested], alpha: float) -> Iterator[Line]:
@@ -379,11 +380,11 @@ def _group_lines(tested: Sequence[_Tested], alpha: float) -> Iterator[Line]:
 def _group_frame(tested: Sequence[_Tested]) -> pd.DataFrame:
     """Returns one row per task, model and pair of groups; p-values of pairs only where they were tested."""
     records = []
-    for field, model, groups, _, found in tested:
+    for field, model, groups, _, values in tested:
         names = list(groups)
-        for place, first in enumerate(names):
-            for second in names[place + 1 :]:
-                one, two = groups[first], groups[second]
+        for index, first in enumerate(names):
+            for second in names[index + 1 :]:
+                first_values, two = groups[first], groups[second]
                 records.append(
                     {
                         "task": field.task,
@@ -391,12 +392,12 @@ def _group_frame(tested: Sequence[_Tested]) -> pd.DataFrame:
                         "model": model,
                         "group": first,
                         "other": second,
-                        "n": len(one),
+                        "n": len(first_values),
                         "n_other": len(two),
-                        "median": float(np.median(one)),
+                        "median": float(np.median(first_values)),
                         "median_other": float(np.median(two)),
-                        "kruskal_wallis_p": found.p,
-                        "corrected_p": found.pairs.get((first, second), np.nan),
+                        "kruskal_wallis_p": values.p,
+                        "corrected_p": values.pairs.get((first, second), np.nan),
                     }
                 )
     return pd.DataFrame.from_records(records)

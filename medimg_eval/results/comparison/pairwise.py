@@ -151,28 +151,33 @@ def every_pair(field: Field, how: CompareSettings, *, sized: bool = True) -> lis
     test = chosen_test(field, how)
     models = field.ordered(by_median=test == "wilcoxon")
     pairs = list(combinations(models, 2))
-    sizes = _sizes(field, pairs, how, sized=sized)
-    found = {pair: outcome(field, pair, test, how, sizes[pair]) for pair in pairs}
+    sizes = _effect_sizes(field, pairs, how, sized=sized)
+    outcomes = {pair: outcome(field, pair, test, how, sizes[pair]) for pair in pairs}
     tests = []
     for model in models:
-        for other in models:
-            if (model, other) in found:
-                tests.append(_pair(field, (model, other), found[model, other], test, how, one_sided=True))
-            elif (other, model) in found:
-                tests.append(_pair(field, (model, other), _turned(found[other, model]), test, how, one_sided=True))
-    return _corrected(tests, how)
+        for second in models:
+            if (model, second) in outcomes:
+                tests.append(_make_pair(field, (model, second), outcomes[model, second], test, how, one_sided=True))
+            elif (second, model) in outcomes:
+                tests.append(
+                    _make_pair(
+                        field, (model, second), _reverse_outcome(outcomes[second, model]), test, how, one_sided=True
+                    )
+                )
+    return _correct_tests(tests, how)
 
 
 def against(field: Field, baseline: str, how: CompareSettings) -> list[Pair]:
     """Returns a two-sided test of each model against one of them, corrected over the models."""
     test = chosen_test(field, how)
-    others = [model for model in field.ordered(by_median=test == "wilcoxon") if model != baseline]
-    pairs = [(model, baseline) for model in others]
-    sizes = _sizes(field, pairs, how)
+    rivals = [model for model in field.ordered(by_median=test == "wilcoxon") if model != baseline]
+    pairs = [(model, baseline) for model in rivals]
+    sizes = _effect_sizes(field, pairs, how)
     tests = [
-        _pair(field, pair, outcome(field, pair, test, how, sizes[pair]), test, how, one_sided=False) for pair in pairs
+        _make_pair(field, pair, outcome(field, pair, test, how, sizes[pair]), test, how, one_sided=False)
+        for pair in pairs
     ]
-    return _corrected(tests, how)
+    return _correct_tests(tests, how)
 
 
 def chosen_test(field: Field, how: CompareSettings) -> Test:
@@ -218,45 +223,45 @@ def _chosen_for_summary(field: Field, how: CompareSettings) -> Test:
     return "permutation" if Together(metric, list(field.parts.values())).swappable else "bootstrap"
 
 
-def _sizes(
+def _effect_sizes(
     field: Field, pairs: Sequence[tuple[str, str]], how: CompareSettings, *, sized: bool = True
 ) -> dict[tuple[str, str], Effects]:
     """Returns sizes of the effects of all pairs, those on the same cases at once; of summaries none yet."""
-    found = dict.fromkeys(pairs, NO_EFFECTS)
-    alike: dict[bytes, list[tuple[str, str]]] = {}
+    effects = dict.fromkeys(pairs, NO_EFFECTS)
+    by_cases: dict[bytes, list[tuple[str, str]]] = {}
     for pair in pairs if not field.parts else ():
         both = ~np.isnan(field.by_model[pair[0]]) & ~np.isnan(field.by_model[pair[1]])
-        alike.setdefault(both.tobytes(), []).append(pair)
-    for mask, members in alike.items():
+        by_cases.setdefault(both.tobytes(), []).append(pair)
+    for mask, members in by_cases.items():
         both = np.frombuffer(mask, dtype=bool)
         sizes = many_effects(
-            np.stack([settled(field.by_model[one][both], field.by_model[two][both]) for one, two in members]),
+            np.stack([settled(field.by_model[first][both], field.by_model[two][both]) for first, two in members]),
             field.owners[both],
             resamples=how.resamples if sized else 1,
             level=LEVEL,
             one_sided=1 - how.alpha,
             seed=how.seed,
         )
-        found |= dict(zip(members, sizes, strict=True))
-    return found
+        effects |= dict(zip(members, sizes, strict=True))
+    return effects
 
 
 def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettings, size: Effects) -> Outcome:
     """Returns what a test of two models finds on what both were judged on; `size` is of the effect on values."""
     first, second = names
     if test == "delong":
-        return _delong(field, first, second, how)
+        return _delong_outcome(field, first, second, how)
     if field.parts:
-        return _summaries(field, first, second, test, how)
-    one, two = field.by_model[first], field.by_model[second]
-    both = ~np.isnan(one) & ~np.isnan(two)
-    left_out = int((np.isnan(one) != np.isnan(two)).sum())
-    one, two, owners = one[both], two[both], field.owners[both]
-    difference = settled(one, two)
+        return _summary_outcome(field, first, second, test, how)
+    first_values, two = field.by_model[first], field.by_model[second]
+    both = ~np.isnan(first_values) & ~np.isnan(two)
+    left_out = int((np.isnan(first_values) != np.isnan(two)).sum())
+    first_values, two, owners = first_values[both], two[both], field.owners[both]
+    difference = settled(first_values, two)
     if not difference.size:
-        return _nothing(0, left_out)
+        return _untested_outcome(0, left_out)
     return Outcome(
-        _tested(one, two, owners, test, how),
+        _test_sides(first_values, two, owners, test, how),
         len(difference),
         left_out,
         int((difference == 0).sum()),
@@ -267,7 +272,7 @@ def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettin
     )
 
 
-def _tested(
+def _test_sides(
     one: npt.NDArray[np.float64],
     two: npt.NDArray[np.float64],
     owners: npt.NDArray[np.int64],
@@ -286,17 +291,19 @@ def _tested(
     return sign_flip(settled(one, two), owners, draws=how.resamples, seed=how.seed)
 
 
-def _delong(field: Field, first: str, second: str, how: CompareSettings) -> Outcome:
-    found = areas_of(field, [first, second])
-    if found is None or not found.cases:
-        return _nothing(0, Together(field.column.metric, [field.parts[model] for model in (first, second)]).left_out)
-    gap = found.areas.difference(0, 1)
+def _delong_outcome(field: Field, first: str, second: str, how: CompareSettings) -> Outcome:
+    areas = areas_of(field, [first, second])
+    if areas is None or not areas.cases:
+        return _untested_outcome(
+            0, Together(field.column.metric, [field.parts[model] for model in (first, second)]).left_out
+        )
+    gap = areas.areas.difference(0, 1)
     return Outcome(
         gap.p,
-        found.cases,
-        found.left_out,
+        areas.cases,
+        areas.left_out,
         0,
-        found.patients,
+        areas.patients,
         np.nan,
         _of_error(gap.value, gap.error, how),
         detectable_of_error(gap.error, alpha=how.alpha),
@@ -312,11 +319,11 @@ def _of_error(value: float, error: float, how: CompareSettings) -> Effects:
     return NO_EFFECTS._replace(mean=mean, least=value - side, most=value + side)
 
 
-def _summaries(field: Field, first: str, second: str, test: Test, how: CompareSettings) -> Outcome:
+def _summary_outcome(field: Field, first: str, second: str, test: Test, how: CompareSettings) -> Outcome:
     together = Together(field.column.metric, [field.parts[first], field.parts[second]])
-    seen = float(together.worth[0] - together.worth[1])
-    if np.isnan(seen) or together.patients < 2:
-        return _nothing(len(together.clusters), together.left_out)
+    observed = float(together.worth[0] - together.worth[1])
+    if np.isnan(observed) or together.patients < 2:
+        return _untested_outcome(len(together.clusters), together.left_out)
     ours, theirs = together.resampled(resamples=how.resamples, seed=how.seed)
     resampled = ours - theirs
     resampled = resampled[~np.isnan(resampled)]
@@ -324,7 +331,7 @@ def _summaries(field: Field, first: str, second: str, test: Test, how: CompareSe
         below, above = ((1 + np.sum(some)) / (1 + len(resampled)) for some in (resampled <= 0, resampled >= 0))
         p = Sides(float(below), float(above), min(1.0, 2 * float(min(below, above))), exact=False)
     else:
-        p = of_random(together.swapped(0, 1, draws=how.resamples, seed=how.seed), seen)
+        p = of_random(together.swapped(0, 1, draws=how.resamples, seed=how.seed), observed)
     enough = together.patients >= FEWEST and 2 * len(resampled) >= min(how.resamples, MOST_RESAMPLES)
     tails = ((1 - LEVEL) / 2, (1 + LEVEL) / 2, how.alpha, 1 - how.alpha)
     low, high, least, most = np.quantile(resampled, tails).tolist() if enough else [np.nan] * 4
@@ -335,21 +342,21 @@ def _summaries(field: Field, first: str, second: str, test: Test, how: CompareSe
         0,
         together.patients,
         np.nan,
-        NO_EFFECTS._replace(mean=Estimate(seen, low, high), least=least, most=most),
+        NO_EFFECTS._replace(mean=Estimate(observed, low, high), least=least, most=most),
         detectable_of_error(float(resampled.std()) if enough else np.nan, alpha=how.alpha),
     )
 
 
-def _nothing(n: int, left_out: int) -> Outcome:
+def _untested_outcome(n: int, left_out: int) -> Outcome:
     """Returns that two models could not be tested."""
     unknown = Sides(np.nan, np.nan, np.nan, True)
     return Outcome(unknown, n, left_out, 0, 0, np.nan, NO_EFFECTS, np.nan)
 
 
-def _turned(found: Outcome) -> Outcome:
+def _reverse_outcome(found: Outcome) -> Outcome:
     """Returns the same for the second less the first."""
     p, size = found.p, found.effects
-    superiority = Estimate(*(1 - size.superiority[place] for place in (0, 2, 1)))
+    superiority = Estimate(*(1 - size.superiority[index] for index in (0, 2, 1)))
     turned = Effects(
         size.mean.reversed(), size.d_z.reversed(), size.rank_biserial.reversed(), superiority, -size.most, -size.least
     )
@@ -358,13 +365,13 @@ def _turned(found: Outcome) -> Outcome:
     )
 
 
-def _pair(
+def _make_pair(
     field: Field, names: tuple[str, str], found: Outcome, test: Test, how: CompareSettings, *, one_sided: bool
 ) -> Pair:
     sign = field.sign
     better = found.p.greater if sign > 0 else found.p.less
     size = found.effects
-    superiority = size.superiority if sign > 0 else Estimate(*(1 - size.superiority[place] for place in (0, 2, 1)))
+    superiority = size.superiority if sign > 0 else Estimate(*(1 - size.superiority[index] for index in (0, 2, 1)))
     bound = size.least if sign > 0 else -size.most
     return Pair(
         field.task,
@@ -398,7 +405,7 @@ def _pair(
     )
 
 
-def _corrected(tests: Sequence[Pair], how: CompareSettings) -> list[Pair]:
+def _correct_tests(tests: Sequence[Pair], how: CompareSettings) -> list[Pair]:
     corrected = how.corrected([test.p for test in tests])
     return [
         test._replace(corrected_p=float(p), significant=bool(p < how.alpha))
@@ -434,7 +441,7 @@ def areas_of(field: Field, models: Sequence[str]) -> FieldAreas | None:
     if metric != AUROC:
         return None
     together = Together(field.column.metric, [field.parts[model] for model in models])
-    rows = [_rows(part.scores, wanted) for part in together.parts]
+    rows = [_probability_rows(part.scores, wanted) for part in together.parts]
     if any(not some.index.is_unique for some in rows):
         return None
     shared = rows[0].index
@@ -450,21 +457,21 @@ def areas_of(field: Field, models: Sequence[str]) -> FieldAreas | None:
             )
     cases = shared.get_level_values("case").to_numpy(dtype=str)
     owners = together.clusters.loc[cases].to_numpy(dtype=str)
-    found = correlated_areas(
+    areas = correlated_areas(
         np.stack([some["value"].to_numpy(dtype=np.float64) for some in rows]),
         (rows[0]["status"] == PRESENT).to_numpy(),
         owners,
         shared.get_level_values("label").to_numpy(dtype=str),
     )
-    if len(models) == 1 and not np.allclose(found.areas, together.worth, rtol=1e-9, atol=1e-12):
+    if len(models) == 1 and not np.allclose(areas.areas, together.worth, rtol=1e-9, atol=1e-12):
         return None
-    return FieldAreas(found, len(set(cases.tolist())), together.left_out, len(set(owners.tolist())))
+    return FieldAreas(areas, len(set(cases.tolist())), together.left_out, len(set(owners.tolist())))
 
 
-def _rows(scores: pd.DataFrame, wanted: str) -> pd.DataFrame:
+def _probability_rows(scores: pd.DataFrame, wanted: str) -> pd.DataFrame:
     """Returns the probabilities whose truth is known, by case and label; only of one label where that is wanted."""
-    known = scores["status"].isin((PRESENT, ABSENT)) & scores["value"].notna()
-    rows = scores.loc[(scores["metric"] == PROBABILITY) & known]
+    is_known = scores["status"].isin((PRESENT, ABSENT)) & scores["value"].notna()
+    rows = scores.loc[(scores["metric"] == PROBABILITY) & is_known]
     if wanted and (rows["label"] == wanted).any():
         rows = rows.loc[rows["label"] == wanted]
     return rows.assign(case=rows["case"].astype(str)).set_index(["case", "label"])

@@ -192,23 +192,23 @@ def keep_first_repeats(scores: pd.DataFrame) -> pd.DataFrame:
 def problems_of(run: RunScores, by: str) -> Iterator[Problem]:
     """Yields what a run can be asked; a group is the value of the attribute `by`, or "" without one."""
     scores = keep_first_repeats(run.scores)
-    first = scores.assign(group=_groups(scores, by))
+    first = scores.assign(group=_case_groups(scores, by))
     first["cluster"] = first["patient" if run.resampled == "patients" else "case"].astype(str)
     first["case"] = first["case"].astype(str)
-    yield from _labels(run, first)
+    yield from _label_problems(run, first)
     for predicted, true in NUMBERS.items():
-        yield from _numbers(first, predicted, true)
-    yield from _masks(first)
+        yield from _number_problems(first, predicted, true)
+    yield from _mask_problems(first)
 
 
-def _groups(scores: pd.DataFrame, by: str) -> npt.NDArray[np.str_]:
+def _case_groups(scores: pd.DataFrame, by: str) -> npt.NDArray[np.str_]:
     if not by:
         return np.full(len(scores), "")
     codes, values = attributes(scores)
     return values[by][codes] if by in values else np.full(len(scores), "")
 
 
-def _labels(run: RunScores, scores: pd.DataFrame) -> Iterator[Problem]:
+def _label_problems(run: RunScores, scores: pd.DataFrame) -> Iterator[Problem]:
     stated = statements_of(replace(run, scores=scores), OPTIONS)
     if not len(stated.value):
         return
@@ -227,18 +227,18 @@ def _labels(run: RunScores, scores: pd.DataFrame) -> Iterator[Problem]:
         yield LabelProblem(label, part, both, stated.right[chosen].astype(np.int64), np.ones(both.shape, bool))
 
 
-def _numbers(scores: pd.DataFrame, predicted: str, true: str) -> Iterator[Problem]:
+def _number_problems(scores: pd.DataFrame, predicted: str, true: str) -> Iterator[Problem]:
     keys = ["case", "label"]
     due = scores.loc[(scores["metric"] == true) & scores["value"].notna()]
-    given = scores.loc[scores["metric"] == predicted].set_index(keys)["value"]
+    predicted_values = scores.loc[scores["metric"] == predicted].set_index(keys)["value"]
     for label, rows in due.groupby("label", sort=False, observed=True):
-        values = given.reindex(pd.MultiIndex.from_frame(rows[keys])).to_numpy(dtype=np.float64)
+        values = predicted_values.reindex(pd.MultiIndex.from_frame(rows[keys])).to_numpy(dtype=np.float64)
         part = rows[["case", "cluster", "group"]].reset_index(drop=True)
         unit = "ml" if predicted == "volume_predicted" else ""
         yield NumberProblem(str(label), part, values, rows["value"].to_numpy(dtype=np.float64), unit)
 
 
-def _masks(scores: pd.DataFrame) -> Iterator[Problem]:
+def _mask_problems(scores: pd.DataFrame) -> Iterator[Problem]:
     rows = scores.loc[scores["metric"].str.startswith(f"{MISSED}@") & scores["value"].notna()]
     for label, part in rows.groupby("label", sort=False, observed=True):
         steps = part["metric"].str.partition("@")[2].astype(float)

@@ -106,19 +106,19 @@ def cover_runs(pairs: Sequence[tuple[RunScores, RunScores | None]], how: Conform
     how.check([run for run, _ in pairs])
     rows: dict[tuple[str, str], list[tuple[Row, Problem]]] = {}
     for run, validation in pairs:
-        for problem, made in (*_judged(run, validation, how), *_under_conditions(run, validation, how)):
-            rows.setdefault((run.task_title or run.task, problem.kind), []).extend((row, problem) for row in made)
+        for problem, rows_ in (*_judge_problems(run, validation, how), *_under_conditions(run, validation, how)):
+            rows.setdefault((run.task_title or run.task, problem.kind), []).extend((row, problem) for row in rows_)
     halved = any(validation is None for _, validation in pairs)
-    return [_sheet(task, kind, part, how, halved=halved) for (task, kind), part in rows.items()]
+    return [_coverage_sheet(task, kind, part, how, halved=halved) for (task, kind), part in rows.items()]
 
 
-def _judged(
+def _judge_problems(
     run: RunScores, validation: RunScores | None, how: ConformalSettings
 ) -> Iterator[tuple[Problem, list[Row]]]:
     method = Method(how.method, how.alpha, how.per_group)  # type: ignore[arg-type]  # checked before
     if validation is None:
         for problem in problems_of(run, how.by):
-            yield problem, _by_group(run.name, problem, _halves(problem, how), method, how)
+            yield problem, _by_group(run.name, problem, _draw_halves(problem, how), method, how)
         return
     both = replace(run, scores=pd.concat([validation.scores, run.scores], ignore_index=True))
     fitted = set(validation.scores["case"].astype(str))
@@ -135,27 +135,27 @@ def _under_conditions(
 ) -> Iterator[tuple[Problem, list[Row]]]:
     """Judges cases under each condition by what was calibrated on cases as published, never on those of one patient."""
     method = Method(how.method, how.alpha)  # type: ignore[arg-type]  # checked before
-    fitting = _owned(run if validation is None else validation)
+    fitting = _own_clusters(run if validation is None else validation)
     for condition in run.conditions:
-        shown = _owned(run.under(condition))
-        shown["case"] = SHOWN + shown["case"].astype(str)
-        both = replace(run, resampled="patients", scores=pd.concat([fitting, shown], ignore_index=True))
+        degraded = _own_clusters(run.under(condition))
+        degraded["case"] = SHOWN + degraded["case"].astype(str)
+        both = replace(run, resampled="patients", scores=pd.concat([fitting, degraded], ignore_index=True))
         for problem in problems_of(both, ""):
             varied = problem.rows["case"].str.startswith(SHOWN).to_numpy()
             splits = [(np.flatnonzero(~varied), np.flatnonzero(varied))]
             if validation is None:
-                halves = _halves(problem, how)
-                splits = [(first[~varied[first]], other[varied[other]]) for first, other in halves]
+                halves = _draw_halves(problem, how)
+                splits = [(first[~varied[first]], second[varied[second]]) for first, second in halves]
             rows = _by_group(run.name, problem, splits, method, replace(how, by="", per_group=False))
             yield problem, [row._replace(group=condition) for row in rows]
 
 
-def _owned(run: RunScores) -> pd.DataFrame:
+def _own_clusters(run: RunScores) -> pd.DataFrame:
     """Returns scores whose patient is what is resampled."""
     return run.scores.assign(patient=run.scores["patient" if run.resampled == "patients" else "case"].astype(str))
 
 
-def _halves(problem: Problem, how: ConformalSettings) -> list[tuple[Ints, Ints]]:
+def _draw_halves(problem: Problem, how: ConformalSettings) -> list[tuple[Ints, Ints]]:
     """Returns random halves of the clusters: units to calibrate on, and to judge."""
     names, owner = np.unique(problem.rows["cluster"].to_numpy(dtype=str), return_inverse=True)
     rng = np.random.default_rng(how.seed)
@@ -171,15 +171,15 @@ def _by_group(
     model: str, problem: Problem, splits: Sequence[tuple[Ints, Ints]], method: Method, how: ConformalSettings
 ) -> list[Row]:
     rng = np.random.default_rng(how.seed)
-    made = [(ends, problem.judge(*ends, method, rng)) for ends in splits if len(ends[0]) and len(ends[1])]
-    if not made:
+    judged = [(ends, problem.judge(*ends, method, rng)) for ends in splits if len(ends[0]) and len(ends[1])]
+    if not judged:
         return []
     names = problem.rows["group"].to_numpy(dtype=str)
     groups = ["", *sorted(set(names) - {""})] if how.by else [""]
-    return [_row(model, problem, group, made, how) for group in groups]
+    return [_summary_row(model, problem, group, judged, how) for group in groups]
 
 
-def _row(
+def _summary_row(
     model: str,
     problem: Problem,
     group: str,
@@ -195,7 +195,7 @@ def _row(
         most = problem.most[evaluation][chosen]
         parts.append((outcome.held[chosen], outcome.size[chosen], most, clusters[evaluation][chosen], len(ruling)))
     coverages = np.array([held.mean() if held.size else math.nan for held, *_ in parts])
-    known = coverages[~np.isnan(coverages)]
+    defined = coverages[~np.isnan(coverages)]
     low = high = math.nan
     if len(parts) == 1:
         held, _, _, owner, _ = parts[0]
@@ -203,8 +203,8 @@ def _row(
         bootstrap = Bootstrap(how.resamples, how.level, how.seed)
         interval = table_intervals([Sample(held, owner, share=share)], bootstrap)[0]
         low, high = interval.low, interval.high
-    elif known.size:
-        low, high = np.quantile(known, [(1 - how.level) / 2, (1 + how.level) / 2])
+    elif defined.size:
+        low, high = np.quantile(defined, [(1 - how.level) / 2, (1 + how.level) / 2])
     sizes = np.concatenate([size for _, size, *_ in parts])
     held = np.concatenate([part[0] for part in parts])
     most = np.concatenate([part[2] for part in parts])
@@ -214,19 +214,19 @@ def _row(
         label=problem.title,
         group=group or "all cases",
         n=units,
-        coverage=_mean(known),
+        coverage=_defined_mean(defined),
         low=float(low),
         high=float(high),
-        size=_mean(sizes[~np.isnan(sizes)]),
-        empty=_mean(np.nan_to_num(sizes) == 0),
-        single=_mean(sizes == 1),
-        all=_mean(sizes == most),
+        size=_defined_mean(sizes[~np.isnan(sizes)]),
+        empty=_defined_mean(np.nan_to_num(sizes) == 0),
+        single=_defined_mean(sizes == 1),
+        all=_defined_mean(sizes == most),
         worst=_worst_by_size(held, sizes) if problem.kind == "sets" else math.nan,
         calibration=float(np.mean([part[4] for part in parts])),
     )
 
 
-def _mean(values: npt.NDArray[Any]) -> float:
+def _defined_mean(values: npt.NDArray[Any]) -> float:
     return float(values.mean()) if values.size else math.nan
 
 
@@ -237,11 +237,13 @@ def _worst_by_size(held: Floats, sizes: Floats) -> float:
     return float(min(shares)) if shares else math.nan
 
 
-def _sheet(task: str, kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSettings, *, halved: bool) -> Sheet:
+def _coverage_sheet(
+    task: str, kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSettings, *, halved: bool
+) -> Sheet:
     lines, records, before = [], [], ""
     for row, problem in rows:
         lines.append(
-            Line([row.model, row.label, row.group], _cells(row, problem), bool(before) and before != row.model)
+            Line([row.model, row.label, row.group], _row_cells(row, problem), bool(before) and before != row.model)
         )
         before = row.model
         records.append({"task": task, "kind": kind, "alpha": how.alpha, "unit": problem.unit, **row._asdict()})
@@ -250,16 +252,16 @@ def _sheet(task: str, kind: str, rows: Sequence[tuple[Row, Problem]], how: Confo
     if kind == "thresholds":
         caption = f"{title} for a missed share of {how.alpha:g} at most on {task}"
     stubs = ["Model", "Label", "Group"]
-    content = Layout.of_block(caption, COLUMNS[kind], lines, list(_notes(kind, rows, how, halved)), stubs)
+    content = Layout.of_block(caption, COLUMNS[kind], lines, list(_coverage_notes(kind, rows, how, halved)), stubs)
     return Sheet(content, pd.DataFrame.from_records(records))
 
 
-def _shows(problem: Problem) -> bool:
+def _shows_cases(problem: Problem) -> bool:
     """Whether cases of a problem are shown under a condition."""
     return bool(problem.rows["case"].str.startswith(SHOWN).any())
 
 
-def _cells(row: Row, problem: Problem) -> list[list[Span]]:
+def _row_cells(row: Row, problem: Problem) -> list[list[Span]]:
     def text(value: float) -> str:
         return "undefined" if math.isnan(value) else "endless" if math.isinf(value) else f"{value:.3f}"
 
@@ -275,8 +277,10 @@ def _cells(row: Row, problem: Problem) -> list[list[Span]]:
     return cells
 
 
-def _notes(kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSettings, halved: bool) -> Iterator[str]:
-    conditions = dict.fromkeys(row.group for row, problem in rows if _shows(problem))
+def _coverage_notes(
+    kind: str, rows: Sequence[tuple[Row, Problem]], how: ConformalSettings, halved: bool
+) -> Iterator[str]:
+    conditions = dict.fromkeys(row.group for row, problem in rows if _shows_cases(problem))
     percent = f"{100 * how.level:g} %"
     if halved:
         yield (

@@ -85,10 +85,10 @@ def statements_of(run: RunScores, metrics: Sequence[str] = EVIDENCE) -> Statemen
 def confidence_metrics(run: RunScores) -> list[str]:
     """Returns what is shown of a run: summaries of its confidences, and metrics of voxels' probabilities it has."""
     held = set(run.scores["metric"].unique())
-    shown = list(SUMMARIES) if held & set(EVIDENCE) else []
+    columns = list(SUMMARIES) if held & set(EVIDENCE) else []
     voxels = available("probability")
-    shown += [str(name) for name in run.scores["metric"].unique() if str(name).partition("@")[0] in voxels]
-    return shown + (list(MASKS) if {"dice", "expected_dice"} <= held else [])
+    columns += [str(name) for name in run.scores["metric"].unique() if str(name).partition("@")[0] in voxels]
+    return columns + (list(MASKS) if {"dice", "expected_dice"} <= held else [])
 
 
 def scale_runs(run: RunScores, validation: RunScores) -> Iterator[RunScores]:
@@ -107,11 +107,11 @@ def scale_runs(run: RunScores, validation: RunScores) -> Iterator[RunScores]:
     else:
         temperature = fit_temperature(fitted.value, fitted.right)
         tempered = temper_probabilities(applied.value, temperature)
-    yield _scaled(run, applied, tempered, f"temperature {temperature:.2f}")
-    yield _scaled(run, applied, _platted(fitted, applied), "Platt")
+    yield _scaled_run(run, applied, tempered, f"temperature {temperature:.2f}")
+    yield _scaled_run(run, applied, _apply_platt(fitted, applied), "Platt")
 
 
-def _platted(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]:
+def _apply_platt(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]:
     """Returns Platt's values; a class that the validation cases lack stays as it is."""
     values = applied.value.copy()
     answers = len(set(applied.label)) == 1 or not set(applied.label) <= set(fitted.label)
@@ -126,7 +126,7 @@ def _platted(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]
     return values
 
 
-def _scaled(run: RunScores, applied: Statements, values: npt.NDArray[np.float64], how: str) -> RunScores:
+def _scaled_run(run: RunScores, applied: Statements, values: npt.NDArray[np.float64], how: str) -> RunScores:
     scores = run.scores.reset_index(drop=True).copy()
     changed = scores["value"].to_numpy(dtype=np.float64).copy()
     changed[applied.rows] = values

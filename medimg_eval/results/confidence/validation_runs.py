@@ -22,9 +22,9 @@ def pair_runs(runs: Sequence[RunScores], validation: Sequence[RunScores]) -> lis
         return [(run, None) for run in runs]
     pairs: list[tuple[RunScores, RunScores | None]] = []
     for run in runs:
-        fitting = [other for other in validation if (other.task, other.name) == (run.task, run.name)]
+        fitting = [candidate for candidate in validation if (candidate.task, candidate.name) == (run.task, run.name)]
         if len(fitting) != 1:
-            names = ", ".join(f"{other.name} on {other.task}" for other in validation)
+            names = ", ".join(f"{candidate.name} on {candidate.task}" for candidate in validation)
             raise UsageError(
                 f"validation is invalid: expected one run of {run.name} on {run.task}, got {len(fitting)} of {names}; "
                 "make it by test task.splits.test=validate"

@@ -24,10 +24,10 @@ def vote_runs(runs: Sequence[RunScores]) -> list[RunScores]:
     is; of answers equally frequent the one that was given first counts. It needs rows of `predicted_class`, which tells
     answers apart, and of `accuracy`. Repeats without an answer are votes for none.
     """
-    return [vote for run in runs if run.repeats > 1 for vote in [_voted(run)] if vote is not None]
+    return [vote for run in runs if run.repeats > 1 for vote in [_vote_run(run)] if vote is not None]
 
 
-def _voted(run: RunScores) -> RunScores | None:
+def _vote_run(run: RunScores) -> RunScores | None:
     scores = run.scores
     if not set(NEEDS) <= set(scores["metric"].unique()):
         return None

@@ -71,45 +71,47 @@ def bland_altman(
             need_rows(metric, "bland_altman", names)
     pieces = take(runs, [REFERENCE, PREDICTION], by=by, label=label)
     settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
-    found = [_differences(piece, settings) for piece in pieces.members]
-    drawn = [one for one in found if len(one.pairs)]
+    differences = [_piece_differences(piece, settings) for piece in pieces.members]
+    drawn = [difference for difference in differences if len(difference.pairs)]
     if not drawn:
         raise UserError("No case has both a measurement and its reference, so there is nothing to draw")
-    figure = _figure(pieces, drawn, across)
-    frame = pd.concat([_frame(one, settings) for one in drawn], ignore_index=True)
-    return Drawn(figure, frame, _caption(pieces, found, settings))
+    figure = _make_figure(pieces, drawn, across)
+    frame = pd.concat([_difference_frame(difference, settings) for difference in drawn], ignore_index=True)
+    return Drawn(figure, frame, _make_caption(pieces, differences, settings))
 
 
-def _differences(piece: Piece, settings: Settings) -> Differences:
+def _piece_differences(piece: Piece, settings: Settings) -> Differences:
     part = piece.part
     rows = part.scores.pivot_table(index=["case", "label"], columns="metric", values="value", dropna=False)
     rows = rows.reindex(columns=[REFERENCE, PREDICTION])
-    asked = rows.loc[rows.notna().any(axis=1)]
-    kept = asked.dropna()
-    pairs = kept.reset_index()[["case", "label"]].assign(
-        mean=kept.mean(axis=1).to_numpy(), difference=(kept[PREDICTION] - kept[REFERENCE]).to_numpy()
+    judged = rows.loc[rows.notna().any(axis=1)]
+    complete = judged.dropna()
+    pairs = complete.reset_index()[["case", "label"]].assign(
+        mean=complete.mean(axis=1).to_numpy(), difference=(complete[PREDICTION] - complete[REFERENCE]).to_numpy()
     )
     names, owner = np.unique(part.clusters.to_numpy(dtype=str), return_inverse=True)
     at = pd.Series(owner, index=part.clusters.index).reindex(pairs["case"].astype(str)).to_numpy(dtype=np.int64)
-    limits = agreement.bland_altman(kept[REFERENCE], kept[PREDICTION])
+    limits = agreement.bland_altman(complete[REFERENCE], complete[PREDICTION])
     bounds = np.full((3, 2), np.nan)
     differences = pairs["difference"].to_numpy(dtype=np.float64)
     if len(np.unique(at)) >= FEWEST:
         # About their mean, so that squares lose nothing.
         off = differences - limits.bias
-        added = np.stack([np.bincount(at, weights=one, minlength=len(names)) for one in (off**0, off, off**2)], axis=1)
+        added = np.stack(
+            [np.bincount(at, weights=weights, minlength=len(names)) for weights in (off**0, off, off**2)], axis=1
+        )
         n, first, second = np.array([times @ added for times in resampled(part, settings)]).T
-        known = n > 1
-        bias = first[known] / n[known]
-        spread = np.sqrt(np.maximum(second[known] - n[known] * bias**2, 0) / (n[known] - 1))
+        is_repeated = n > 1
+        bias = first[is_repeated] / n[is_repeated]
+        spread = np.sqrt(np.maximum(second[is_repeated] - n[is_repeated] * bias**2, 0) / (n[is_repeated] - 1))
         ends = [(1 - settings.level) / 2, (1 + settings.level) / 2]
         each = (bias, bias - LIMITS * spread, bias + LIMITS * spread)
-        bounds = np.array([np.quantile(one, ends) for one in each]) + limits.bias
-    return Differences(piece, pairs, limits, bounds, len(np.unique(at)), len(asked) - len(kept))
+        bounds = np.array([np.quantile(values, ends) for values in each]) + limits.bias
+    return Differences(piece, pairs, limits, bounds, len(np.unique(at)), len(judged) - len(complete))
 
 
-def _frame(one: Differences, settings: Settings) -> pd.DataFrame:
-    made = PERCENTILE if one.clusters >= FEWEST else TOO_FEW
+def _difference_frame(one: Differences, settings: Settings) -> pd.DataFrame:
+    interval_kind = PERCENTILE if one.clusters >= FEWEST else TOO_FEW
     lines = pd.DataFrame({"what": ["bias", "lower limit", "upper limit"], "difference": list(one.limits)})
     if one.clusters >= FEWEST:
         lines = lines.assign(low=one.bounds[:, 0], high=one.bounds[:, 1])
@@ -117,24 +119,24 @@ def _frame(one: Differences, settings: Settings) -> pd.DataFrame:
     frame = frame[["what", *(name for name in frame.columns if name != "what")]]
     frame.insert(0, "group", one.piece.group)
     frame.insert(1, "model", one.piece.model)
-    said = interval_text(made, settings.level, one.piece.part.run.unit)
-    return frame.assign(n=one.pairs["case"].nunique(), clusters=one.clusters, interval=said)
+    interval_words = interval_text(interval_kind, settings.level, one.piece.part.run.unit)
+    return frame.assign(n=one.pairs["case"].nunique(), clusters=one.clusters, interval=interval_words)
 
 
-def _figure(pieces: Pieces, found: Sequence[Differences], across: float) -> Any:
+def _make_figure(pieces: Pieces, found: Sequence[Differences], across: float) -> Any:
     shape = panel_grid(len(found), across) if len(found) > 1 else (1, 1)
     side = min(across / shape[1] * 0.8, 80.0)
     with styled():
         figure = canvas(across, side * shape[0] + 2)
         every = panels(figure, len(found), shape)
-        for place, (one, axes) in enumerate(zip(found, every, strict=True)):
-            _panel(axes, one)
-            names = [one.piece.group] if pieces.by else []
-            names += [one.piece.model] if len(pieces.models) > 1 or not pieces.by else []
+        for index, (difference, axes) in enumerate(zip(found, every, strict=True)):
+            _draw_panel(axes, difference)
+            names = [difference.piece.group] if pieces.by else []
+            names += [difference.piece.model] if len(pieces.models) > 1 or not pieces.by else []
             axes.set_title(wrapped(": ".join(names), 30))
-            if place + shape[1] >= len(found):
+            if index + shape[1] >= len(found):
                 axes.set_xlabel("Mean of both")
-            if place % shape[1] == 0:
+            if index % shape[1] == 0:
                 axes.set_ylabel("Prediction - reference")
         if pieces.by != LABEL:
             # Panels of one measurement are there to be compared.
@@ -144,7 +146,7 @@ def _figure(pieces: Pieces, found: Sequence[Differences], across: float) -> Any:
     return figure
 
 
-def _panel(axes: Axes, one: Differences) -> None:
+def _draw_panel(axes: Axes, one: Differences) -> None:
     colour, marker, _ = one.piece.look
     dots: dict[str, Any] = {"s": 7, "color": colour, "alpha": 0.6, "linewidths": 0, "zorder": 2}
     axes.scatter(one.pairs["mean"], one.pairs["difference"], marker=marker, **dots)
@@ -157,19 +159,21 @@ def _panel(axes: Axes, one: Differences) -> None:
             axes.axhspan(low, high, color="black", alpha=0.1, lw=0, zorder=0)
 
 
-def _caption(pieces: Pieces, found: Sequence[Differences], settings: Settings) -> str:
-    n = pieces.sized([one.pairs["case"].nunique() for one in found], [one.clusters for one in found])
+def _make_caption(pieces: Pieces, found: Sequence[Differences], settings: Settings) -> str:
+    n = pieces.sized(
+        [difference.pairs["case"].nunique() for difference in found], [difference.clusters for difference in found]
+    )
     divided = f" by {pieces.by}" if pieces.by else ""
     text = (
         f"Bland-Altman plot on {pieces.title}{divided} ({n}): differences by the mean of both. Line: mean difference "
         "(bias); dashed: limits of agreement (bias -/+ 1.96 SD); bands: intervals of each "
         f"({interval_text(PERCENTILE, settings.level, pieces.unit)})."
     )
-    if any(one.clusters < FEWEST for one in found):
+    if any(difference.clusters < FEWEST for difference in found):
         text += f" Without bands: too few {pieces.unit} for an interval."
-    labels = {label for one in found for label in one.pairs["label"]}
+    labels = {label for difference in found for label in difference.pairs["label"]}
     if pieces.by != LABEL and len(labels) > 1:
         text += f" Together: {len(labels)} measurements ({', '.join(sorted(labels))})."
-    if lacking := sum(one.lacking for one in found):
+    if lacking := sum(difference.lacking for difference in found):
         text += f" {lacking} measurements that one side lacks are left out."
     return text + pieces.end()

@@ -73,21 +73,21 @@ def budget(
     UsageError.refuse_unknown("kind=budget is drawn of no metric", SPENT, metric)
     across = millimetres(width)
     runs = as_runs(source, metric)
-    known = {str(name) for run in runs if run.finished for name in run.scores["metric"].unique()}
-    right = next((name for name in RIGHT if name in known), None)
-    if right is None or metric not in known:
+    metric_names = {str(name) for run in runs if run.finished for name in run.scores["metric"].unique()}
+    right = next((name for name in RIGHT if name in metric_names), None)
+    if right is None or metric not in metric_names:
         raise UserError(f"No finished run has rows of {metric} and of accuracy; name both among the task's metrics")
     pieces = take(runs, [metric, right], label=label)
-    answers = {piece.model: _answers(piece.part, metric, right) for piece in pieces.members}
+    answers = {piece.model: _budget_answers(piece.part, metric, right) for piece in pieces.members}
     most = max((float(spent[np.isfinite(spent)].max(initial=0.0)) for spent, _, _ in answers.values()), default=0.0)
     if not most > 0:
         raise UserError(f"No run says what its answers took by {metric}, so there is nothing to draw")
     grid = np.linspace(0.0, most, _POINTS)
-    frames = [_frame(model, *found, grid, settings) for model, found in answers.items()]
+    frames = [_budget_frame(model, *spent, grid, settings) for model, spent in answers.items()]
     frame = pd.concat(frames, ignore_index=True)
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
     with styled():
-        figure = _draw(frame, drawable(column.title), across)
+        figure = _draw_figure(frame, drawable(column.title), across)
     areas = ", ".join(f"{model} {rows['area'].iloc[0]:.3f}" for model, rows in frame.groupby("model", sort=False))
     text = (
         f"Share of all answers on {pieces.title} that are right within a budget of {column.title.lower()} "
@@ -98,7 +98,7 @@ def budget(
     return Drawn(figure, frame, text + pieces.end())
 
 
-def _answers(part: Part, metric: str, right: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _budget_answers(part: Part, metric: str, right: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """Returns by case what it took, whether it is right, and the number of its patient."""
     rows = part.scores[part.scores["metric"].isin([metric, right])]
     table = rows.pivot_table(
@@ -119,11 +119,11 @@ def share_within(spent: Floats, right: Floats, budgets: Floats, weights: Floats 
     weights = np.ones(len(spent)) if weights is None else weights
     order = np.argsort(spent, kind="stable")
     gained = np.concatenate([[0.0], np.cumsum((right * weights)[order])])
-    found: Floats = gained[np.searchsorted(spent[order], budgets, side="right")] / weights.sum()
-    return found
+    shares: Floats = gained[np.searchsorted(spent[order], budgets, side="right")] / weights.sum()
+    return shares
 
 
-def _frame(
+def _budget_frame(
     model: str, spent: Floats, right: Floats, owner: npt.NDArray[np.intp], grid: Floats, settings: Settings
 ) -> pd.DataFrame:
     along = share_within(spent, right, grid)
@@ -136,17 +136,17 @@ def _frame(
             for chosen in some
         ]
         low, high = np.quantile(np.array(drawn), [(1 - settings.level) / 2, (1 + settings.level) / 2], axis=0)
-    area = _area(spent, right, float(grid[-1]))
+    area = _area_below(spent, right, float(grid[-1]))
     columns = [[model] * len(grid), grid, along, low, high, [len(spent)] * len(grid), [area] * len(grid)]
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
 
-def _area(spent: Floats, right: Floats, most: float) -> float:
+def _area_below(spent: Floats, right: Floats, most: float) -> float:
     """The area below the steps up to a budget, over that budget: each right answer counts from what it took on."""
     return float((right * np.clip(most - spent, 0.0, None)).sum() / (len(spent) * most))
 
 
-def _draw(frame: pd.DataFrame, title: str, width: float) -> Figure:
+def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["model"]))
@@ -155,9 +155,9 @@ def _draw(frame: pd.DataFrame, title: str, width: float) -> Figure:
     figure = canvas(width, _HEIGHT + legend)
     axes = figure.subplots()
     handles = []
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         rows = frame[frame["model"] == name]
-        colour, _, line = look(place)
+        colour, _, line = look(index)
         at, mean, low, high = (rows[key].to_numpy(np.float64) for key in ("budget", "accuracy", "low", "high"))
         axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0, step="post")
         axes.step(at, mean, color=colour, ls=line, where="post")

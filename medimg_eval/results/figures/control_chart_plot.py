@@ -25,18 +25,18 @@ def control_chart_figure(found: Monitoring, width: str | float = "double") -> Dr
         width: "single", "double" or mm.
     """
     frame, across = found.frame, millimetres(width)
-    places = np.arange(len(frame))
+    positions = np.arange(len(frame))
     with styled():
         figure = canvas(across, HEIGHT)
         axes = figure.subplots()
         for side in ("lower_limit", "upper_limit"):
-            axes.step(places, frame[side], where="mid", color=QUIET, lw=0.8, ls=(0, (4, 2)), zorder=1)
+            axes.step(positions, frame[side], where="mid", color=QUIET, lw=0.8, ls=(0, (4, 2)), zorder=1)
         axes.axhline(0.0 if found.kind == "cusum" else found.chart.centre, color=QUIET, lw=0.8, zorder=1)
         if found.kind not in ("ewma", "cusum"):
-            known = frame["low"].notna().to_numpy()
-            ends = frame.loc[known, ["low", "high"]].to_numpy().T
-            axes.vlines(places[known], *ends, color=PALETTE[0], lw=0.8, alpha=0.5, zorder=2)
-        axes.plot(places, frame["plotted"], color=PALETTE[0], marker="o", ms=3, lw=0.8, zorder=3)
+            has_interval = frame["low"].notna().to_numpy()
+            ends = frame.loc[has_interval, ["low", "high"]].to_numpy().T
+            axes.vlines(positions[has_interval], *ends, color=PALETTE[0], lw=0.8, alpha=0.5, zorder=2)
+        axes.plot(positions, frame["plotted"], color=PALETTE[0], marker="o", ms=3, lw=0.8, zorder=3)
         out = (frame["violations"] != "").to_numpy()
         if out.any():
             mark: dict[str, Any] = {
@@ -46,21 +46,23 @@ def control_chart_figure(found: Monitoring, width: str | float = "double") -> Dr
                 "edgecolors": PALETTE[1],
                 "linewidths": 1.2,
             }
-            axes.scatter(places[out], frame.loc[out, "plotted"], zorder=4, **mark)
+            axes.scatter(positions[out], frame.loc[out, "plotted"], zorder=4, **mark)
         first_new = int(frame["baseline"].sum())
         if first_new < len(frame):
             axes.axvline(first_new - 0.5, color=QUIET, lw=0.6, ls=":", zorder=1)
         step = -(-len(frame) // _MOST_TICKS)
-        axes.set_xticks(places[::step], [drawable(name) for name in frame["period"][::step]], rotation=45, ha="right")
+        axes.set_xticks(
+            positions[::step], [drawable(name) for name in frame["period"][::step]], rotation=45, ha="right"
+        )
         axes.set_ylabel(drawable("Cumulative sum (sigma)" if found.kind == "cusum" else frame.attrs["column"]))
-    return Drawn(figure, frame, _caption(found))
+    return Drawn(figure, frame, _make_caption(found))
 
 
-def _caption(found: Monitoring) -> str:
+def _make_caption(found: Monitoring) -> str:
     frame = found.frame
     text = f"{found.name} of {frame.attrs['column']} on {found.title}, {len(frame)} periods. "
     text += "Solid line: centre; dashed: limits; dotted: end of the baseline. "
     if found.kind not in ("ewma", "cusum"):
         text += "Vertical lines: intervals of the values. "
-    told = f"Squares: {'; '.join(found.violated)}." if found.violated else "No rule is violated."
-    return f"{text}{told} {' '.join(found.notes)}"
+    violations_text = f"Squares: {'; '.join(found.violated)}." if found.violated else "No rule is violated."
+    return f"{text}{violations_text} {' '.join(found.notes)}"

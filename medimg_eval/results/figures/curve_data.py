@@ -70,36 +70,36 @@ def stacks(part: Part, metric: str) -> dict[str, Stack]:
     Those of "n_reference_lesions" count too where `metric` is "detection_score".
     """
     labels = dict.fromkeys(part.scores["label"].astype(str))
-    return {label: _stack(part, metric, part.scores["label"].astype(str) == label) for label in labels}
+    return {label: _make_stack(part, metric, part.scores["label"].astype(str) == label) for label in labels}
 
 
 def pooled(part: Part, metric: str) -> Stack:
     """Returns the confidences of all labels together."""
-    return _stack(part, metric, pd.Series(data=True, index=part.scores.index))
+    return _make_stack(part, metric, pd.Series(data=True, index=part.scores.index))
 
 
-def _stack(part: Part, metric: str, chosen: pd.Series[bool]) -> Stack:
+def _make_stack(part: Part, metric: str, chosen: pd.Series[bool]) -> Stack:
     clusters, owner_of = np.unique(part.clusters.to_numpy(dtype=str), return_inverse=True)
-    place = pd.Series(owner_of, index=part.clusters.index)
+    cluster_of = pd.Series(owner_of, index=part.clusters.index)
     rows = part.scores.loc[chosen & (part.scores["metric"] == metric)]
     rows = rows.loc[rows["status"].isin(YES[metric])]
     held = part.scores.loc[chosen & (part.scores["metric"] == LESIONS)]
     unknown = set(held.loc[held["value"].isna(), "case"])
-    known = rows["value"].notna()
-    dropped, rows = int((~known).sum()), rows.loc[known & ~rows["case"].isin(unknown)]
+    is_known = rows["value"].notna()
+    dropped, rows = int((~is_known).sum()), rows.loc[is_known & ~rows["case"].isin(unknown)]
     order = np.argsort(-rows["value"].to_numpy(dtype=np.float64), kind="stable")
     value = rows["value"].to_numpy(dtype=np.float64)[order]
     truth = (rows["status"] == YES[metric][0]).to_numpy()[order]
-    owner = place.reindex(rows["case"].astype(str)).to_numpy(dtype=np.int64)[order]
+    owner = cluster_of.reindex(rows["case"].astype(str)).to_numpy(dtype=np.int64)[order]
     last = np.flatnonzero(np.append(np.diff(value) != 0, True)) if value.size else np.zeros(0, np.int64)
     size = len(clusters)
     if metric == CANDIDATE:
-        found = held.loc[held["value"].notna()]
-        at = place.reindex(found["case"].astype(str)).to_numpy(dtype=np.int64)
-        positives = np.bincount(at, weights=found["value"].to_numpy(dtype=np.float64), minlength=size).astype(
+        defined = held.loc[held["value"].notna()]
+        at = cluster_of.reindex(defined["case"].astype(str)).to_numpy(dtype=np.int64)
+        positives = np.bincount(at, weights=defined["value"].to_numpy(dtype=np.float64), minlength=size).astype(
             np.float64
         )
-        judged = place.loc[~place.index.isin(unknown)]
+        judged = cluster_of.loc[~cluster_of.index.isin(unknown)]
         negatives = np.bincount(judged.to_numpy(dtype=np.int64), minlength=size).astype(np.float64)
         return Stack(value, truth, owner, last, positives, negatives, len(judged), dropped)
     positives = np.bincount(owner[truth], minlength=size).astype(np.float64)
@@ -116,16 +116,16 @@ def answers(part: Part) -> tuple[Part, bool]:
     """
     rows = part.scores.loc[part.scores["metric"] == PROBABILITY]
     rows = rows.loc[rows["value"].notna() & rows["status"].isin(YES[PROBABILITY])]
-    told = (rows["status"] == "present").groupby(rows["case"]).agg(["sum", "size"])
-    exclusive = bool(len(told)) and bool((told["sum"] == 1).all()) and bool((told["size"] > 1).all())
+    counts = (rows["status"] == "present").groupby(rows["case"]).agg(["sum", "size"])
+    exclusive = bool(len(counts)) and bool((counts["sum"] == 1).all()) and bool((counts["size"] > 1).all())
     if exclusive:
         best = rows.loc[rows.sort_values(["value", "label"], ascending=[False, True]).groupby("case").head(1).index]
         right, value = best["status"] == "present", best["value"]
     else:
         best, yes = rows, rows["value"] >= 0.5
         right, value = yes == (rows["status"] == "present"), rows["value"].where(yes, 1 - rows["value"])
-    made = best.assign(metric=CONFIDENCE, value=value, status=np.where(right, *YES[CONFIDENCE]))
-    return type(part)(part.run, made, part.clusters, part.of), exclusive
+    scored = best.assign(metric=CONFIDENCE, value=value, status=np.where(right, *YES[CONFIDENCE]))
+    return type(part)(part.run, scored, part.clusters, part.of), exclusive
 
 
 def resampled(part: Part, settings: Settings) -> Iterator[Floats]:
@@ -171,7 +171,7 @@ class Curve(NamedTuple):
     macro: bool = True
 
 
-def _upper(x: Floats, y: Floats, grid: Floats) -> Floats:
+def _upper_curve(x: Floats, y: Floats, grid: Floats) -> Floats:
     """Returns the highest y at each place of a rising curve, linear between points and flat after the last."""
     at = np.searchsorted(x, grid, side="right") - 1
     after = np.minimum(at + 1, len(x) - 1)
@@ -180,23 +180,23 @@ def _upper(x: Floats, y: Floats, grid: Floats) -> Floats:
     return y[at] + share * (y[after] - y[at])
 
 
-def _roc(one: Sums) -> tuple[Floats, Floats]:
+def _roc_points(one: Sums) -> tuple[Floats, Floats]:
     if not (one.positives and one.negatives):
         return np.zeros(0), np.zeros(0)
     return one.false / one.negatives, one.true / one.positives
 
 
 def _roc_along(one: Sums, grid: Floats) -> Floats:
-    x, y = _roc(one)
-    return _upper(x, y, grid) if x.size else np.full(grid.size, np.nan)
+    x, y = _roc_points(one)
+    return _upper_curve(x, y, grid) if x.size else np.full(grid.size, np.nan)
 
 
 def _roc_area(one: Sums) -> float:
-    x, y = _roc(one)
+    x, y = _roc_points(one)
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2)) if x.size else np.nan
 
 
-def _pr(one: Sums) -> tuple[Floats, Floats]:
+def _pr_points(one: Sums) -> tuple[Floats, Floats]:
     """Returns recall and the precision of the highest confidence that reaches it; the first also stands at 0."""
     if not one.positives:
         return np.zeros(0), np.zeros(0)
@@ -206,7 +206,7 @@ def _pr(one: Sums) -> tuple[Floats, Floats]:
 
 
 def _pr_along(one: Sums, grid: Floats) -> Floats:
-    recall, precision = _pr(one)
+    recall, precision = _pr_points(one)
     if not recall.size:
         return np.full(grid.size, np.nan)
     at = np.searchsorted(recall[1:], grid - 1e-12, side="left")
@@ -214,11 +214,11 @@ def _pr_along(one: Sums, grid: Floats) -> Floats:
 
 
 def _pr_area(one: Sums) -> float:
-    recall, precision = _pr(one)
+    recall, precision = _pr_points(one)
     return float(np.diff(recall) @ precision[1:]) if recall.size else np.nan
 
 
-def _froc(one: Sums) -> tuple[Floats, Floats]:
+def _froc_points(one: Sums) -> tuple[Floats, Floats]:
     along = _froc_along(one, FROC_GRID)
     return (FROC_GRID, along) if one.positives else (np.zeros(0), np.zeros(0))
 
@@ -227,14 +227,14 @@ def _froc_along(one: Sums, grid: Floats) -> Floats:
     return _roc_along(one, grid)
 
 
-def _risk(one: Sums) -> tuple[Floats, Floats]:
+def _risk_points(one: Sums) -> tuple[Floats, Floats]:
     """Returns coverage and risk at every confidence."""
     total = one.true[-1] + one.false[-1]
     if not total:
         return np.zeros(0), np.zeros(0)
-    kept = one.true + one.false > 0
-    held = (one.true + one.false)[kept]
-    return held / total, one.false[kept] / held
+    is_counted = one.true + one.false > 0
+    held = (one.true + one.false)[is_counted]
+    return held / total, one.false[is_counted] / held
 
 
 def _risk_along(one: Sums, grid: Floats) -> Floats:
@@ -246,7 +246,7 @@ def _risk_along(one: Sums, grid: Floats) -> Floats:
     return wrong
 
 
-def _aurc(one: Sums) -> float:
+def _aurc_value(one: Sums) -> float:
     total = round(one.true[-1] + one.false[-1])
     return float(_risk_along(one, np.arange(1, total + 1) / total).mean()) if total else np.nan
 
@@ -260,18 +260,18 @@ CURVES = {
         "sensitivity",
         ("False-positive rate (1 - specificity)", "Sensitivity"),
         _SHARES,
-        _roc,
+        _roc_points,
         _roc_along,
         _roc_area,
         "AUROC",
     ),
-    "pr": Curve("recall", "precision", ("Recall", "Precision"), _SHARES, _pr, _pr_along, _pr_area, "AP"),
+    "pr": Curve("recall", "precision", ("Recall", "Precision"), _SHARES, _pr_points, _pr_along, _pr_area, "AP"),
     "froc": Curve(
         "false_positives_per_case",
         "sensitivity",
         ("False positives per case", "Sensitivity"),
         FROC_GRID,
-        _froc,
+        _froc_points,
         _froc_along,
         lambda one: float(np.mean(_froc_along(one, np.array(CPM_RATES)))),
         "CPM",
@@ -281,9 +281,9 @@ CURVES = {
         "risk",
         ("Coverage", "Risk (share of wrong answers)"),
         _SHARES[1:],
-        _risk,
+        _risk_points,
         _risk_along,
-        _aurc,
+        _aurc_value,
         "AURC",
         macro=False,
     ),

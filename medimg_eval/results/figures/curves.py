@@ -92,7 +92,7 @@ def roc(source: Source, *, by: str = "", label: str = "", width: Width = "single
 
     Source: Fawcett, Pattern Recognition Letters 27, 2006; bands are vertical (at fixed false-positive rates).
     """
-    return _draw("roc", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
+    return _draw_curves("roc", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
 
 
 def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
@@ -101,7 +101,7 @@ def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single"
     The precision at a recall is that of the highest threshold which reaches it: steps, of which average precision is
     the area; nothing is interpolated (Davis & Goadrich, ICML 2006).
     """
-    return _draw("pr", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
+    return _draw_curves("pr", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
 
 
 def froc(
@@ -114,7 +114,7 @@ def froc(
 
     Source: Setio et al., Med Image Anal 42, 2017 (LUNA16).
     """
-    return _draw("froc", source, CANDIDATE, by=by, label=label, width=width, settings=settings)
+    return _draw_curves("froc", source, CANDIDATE, by=by, label=label, width=width, settings=settings)
 
 
 def risk_coverage(
@@ -129,10 +129,12 @@ def risk_coverage(
     Source: Geifman & El-Yaniv, NeurIPS 2017; AURC is that of Geifman et al., ICLR 2019.
     """
     runs, metric = confidences(source, "risk_coverage")
-    return _draw("risk_coverage", runs, metric, by=by, label=label, width=width, settings=settings)
+    return _draw_curves("risk_coverage", runs, metric, by=by, label=label, width=width, settings=settings)
 
 
-def _draw(kind: str, source: Source, metric: str, *, by: str, label: str, width: Width, settings: Settings) -> Drawn:
+def _draw_curves(
+    kind: str, source: Source, metric: str, *, by: str, label: str, width: Width, settings: Settings
+) -> Drawn:
     across = millimetres(width)
     curve = CURVES[kind]
     runs = as_runs(source, metric)
@@ -140,18 +142,21 @@ def _draw(kind: str, source: Source, metric: str, *, by: str, label: str, width:
     if names:
         need_rows(LESIONS if metric == CANDIDATE else metric, kind, names)
     # A detector without a single candidate has a curve too, at 0.
-    wanted = [one for one in (CANDIDATE, LESIONS) if one in names] if metric == CANDIDATE else [metric]
+    wanted = [name for name in (CANDIDATE, LESIONS) if name in names] if metric == CANDIDATE else [metric]
     pieces = take(runs, wanted, by=by, label=label)
     settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
-    found = [_found(piece, curve, metric, settings) for piece in pieces.members]
-    if not any(one.points[0].size for one in found):
+    curves_found = [_measure_curve(piece, curve, metric, settings) for piece in pieces.members]
+    if not any(curve_found.points[0].size for curve_found in curves_found):
         raise UserError(f"No model has a curve for kind={kind}: all that was judged is true, or none of it is")
-    figure = _figure(kind, curve, pieces, found, across)
-    frame = pd.concat([_frame(curve, one, settings) for one in found if one.points[0].size], ignore_index=True)
-    return Drawn(figure, frame, _caption(kind, curve, pieces, found, settings))
+    figure = _make_figure(kind, curve, pieces, curves_found, across)
+    frame = pd.concat(
+        [_curve_frame(curve, curve_found, settings) for curve_found in curves_found if curve_found.points[0].size],
+        ignore_index=True,
+    )
+    return Drawn(figure, frame, _make_caption(kind, curve, pieces, curves_found, settings))
 
 
-def _found(piece: Piece, curve: Curve, metric: str, settings: Settings) -> Found:
+def _measure_curve(piece: Piece, curve: Curve, metric: str, settings: Settings) -> Found:
     part = piece.part
     if curve.macro:
         held = list(stacks(part, metric).values())
@@ -159,43 +164,43 @@ def _found(piece: Piece, curve: Curve, metric: str, settings: Settings) -> Found
         held = [pooled(answers(part)[0] if metric == PROBABILITY else part, CONFIDENCE)]
     size = len(held[0].positives)
     once = np.ones(size)
-    whole = {place: sums(stack, once) for place, stack in enumerate(held)}
-    drawn = [place for place, one in whole.items() if curve.points(one)[0].size]
-    chosen = [held[place] for place in drawn]
-    areas = [curve.area(whole[place]) for place in drawn]
-    bounds = _bands(curve, chosen, part, settings) if drawn else None
+    all_sums = {index: sums(stack, once) for index, stack in enumerate(held)}
+    drawn = [index for index, stack_sums in all_sums.items() if curve.points(stack_sums)[0].size]
+    chosen = [held[index] for index in drawn]
+    areas = [curve.area(all_sums[index]) for index in drawn]
+    bounds = _curve_bands(curve, chosen, part, settings) if drawn else None
     nothing = np.full(curve.grid.size, np.nan)
     low, high, area_low, area_high = bounds if bounds else (nothing, nothing, np.nan, np.nan)
-    chances = [one.positives.sum() / (one.positives.sum() + one.negatives.sum()) for one in chosen]
+    chances = [stack.positives.sum() / (stack.positives.sum() + stack.negatives.sum()) for stack in chosen]
     return Found(
         piece,
-        _points(curve, [whole[place] for place in drawn]),
+        _curve_points(curve, [all_sums[index] for index in drawn]),
         low,
         high,
         (float(np.mean(areas)) if areas else np.nan, area_low, area_high),
-        max((one.cases for one in held), default=0),
+        max((stack.cases for stack in held), default=0),
         size,
         len(drawn),
         len(held) - len(drawn),
-        sum(one.dropped for one in held),
+        sum(stack.dropped for stack in held),
         float(np.mean(chances)) if chances else np.nan,
     )
 
 
-def _points(curve: Curve, whole: Sequence[Any]) -> tuple[Floats, Floats]:
+def _curve_points(curve: Curve, whole: Sequence[Any]) -> tuple[Floats, Floats]:
     """Returns the points of one curve, or the mean of several at the places of the grid."""
     if not whole:
         return np.zeros(0), np.zeros(0)
     if len(whole) > 1:
-        return curve.grid, np.mean([curve.along(one, curve.grid) for one in whole], axis=0)
+        return curve.grid, np.mean([curve.along(stack_sums, curve.grid) for stack_sums in whole], axis=0)
     x, y = curve.points(whole[0])
     if x.size > MOST_POINTS:
-        kept = np.unique(np.linspace(0, x.size - 1, MOST_POINTS).round().astype(np.int64))
-        x, y = x[kept], y[kept]
+        indices = np.unique(np.linspace(0, x.size - 1, MOST_POINTS).round().astype(np.int64))
+        x, y = x[indices], y[indices]
     return x, y
 
 
-def _bands(
+def _curve_bands(
     curve: Curve, held: Sequence[Stack], part: Part, settings: Settings
 ) -> tuple[Floats, Floats, float, float] | None:
     """Returns the bounds of the curve and of its area; None with too few clusters."""
@@ -203,13 +208,15 @@ def _bands(
         return None
     lines, areas = [], []
     for times in resampled(part, settings):
-        ones = [sums(stack, times) for stack in held]
-        along = np.array([curve.along(one, curve.grid) for one in ones])
-        known = ~np.isnan(along[:, 0])
+        resampled_ = [sums(stack, times) for stack in held]
+        along = np.array([curve.along(stack_sums, curve.grid) for stack_sums in resampled_])
+        is_known = ~np.isnan(along[:, 0])
         # A resample may lack all that is true of a label, which then has no curve in it.
-        if known.any():
-            lines.append(along[known].mean(axis=0))
-            areas.append(np.mean([curve.area(one) for one, has in zip(ones, known, strict=True) if has]))
+        if is_known.any():
+            lines.append(along[is_known].mean(axis=0))
+            areas.append(
+                np.mean([curve.area(stack_sums) for stack_sums, has in zip(resampled_, is_known, strict=True) if has])
+            )
     if len(lines) * 2 < settings.resamples:
         return None
     ends = [(1 - settings.level) / 2, (1 + settings.level) / 2]
@@ -218,9 +225,9 @@ def _bands(
     return low, high, float(area_low), float(area_high)
 
 
-def _frame(curve: Curve, one: Found, settings: Settings) -> pd.DataFrame:
+def _curve_frame(curve: Curve, one: Found, settings: Settings) -> pd.DataFrame:
     banded = not np.isnan(one.low[0])
-    said = interval_text(PERCENTILE if banded else TOO_FEW, settings.level, one.piece.part.run.unit)
+    interval_words = interval_text(PERCENTILE if banded else TOO_FEW, settings.level, one.piece.part.run.unit)
     x, y = one.points
     parts = [pd.DataFrame({"what": "curve", curve.x: x, curve.y: y})]
     if banded:
@@ -231,35 +238,35 @@ def _frame(curve: Curve, one: Found, settings: Settings) -> pd.DataFrame:
     frame = pd.concat(parts, ignore_index=True)
     frame.insert(0, "group", one.piece.group)
     frame.insert(1, "model", one.piece.model)
-    return frame.assign(n=one.cases, clusters=one.clusters, labels=one.labels, interval=said)
+    return frame.assign(n=one.cases, clusters=one.clusters, labels=one.labels, interval=interval_words)
 
 
-def _figure(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], across: float) -> Any:
+def _make_figure(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], across: float) -> Any:
     from matplotlib.lines import Line2D
 
     number = len(pieces.groups)
     shape = panel_grid(number, across) if number > 1 else (1, 1)
     side = min(across / shape[1] * (0.95 if number > 1 else 0.9), 110.0)
     with styled():
-        texts = [_text(curve, model, found, several=number > 1) for model in pieces.models]
+        texts = [_legend_text(curve, model, found, several=number > 1) for model in pieces.models]
         legend = legend_height(texts, across)[1]
         figure = canvas(across, side * shape[0] + legend + 2)
-        for place, (group, axes) in enumerate(zip(pieces.groups, panels(figure, number, shape), strict=True)):
-            members = [one for one in found if one.piece.group == group]
-            _panel(kind, curve, axes, members)
+        for index, (group, axes) in enumerate(zip(pieces.groups, panels(figure, number, shape), strict=True)):
+            members = [curve_found for curve_found in found if curve_found.piece.group == group]
+            _draw_panel(kind, curve, axes, members)
             axes.set_title(wrapped(group, 30))
             # The same axes need their titles once, below and at the left.
-            if place + shape[1] >= number:
+            if index + shape[1] >= number:
                 axes.set_xlabel(curve.titles[0])
-            if place % shape[1] == 0:
+            if index % shape[1] == 0:
                 axes.set_ylabel(curve.titles[1])
         handles = [Line2D([], [], color=colour, ls=line, lw=1.1) for colour, _, line in pieces.looks]
         add_legend(figure, handles, texts, across)
     return figure
 
 
-def _text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) -> str:
-    mine = [one for one in found if one.piece.model == model]
+def _legend_text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) -> str:
+    mine = [curve_found for curve_found in found if curve_found.piece.model == model]
     if several or not mine:
         return wrapped(model)
     value, low, high = mine[0].area
@@ -269,21 +276,21 @@ def _text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) ->
     return f"{wrapped(model)}: {curve.area_title} {value:.3f}{bounds}"
 
 
-def _panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -> None:
-    for one in members:
-        colour, _, line = one.piece.look
-        step = kind == "pr" and one.labels == 1
-        if not np.isnan(one.low[0]):
+def _draw_panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -> None:
+    for member in members:
+        colour, _, line = member.piece.look
+        step = kind == "pr" and member.labels == 1
+        if not np.isnan(member.low[0]):
             edge: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0}
-            axes.fill_between(curve.grid, one.low, one.high, **edge, zorder=1)
+            axes.fill_between(curve.grid, member.low, member.high, **edge, zorder=1)
         style: dict[str, Any] = {"drawstyle": "steps-pre"} if step else {}
-        if one.points[0].size:
-            axes.plot(*one.points, color=colour, ls=line, lw=1.1, zorder=3, clip_on=False, **style)
+        if member.points[0].size:
+            axes.plot(*member.points, color=colour, ls=line, lw=1.1, zorder=3, clip_on=False, **style)
     quiet: dict[str, Any] = {"color": QUIET, "lw": 0.5, "ls": (0, (3, 2)), "zorder": 0}
     if kind == "roc":
         axes.plot([0, 1], [0, 1], **quiet)
     if kind == "pr" and members:
-        axes.axhline(float(np.nanmean([one.chance for one in members])), **quiet)
+        axes.axhline(float(np.nanmean([member.chance for member in members])), **quiet)
     if kind == "froc":
         axes.set_xscale("log", base=2)
         axes.set_xticks(CPM_RATES, ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
@@ -313,23 +320,23 @@ _QUIET = {
 }
 
 
-def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], settings: Settings) -> str:
-    n = pieces.sized([one.cases for one in found], [one.clusters for one in found])
+def _make_caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], settings: Settings) -> str:
+    n = pieces.sized([curve_found.cases for curve_found in found], [curve_found.clusters for curve_found in found])
     divided = f" by {pieces.by}" if pieces.by else ""
     quiet = f"; {_QUIET[kind]}" if _QUIET[kind] else ""
     text = (
         f"{_WHAT[kind]} on {pieces.title}{divided} ({n}). Bands and brackets: {100 * settings.level:g} % percentile "
         f"bootstrap intervals over {pieces.unit}, {settings.resamples} resamples{quiet}."
     )
-    if (labels := max(one.labels for one in found)) > 1:
+    if (labels := max(curve_found.labels for curve_found in found)) > 1:
         text += f" Each curve is the mean over up to {labels} labels that have one."
-    if lacking := max(one.lacking for one in found):
+    if lacking := max(curve_found.lacking for curve_found in found):
         text += f" Up to {lacking} labels have no curve, being all true or all false."
-    if dropped := sum(one.dropped for one in found):
+    if dropped := sum(curve_found.dropped for curve_found in found):
         text += f" {dropped} values that are no number are left out."
-    if any(np.isnan(one.low[0]) for one in found):
+    if any(np.isnan(curve_found.low[0]) for curve_found in found):
         text += f" Curves without a band rest on too few {pieces.unit} for one."
-    if areas := [one for one in found if pieces.by and not np.isnan(one.area[0])]:
+    if areas := [curve_found for curve_found in found if pieces.by and not np.isnan(curve_found.area[0])]:
         text += f" {curve.area_title} of the {len(areas)} curves is in the numbers."
     if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
         text += f" In grey: baselines ({', '.join(baselines)})."

@@ -78,7 +78,7 @@ def data_fraction(
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
     if target is not None and column.higher_is_better is None:
         raise UsageError(f"target={target:g}: of {metric} neither more nor less is better")
-    rows = [row for piece in pieces.members for row in _rows(piece, metric, label, settings, pieces.unit)]
+    rows = [row for piece in pieces.members for row in _piece_rows(piece, metric, label, settings, pieces.unit)]
     frame = pd.DataFrame.from_records(rows, columns=COLUMNS)
     if frame["patients"].isna().all():
         raise UserError(
@@ -87,29 +87,31 @@ def data_fraction(
     if not frame["mean"].notna().any():
         raise UserError(f"No run has a value of {metric}, so there is nothing to draw")
     with styled():
-        figure = _draw(pieces, frame, drawable(column.heading), target, across)
+        figure = _draw_figure(pieces, frame, drawable(column.heading), target, across)
     means = frame[frame["draw"] == ALL_DRAWS]
-    made = " or ".join(dict.fromkeys(means.loc[means["low"].notna(), "interval"]))
+    interval_words = " or ".join(dict.fromkeys(means.loc[means["low"].notna(), "interval"]))
     counts = pieces.sized(means["n"].tolist(), means["clusters"].tolist())
     draws = named_range(
-        [len({one["draw"] for one in p.part.run.subsets}) for p in pieces.members if p.part.run.subsets]
+        [len({subset["draw"] for subset in p.part.run.subsets}) for p in pieces.members if p.part.run.subsets]
     )
     text = (
         f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {_who(pieces)} fitted on ({counts}). "
     )
     text += f"Small marks are single draws ({draws} of each size, smaller within larger), lines their mean"
-    text += f"; bands are intervals of it: {made}." if made else "."
+    text += f"; bands are intervals of it: {interval_words}." if interval_words else "."
     if any(not piece.part.run.subsets for piece in pieces.members):
         text += " Horizontal lines are models that were fitted on no subset."
     for piece in pieces.members:
         if target is not None and piece.part.run.subsets:
             own = frame[frame["model"] == piece.model]
-            told = _told(own, target, settings.level, _who(pieces), higher=column.higher_is_better is True)
-            text += f" {piece.model}: {told}"
+            reach_text = _describe_target(
+                own, target, settings.level, _who(pieces), higher=column.higher_is_better is True
+            )
+            text += f" {piece.model}: {reach_text}"
     return Drawn(figure, frame, text + pieces.end())
 
 
-def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
+def _piece_rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
     run, rows = piece.part.run, []
 
     def row(part: Part, how: Settings, **place: Any) -> dict[str, Any]:
@@ -120,25 +122,27 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
     if not run.subsets:
         nothing = {"kind": "", "size": math.nan, "draw": ALL_DRAWS, "patients": math.nan, "cases": math.nan}
         return [row(piece.part, settings, **nothing)]
-    sizes = sorted({one["size"] for one in run.subsets})
+    sizes = sorted({subset["size"] for subset in run.subsets})
     for size in sizes:
-        drawn = [one for one in run.subsets if one["size"] == size]
+        drawn = [subset for subset in run.subsets if subset["size"] == size]
         part = piece.part
         if size != sizes[-1]:
             some = run.under(subset_key(drawn[0]["kind"], size))
             if some.scores.empty:
                 continue
             part = take([some], [metric], label=label).members[0].part
-        place = {"kind": drawn[0]["kind"], "size": size}
-        counts = {key: float(np.mean([one[key] for one in drawn])) for key in ("patients", "cases")}
-        rows.append(row(part, settings, **place, draw=ALL_DRAWS, **counts))
-        for one in drawn:
+        fields = {"kind": drawn[0]["kind"], "size": size}
+        counts = {key: float(np.mean([subset[key] for subset in drawn])) for key in ("patients", "cases")}
+        rows.append(row(part, settings, **fields, draw=ALL_DRAWS, **counts))
+        for subset in drawn:
             alone = part
             if "repeat" in part.scores.columns:
-                scores = part.scores.loc[part.scores["repeat"] == one["draw"]].drop(columns="repeat")
+                scores = part.scores.loc[part.scores["repeat"] == subset["draw"]].drop(columns="repeat")
                 alone = Part(part.run, scores, part.clusters, part.of)
-            found = row(alone, settings._replace(resamples=1), **place, draw=str(one["draw"]))
-            rows.append(found | {key: one[key] for key in counts} | {"low": math.nan, "high": math.nan, "interval": ""})
+            value_row = row(alone, settings._replace(resamples=1), **fields, draw=str(subset["draw"]))
+            rows.append(
+                value_row | {key: subset[key] for key in counts} | {"low": math.nan, "high": math.nan, "interval": ""}
+            )
     return rows
 
 
@@ -146,7 +150,7 @@ def _who(pieces: Pieces) -> str:
     return "cases" if pieces.some.resampled == "cases" else "patients"
 
 
-def _told(rows: pd.DataFrame, target: float, level: float, who: str, *, higher: bool) -> str:
+def _describe_target(rows: pd.DataFrame, target: float, level: float, who: str, *, higher: bool) -> str:
     """Says at how many patients draws of one model first reach a value."""
     least = []
     for _, draw in rows[rows["draw"] != ALL_DRAWS].groupby("draw"):
@@ -155,7 +159,7 @@ def _told(rows: pd.DataFrame, target: float, level: float, who: str, *, higher: 
         least.append((float(first["patients"].iloc[0]), float(first["size"].iloc[0])) if len(first) else _NEVER)
     kind = rows["kind"].iloc[0]
     low, high, coverage = median_bounds([patients for patients, _ in least], level)
-    some = sum(one is not _NEVER for one in least)
+    some = sum(count is not _NEVER for count in least)
     patients, size = sorted(least)[len(least) // 2] if len(least) % 2 else sorted(least)[len(least) // 2 - 1]
     if math.isinf(patients):
         return f"{target:g} is not reached in half of the draws ({some} of {len(least)} reach it)."
@@ -182,13 +186,13 @@ def median_bounds(values: Sequence[float], level: float) -> tuple[float, float, 
     ranked, count = sorted(values), len(values)
     if count < 3:
         return math.nan, math.nan, math.nan
-    below = np.cumsum([math.comb(count, place) for place in range(count)]) / 2.0**count
-    able = [place for place in range(count // 2) if 1 - 2 * below[place] >= level]
-    place = able[-1] if able else 0
-    return ranked[place], ranked[count - 1 - place], float(1 - 2 * below[place])
+    below = np.cumsum([math.comb(count, index) for index in range(count)]) / 2.0**count
+    able = [index for index in range(count // 2) if 1 - 2 * below[index] >= level]
+    rank = able[-1] if able else 0
+    return ranked[rank], ranked[count - 1 - rank], float(1 - 2 * below[rank])
 
 
-def _draw(pieces: Pieces, frame: pd.DataFrame, title: str, target: float | None, width: float) -> Figure:
+def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, target: float | None, width: float) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import NullLocator
 

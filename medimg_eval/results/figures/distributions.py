@@ -66,7 +66,7 @@ def box(
 
     Source: Tukey, Exploratory Data Analysis (1977); quartiles by linear interpolation.
     """
-    return _draw("box", source, metric, by=by, label=label, paired=paired, width=width)
+    return _draw_distributions("box", source, metric, by=by, label=label, paired=paired, width=width)
 
 
 def violin(
@@ -78,7 +78,7 @@ def violin(
 
     Source: Hintze & Nelson, The American Statistician 52, 1998; the width is Scott's.
     """
-    return _draw("violin", source, metric, by=by, label=label, paired=paired, width=width)
+    return _draw_distributions("violin", source, metric, by=by, label=label, paired=paired, width=width)
 
 
 def strip(
@@ -89,17 +89,19 @@ def strip(
     A case lies at the same height in the rows of all models. The frame has a row per `case`, and the `mean` with its
     bounds.
     """
-    return _draw("strip", source, metric, by=by, label=label, paired=paired, width=width)
+    return _draw_distributions("strip", source, metric, by=by, label=label, paired=paired, width=width)
 
 
-def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paired: bool, width: Width) -> Drawn:
+def _draw_distributions(
+    kind: Kind, source: Source, metric: str, *, by: str, label: str, paired: bool, width: Width
+) -> Drawn:
     if is_summary(metric) or is_evidence(metric):
         raise UsageError(f"{metric} is no score of a case, of which kind={kind} shows the spread; draw kind=forest")
     across = millimetres(width)
     pieces = take(as_runs(source, metric), [metric], by=by, label=label)
     tables = {(piece.group, piece.model): case_values(piece.part.scores) for piece in pieces.members}
     values: Values = {key: table["value"].dropna() for key, table in tables.items()}
-    if not any(len(found) for found in values.values()):
+    if not any(len(row_values) for row_values in values.values()):
         raise UserError(f"No case has a value of {metric}, so there is nothing to draw")
     if paired and len(pieces.models) != 2:
         raise UsageError(f"paired=true joins the cases of two models, and there are {len(pieces.models)}; name two")
@@ -107,24 +109,24 @@ def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paire
     records: Records = []
     with styled():
         rows = lay_rows(pieces, roomy=paired)
-        counts = [len(values[_key(row)]) for row in rows.rows]
+        counts = [len(values[_piece_key(row)]) for row in rows.rows]
         notes = [f"n = {count}" for count in counts] if len(set(counts)) > 1 else []
         figure, axes = row_axes(rows, across, drawable(column.heading), marked, notes)
         pairs: Records = []
         joined = ""
         if paired:
-            pairs, (both, single) = _join(axes, rows, values, dots=kind == "strip")
-            rest = f"; {single} that only one model has are not joined" if single else ""
-            joined = f" Lines join the two values of a case ({both} pairs{rest})."
+            pairs, (both, single) = _join_pairs(axes, rows, values, dots=kind == "strip")
+            unpaired_text = f"; {single} that only one model has are not joined" if single else ""
+            joined = f" Lines join the two values of a case ({both} pairs{unpaired_text})."
         for row in rows.rows:
-            found = values[_key(row)]
-            if len(found):
-                numbers = _MARKS[kind](axes, row, found, metric)
-                records += [_record(row, len(found), one, _INTERVAL[kind]) for one in numbers]
-        bounds = [one[end] for one in records for end in ("low", "high") if not np.isnan(one.get(end, np.nan))]
-        ends = np.concatenate([bounds, *(found.to_numpy() for found in values.values())])
+            row_values = values[_piece_key(row)]
+            if len(row_values):
+                numbers = _MARKS[kind](axes, row, row_values, metric)
+                records += [_make_record(row, len(row_values), number, _INTERVAL[kind]) for number in numbers]
+        bounds = [record[end] for record in records for end in ("low", "high") if not np.isnan(record.get(end, np.nan))]
+        ends = np.concatenate([bounds, *(row_values.to_numpy() for row_values in values.values())])
         spread(axes, float(ends.min()), float(ends.max()))
-    caption = _caption(kind, pieces, column.title, label, tables, records) + joined + pieces.end()
+    caption = _make_caption(kind, pieces, column.title, label, tables, records) + joined + pieces.end()
     if kind != "strip":
         # A strip has its cases as dots already.
         records += pairs
@@ -132,20 +134,20 @@ def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paire
     return Drawn(figure, frame.dropna(axis="columns", how="all"), caption)
 
 
-def _key(row: Row) -> tuple[str, str]:
+def _piece_key(row: Row) -> tuple[str, str]:
     return row.piece.group, row.piece.model
 
 
-def _record(row: Row, n: int, numbers: dict[str, Any], interval: str) -> dict[str, Any]:
-    said = {"group": row.piece.group, "model": row.piece.model, "n": n, "interval": interval}
-    return said | numbers
+def _make_record(row: Row, n: int, numbers: dict[str, Any], interval: str) -> dict[str, Any]:
+    fields = {"group": row.piece.group, "model": row.piece.model, "n": n, "interval": interval}
+    return fields | numbers
 
 
-def _place(row: Row, case: str) -> float:
+def _dot_height(row: Row, case: str) -> float:
     return row.y + jitter(case) * row.height * HALF * 0.9
 
 
-def _join(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Records, tuple[int, int]]:
+def _join_pairs(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Records, tuple[int, int]]:
     """Lines for the cases that both models have: the values joined, and two counts.
 
     The counts are of cases that are joined, and of those that are not because one model lacks them.
@@ -158,25 +160,26 @@ def _join(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Record
         members = [row for row in rows.rows if row.piece.group == group]
         if len(members) != 2:
             continue
-        one, other = (values[_key(row)] for row in members)
-        both = one.index.intersection(other.index, sort=False)
+        first, second = (values[_piece_key(row)] for row in members)
+        both = first.index.intersection(second.index, sort=False)
         ends = [
-            [(values[_key(row)][case], _place(row, str(case)) if dots else row.y) for row in members] for case in both
+            [(values[_piece_key(row)][case], _dot_height(row, str(case)) if dots else row.y) for row in members]
+            for case in both
         ]
         axes.add_collection(LineCollection(ends, colors=QUIET, linewidths=0.35, alpha=0.6, zorder=1))
-        joined, single = joined + len(both), single + len(one) + len(other) - 2 * len(both)
+        joined, single = joined + len(both), single + len(first) + len(second) - 2 * len(both)
         for row in members:
-            found = values[_key(row)]
-            some = [{"what": "case", "case": str(case), "value": found[case]} for case in both]
-            records += [_record(row, len(found), numbers, "") for numbers in some]
+            row_values = values[_piece_key(row)]
+            some = [{"what": "case", "case": str(case), "value": row_values[case]} for case in both]
+            records += [_make_record(row, len(row_values), numbers, "") for numbers in some]
     return records, (joined, single)
 
 
-def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:
+def _draw_box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:
     from matplotlib.patches import Rectangle
 
     data = values.to_numpy()
-    q1, median, q3 = (float(one) for one in np.quantile(data, [0.25, 0.5, 0.75]))
+    q1, median, q3 = (float(quantile) for quantile in np.quantile(data, [0.25, 0.5, 0.75]))
     reach = 1.5 * (q3 - q1)
     inside = data[(data >= q1 - reach) & (data <= q3 + reach)]
     low, high = float(inside.min()), float(inside.max())
@@ -194,25 +197,25 @@ def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Record
     mark: dict[str, Any] = {"s": 10, "color": "white", "edgecolors": colour, "linewidths": 0.7, "zorder": 4}
     axes.scatter([mean], [row.y], marker=marker, clip_on=False, **mark)
     axes.scatter(beyond, np.full(len(beyond), row.y), s=4, color=colour, linewidths=0, zorder=2, clip_on=False)
-    told = {"low": low, "q1": q1, "median": median, "q3": q3, "high": high, "mean": mean}
-    records: Records = [{"what": what, "value": value} for what, value in told.items()]
+    summary = {"low": low, "q1": q1, "median": median, "q3": q3, "high": high, "mean": mean}
+    records: Records = [{"what": what, "value": value} for what, value in summary.items()]
     return records + [{"what": "outlier", "case": str(case), "value": value} for case, value in beyond.items()]
 
 
-def _violin(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:
+def _draw_violin(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:
     data = values.to_numpy()
-    q1, median, q3 = (float(one) for one in np.quantile(data, [0.25, 0.5, 0.75]))
+    q1, median, q3 = (float(quantile) for quantile in np.quantile(data, [0.25, 0.5, 0.75]))
     colour, marker, _ = row.piece.look
     half = row.height * HALF * 1.2
     records: Records = [{"what": what, "value": value} for what, value in (("q1", q1), ("median", median), ("q3", q3))]
-    density, at = _density(data)
+    density, at = _value_density(data)
     if at.size:
         wide = half * density / density.max()
         filled: dict[str, Any] = {"facecolor": f"{colour}33", "edgecolor": colour, "linewidth": 0.6, "zorder": 2}
         axes.fill_between(at, row.y - wide, row.y + wide, **filled)
         records += [
-            {"what": "density", "value": float(value), "density": float(one)}
-            for value, one in zip(at, density, strict=True)
+            {"what": "density", "value": float(value), "density": float(share)}
+            for value, share in zip(at, density, strict=True)
         ]
     else:
         axes.plot([median, median], [row.y - half, row.y + half], color=colour, lw=0.8, zorder=2)
@@ -222,7 +225,7 @@ def _violin(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Rec
     return records
 
 
-def _density(data: Any) -> tuple[Any, Any]:
+def _value_density(data: Any) -> tuple[Any, Any]:
     """Returns the density and where; nothing of values that are all (nearly) equal, which have none."""
     spans = float(data.max() - data.min())
     if data.size < 2 or spans <= 1e-9 * max(1.0, float(np.abs(data).max())):
@@ -233,34 +236,39 @@ def _density(data: Any) -> tuple[Any, Any]:
     return np.asarray(gaussian_kde(data)(at), dtype=np.float64), at
 
 
-def _strip(axes: Axes, row: Row, values: pd.Series[float], metric: str) -> Records:
+def _draw_strip(axes: Axes, row: Row, values: pd.Series[float], metric: str) -> Records:
     colour, marker, _ = row.piece.look
-    places = [_place(row, str(case)) for case in values.index]
+    heights = [_dot_height(row, str(case)) for case in values.index]
     dots: dict[str, Any] = {"s": 5, "color": colour, "alpha": 0.55, "linewidths": 0, "zorder": 2}
-    axes.scatter(values.to_numpy(), places, clip_on=False, **dots)
-    found = make_cell(row.piece.part, metric, PLAIN)
-    if not np.isnan(found.low):
-        axes.plot([found.low, found.high], [row.y, row.y], color="black", lw=1.3, zorder=3, clip_on=False)
+    axes.scatter(values.to_numpy(), heights, clip_on=False, **dots)
+    cell = make_cell(row.piece.part, metric, PLAIN)
+    if not np.isnan(cell.low):
+        axes.plot([cell.low, cell.high], [row.y, row.y], color="black", lw=1.3, zorder=3, clip_on=False)
     mark: dict[str, Any] = {"s": 16, "color": "white", "edgecolors": "black", "linewidths": 0.8, "zorder": 4}
-    axes.scatter([found.mean], [row.y], marker=marker, clip_on=False, **mark)
+    axes.scatter([cell.mean], [row.y], marker=marker, clip_on=False, **mark)
     records: Records = [{"what": "case", "case": str(case), "value": value} for case, value in values.items()]
-    said = interval_text(found.method, PLAIN.level, row.piece.part.run.unit)
-    return [*records, {"what": "mean", "value": found.mean, "low": found.low, "high": found.high, "interval": said}]
+    interval_words = interval_text(cell.method, PLAIN.level, row.piece.part.run.unit)
+    return [
+        *records,
+        {"what": "mean", "value": cell.mean, "low": cell.low, "high": cell.high, "interval": interval_words},
+    ]
 
 
-_MARKS = {"box": _box, "violin": _violin, "strip": _strip}
+_MARKS = {"box": _draw_box, "violin": _draw_violin, "strip": _draw_strip}
 
 
-def _caption(kind: Kind, pieces: Pieces, title: str, label: str, tables: Tables, records: Records) -> str:
+def _make_caption(kind: Kind, pieces: Pieces, title: str, label: str, tables: Tables, records: Records) -> str:
     on, n = about_rows(pieces, label, [int(table["value"].count()) for table in tables.values()])
     several = any((table["rows"] > 1).any() for table in tables.values())
     means = ", each with the mean over its labels" if several else ""
-    made = dict.fromkeys(one["interval"] for one in records if one["what"] == "mean" and one["interval"])
+    interval_words = dict.fromkeys(
+        record["interval"] for record in records if record["what"] == "mean" and record["interval"]
+    )
     parts = [
         f"{title} of cases on {on} ({n}{means}).",
-        _MEANING[kind].format(made=" or ".join(made)) + ".",
+        _MEANING[kind].format(made=" or ".join(interval_words)) + ".",
     ]
-    failed, empty = (sum(int(one.sum()) for one in found) for found in _doubts(tables))
+    failed, empty = (sum(int(flag.sum()) for flag in flags) for flags in _failed_cases(tables))
     if failed:
         parts.append(f"{failed} values are of failed cases, at the metric's worst.")
     if empty:
@@ -270,6 +278,6 @@ def _caption(kind: Kind, pieces: Pieces, title: str, label: str, tables: Tables,
     return " ".join(parts)
 
 
-def _doubts(tables: Tables) -> tuple[list[Any], list[Any]]:
+def _failed_cases(tables: Tables) -> tuple[list[Any], list[Any]]:
     failed = [table["failed"] & table["value"].notna() for table in tables.values()]
     return failed, [table["value"].isna() for table in tables.values()]

@@ -68,7 +68,7 @@ class Figures(dict[str, Drawn]):
     """Figures by their names; a notebook shows them all."""
 
     def _repr_html_(self) -> str:
-        return "\n".join(one._repr_html_() for one in self.values())
+        return "\n".join(drawn._repr_html_() for drawn in self.values())
 
 
 def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
@@ -81,12 +81,12 @@ def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
     files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]
     pdf, png, csv, text = files
     with styled():
-        said = {"Subject": drawn.caption, "Creator": "medimg_eval", "CreationDate": None}
+        metadata = {"Subject": drawn.caption, "Creator": "medimg_eval", "CreationDate": None}
         with product(pdf) as partial:
-            drawn.figure.savefig(partial, format="pdf", metadata=said)
+            drawn.figure.savefig(partial, format="pdf", metadata=metadata)
         with product(png) as partial:
-            told = {"Description": drawn.caption, "Software": None}
-            drawn.figure.savefig(partial, format="png", dpi=300, metadata=told)
+            metadata_ = {"Description": drawn.caption, "Software": None}
+            drawn.figure.savefig(partial, format="png", dpi=300, metadata=metadata_)
     for file, content in ((csv, drawn.csv()), (text, drawn.caption + "\n")):
         with product(file) as partial:
             partial.write_text(content, encoding="utf-8")
@@ -107,11 +107,11 @@ def svg(drawn: Drawn) -> str:
     # matplotlib's style would otherwise hold for every drawing of a page.
     text = text.replace("<svg ", f'<svg id="f{salt}" ', 1).replace("*{stroke", f"#f{salt} *{{stroke", 1)
     # Only within tags: a model may be called anything.
-    head, rest = text.split(">", 1)
-    return f"{head}>" + re.sub(r"<[^>]*>", lambda tag: _prefixed(tag.group(), salt), rest)
+    head, remaining = text.split(">", 1)
+    return f"{head}>" + re.sub(r"<[^>]*>", lambda tag: _prefix_ids(tag.group(), salt), remaining)
 
 
-def _prefixed(tag: str, salt: str) -> str:
+def _prefix_ids(tag: str, salt: str) -> str:
     tag = re.sub(r'(?<=\sid=")', f"f{salt}-", tag)
     tag = re.sub(r'(?<=href="#)', f"f{salt}-", tag)
     # Where the font is missing, one of nearly the same widths.

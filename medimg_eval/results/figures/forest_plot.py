@@ -67,36 +67,40 @@ def forest(
     pieces = take(as_runs(source, metric), [metric], by=by, label=label)
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
     if baseline:
-        pieces, found = _differences(pieces, metric, baseline, settings)
+        pieces, rows_found = _difference_rows(pieces, metric, baseline, settings)
     else:
-        found = [_mean(piece, metric, settings) for piece in pieces.members]
-    frame = pd.DataFrame.from_records(found, columns=COLUMNS)
+        rows_found = [_mean_row(piece, metric, settings) for piece in pieces.members]
+    frame = pd.DataFrame.from_records(rows_found, columns=COLUMNS)
     if not frame["mean"].notna().any():
         raise UserError(f"No model has a value of {metric}, so there is nothing to draw")
     title = f"Difference in {column.heading} to {baseline}" if baseline else column.heading
     with styled():
         rows = lay_rows(pieces)
-        figure, axes = row_axes(rows, across, drawable(title), marked, _texts(found, column))
+        figure, axes = row_axes(rows, across, drawable(title), marked, _side_texts(rows_found, column))
         ends = frame[["mean", "low", "high"]].to_numpy(dtype=np.float64).ravel()
         if baseline:
             ends = np.append(ends, 0.0)
             axes.axvline(0, color="black", lw=0.6, ls=(0, (3, 2)), zorder=1)
         spread(axes, float(np.nanmin(ends)), float(np.nanmax(ends)))
-        for row, one in zip(rows.rows, found, strict=True):
+        for row, row_found in zip(rows.rows, rows_found, strict=True):
             colour, marker, _ = row.piece.look
-            if not math.isnan(one["low"]):
-                axes.plot([one["low"], one["high"]], [row.y, row.y], color=colour, lw=1.2, zorder=2, clip_on=False)
+            if not math.isnan(row_found["low"]):
+                axes.plot(
+                    [row_found["low"], row_found["high"]], [row.y, row.y], color=colour, lw=1.2, zorder=2, clip_on=False
+                )
             mark: dict[str, Any] = {"s": 14, "color": colour, "linewidths": 0, "zorder": 3, "clip_on": False}
-            axes.scatter([one["mean"]], [row.y], marker=marker, **mark)
-    return Drawn(figure, frame, _caption(pieces, column, found, label, baseline))
+            axes.scatter([row_found["mean"]], [row.y], marker=marker, **mark)
+    return Drawn(figure, frame, _make_caption(pieces, column, rows_found, label, baseline))
 
 
-def _mean(piece: Piece, metric: str, settings: Settings) -> dict[str, Any]:
+def _mean_row(piece: Piece, metric: str, settings: Settings) -> dict[str, Any]:
     cell = make_cell(piece.part, metric, settings)
-    return _numbers(piece, Interval(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.method), settings)
+    return _interval_row(
+        piece, Interval(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.method), settings
+    )
 
 
-def _numbers(piece: Piece, found: Interval, settings: Settings) -> dict[str, Any]:
+def _interval_row(piece: Piece, found: Interval, settings: Settings) -> dict[str, Any]:
     return {
         "group": piece.group,
         "model": piece.model,
@@ -109,23 +113,27 @@ def _numbers(piece: Piece, found: Interval, settings: Settings) -> dict[str, Any
     }
 
 
-def _differences(pieces: Pieces, metric: str, baseline: str, settings: Settings) -> tuple[Pieces, list[dict[str, Any]]]:
+def _difference_rows(
+    pieces: Pieces, metric: str, baseline: str, settings: Settings
+) -> tuple[Pieces, list[dict[str, Any]]]:
     """Returns the models without the one they are compared with, and their differences to it."""
     if is_summary(metric):
         raise UsageError(f"{metric} is one value for a whole run, and differences are of cases; leave out baseline=")
     UsageError.refuse_unknown("No finished run of a model", pieces.models, baseline, then=" has such scores")
     own = {piece.group: piece for piece in pieces.members if piece.model == baseline}
-    others = tuple(piece for piece in pieces.members if piece.model != baseline and piece.group in own)
-    if not others:
+    other_pieces = tuple(piece for piece in pieces.members if piece.model != baseline and piece.group in own)
+    if not other_pieces:
         raise UserError(f"There is no other model than {baseline}, so there is no difference to draw")
-    found = [_numbers(piece, _difference(piece, own[piece.group], settings), settings) for piece in others]
-    groups = tuple(group for group in pieces.groups if any(piece.group == group for piece in others))
+    rows_found = [
+        _interval_row(piece, _mean_difference(piece, own[piece.group], settings), settings) for piece in other_pieces
+    ]
+    groups = tuple(group for group in pieces.groups if any(piece.group == group for piece in other_pieces))
     models = tuple(model for model in pieces.models if model != baseline)
-    kept = type(pieces)(pieces.task, pieces.title, pieces.by, models, groups, others, pieces.left_out)
-    return kept, found
+    kept_pieces = type(pieces)(pieces.task, pieces.title, pieces.by, models, groups, other_pieces, pieces.left_out)
+    return kept_pieces, rows_found
 
 
-def _difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
+def _mean_difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
     """Returns the mean difference over the cases that both have, resampled as the cases of the first are."""
     cases = case_values(piece.part.scores)
     cases = cases.assign(value=cases["value"] - case_values(other.part.scores)["value"].reindex(cases.index))
@@ -133,34 +141,40 @@ def _difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
     strata = strata_of(run, settings.stratify_by)
     within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
     sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
-    found = bootstrap_intervals([sample], settings.bootstrap)[0]
-    if found.n and found.n_clusters < FEWEST:
-        return found._replace(low=math.nan, high=math.nan, method=TOO_FEW)
-    return found
+    interval = bootstrap_intervals([sample], settings.bootstrap)[0]
+    if interval.n and interval.n_clusters < FEWEST:
+        return interval._replace(low=math.nan, high=math.nan, method=TOO_FEW)
+    return interval
 
 
-def _texts(found: Sequence[dict[str, Any]], column: Column) -> list[str]:
+def _side_texts(found: Sequence[dict[str, Any]], column: Column) -> list[str]:
     """Returns what stands beside the rows; how many cases they rest on only where they differ in it."""
-    several = len({one["n"] for one in found}) > 1
+    several = len({row_found["n"] for row_found in found}) > 1
     texts = []
-    for one in found:
-        bounds = "" if math.isnan(one["low"]) else f" [{column.text(one['low'])}, {column.text(one['high'])}]"
-        value = f"{column.text(one['mean'])}{bounds}" if one["n"] else "undefined"
-        texts.append(f"{value}  n = {one['n']}" if several and one["n"] else value)
+    for row_found in found:
+        bounds = (
+            ""
+            if math.isnan(row_found["low"])
+            else f" [{column.text(row_found['low'])}, {column.text(row_found['high'])}]"
+        )
+        value = f"{column.text(row_found['mean'])}{bounds}" if row_found["n"] else "undefined"
+        texts.append(f"{value}  n = {row_found['n']}" if several and row_found["n"] else value)
     return texts
 
 
-def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], label: str, baseline: str) -> str:
-    on, n = about_rows(pieces, label, [one["n"] for one in found])
+def _make_caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], label: str, baseline: str) -> str:
+    on, n = about_rows(pieces, label, [row_found["n"] for row_found in found])
     what = f"Difference in {column.title} to {baseline}, over the cases that both have," if baseline else column.title
     better = {True: "higher is better", False: "lower is better", None: ""}[column.higher_is_better]
-    rest = f"; {better}" if better else ""
-    made = " or ".join(dict.fromkeys(one["interval"] for one in found if not math.isnan(one["low"])))
-    text = f"{what} on {on} ({n}{rest}). Marks are means, or the value of the run"
-    text += f"; lines are intervals: {made}." if made else "."
+    better_text = f"; {better}" if better else ""
+    interval_words = " or ".join(
+        dict.fromkeys(row_found["interval"] for row_found in found if not math.isnan(row_found["low"]))
+    )
+    text = f"{what} on {on} ({n}{better_text}). Marks are means, or the value of the run"
+    text += f"; lines are intervals: {interval_words}." if interval_words else "."
     if baseline:
         text += " The dashed line is no difference."
-    if alone := [one for one in found if one["n"] and math.isnan(one["low"])]:
+    if alone := [row_found for row_found in found if row_found["n"] and math.isnan(row_found["low"])]:
         text += f" {len(alone)} without a line have no interval, for want of {pieces.unit} or of values that differ."
     if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
         text += f" In grey: baselines ({', '.join(baselines)})."
@@ -197,20 +211,20 @@ def radar(source: Source, metric: str, *, by: str = "", width: Width = "single",
     if len(tasks) > 1 and by:
         raise UsageError(f"by={by} makes axes of one task, and these runs are of {len(tasks)}: {', '.join(tasks)}")
     records: list[dict[str, Any]] = []
-    places: dict[str, tuple[int, bool]] = {}
+    models: dict[str, tuple[int, bool]] = {}
     ends: dict[str, None] = {}
-    for found in tasks.values():
-        pieces = take(found, [metric], by=by if len(tasks) > 1 else by or LABEL)
+    for task_rows in tasks.values():
+        pieces = take(task_rows, [metric], by=by if len(tasks) > 1 else by or LABEL)
         ends |= dict.fromkeys(pieces.left_out)
         for piece in pieces.members:
-            places.setdefault(piece.model, (len(places), piece.baseline))
-            records.append({"axis": piece.group or pieces.title, **_mean(piece, metric, settings)})
+            models.setdefault(piece.model, (len(models), piece.baseline))
+            records.append({"axis": piece.group or pieces.title, **_mean_row(piece, metric, settings)})
     frame = pd.DataFrame.from_records(records, columns=RADAR_COLUMNS)
     _check_radar(frame, metric)
     title = metrics.title(metric) if is_known(metric) else metric
     axes_of = list(dict.fromkeys(frame["axis"]))
-    figure = _draw_radar(frame, axes_of, places, across)
-    left_out = "".join(f" Left out: {one}." for one in ends)
+    figure = _draw_radar(frame, axes_of, models, across)
+    left_out = "".join(f" Left out: {note}." for note in ends)
     least, most = frame["n"].min(), frame["n"].max()
     counts = f"n = {least if least == most else f'{least} to {most}'} cases on an axis"
     caption = f"{title} on {len(axes_of)} axes ({counts}), from 0 in the middle to 1. {_CAUTION}{left_out}"
@@ -221,8 +235,8 @@ def _check_radar(frame: pd.DataFrame, metric: str) -> None:
     if (number := frame["axis"].nunique()) < 3:
         raise UsageError(f"a radar chart needs three axes, and there are {number}; draw kind=forest")
     values = frame["mean"].dropna()
-    known = metrics.get(metric) if is_known(metric) else None
-    upwards = known is None or (known.higher_is_better and not known.unit)
+    definition = metrics.get(metric) if is_known(metric) else None
+    upwards = definition is None or (definition.higher_is_better and not definition.unit)
     if not upwards or not values.between(0, 1).all():
         raise UsageError(
             f"a radar chart shows what lies from 0, worst, to 1, best, and {metric} does not; draw kind=forest"
@@ -246,11 +260,11 @@ def _draw_radar(frame: pd.DataFrame, names: list[str], places: dict[str, tuple[i
         axes.set_yticks([0.25, 0.5, 0.75, 1.0])
         axes.grid(visible=True, lw=0.3)
         handles = []
-        for model, (place, baseline) in places.items():
-            found = frame.loc[frame["model"] == model].set_index("axis")["mean"].reindex(names).to_numpy()
-            colour, marker, line = look(place, baseline=baseline)
-            told = {"color": colour, "marker": marker, "ls": line, "lw": 0.9, "ms": 3, "clip_on": False}
-            axes.plot(np.append(angles, angles[0]), np.append(found, found[:1]), **told)
-            handles.append(Line2D([], [], **{name: value for name, value in told.items() if name != "clip_on"}))
+        for model, (index, baseline) in places.items():
+            means = frame.loc[frame["model"] == model].set_index("axis")["mean"].reindex(names).to_numpy()
+            colour, marker, line = look(index, baseline=baseline)
+            style = {"color": colour, "marker": marker, "ls": line, "lw": 0.9, "ms": 3, "clip_on": False}
+            axes.plot(np.append(angles, angles[0]), np.append(means, means[:1]), **style)
+            handles.append(Line2D([], [], **{name: value for name, value in style.items() if name != "clip_on"}))
         add_legend(figure, handles, texts, width)
     return figure

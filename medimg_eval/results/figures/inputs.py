@@ -91,7 +91,7 @@ class Pieces:
     def looks(self) -> list[Look]:
         """How each model is drawn."""
         baselines = {piece.model for piece in self.members if piece.baseline}
-        return [look(place, baseline=model in baselines) for place, model in enumerate(self.models)]
+        return [look(index, baseline=model in baselines) for index, model in enumerate(self.models)]
 
     def sized(self, cases: Sequence[int], clusters: Sequence[int]) -> str:
         """Says how many cases what is drawn rests on, and how many patients, one number for each of it."""
@@ -105,7 +105,7 @@ class Pieces:
 
     def end(self) -> str:
         """Says what is not drawn, for the end of a caption."""
-        return "".join(f" Left out: {one}." for one in self.left_out)
+        return "".join(f" Left out: {note}." for note in self.left_out)
 
 
 _METHODS = {
@@ -146,17 +146,19 @@ def as_runs(source: Source, metric: str = "") -> list[RunScores]:
     usual = {"metric": metric, "patient": source["case"], "task": "scores", "label": WHOLE, "status": "present"}
     lacking: dict[str, Any] = {name: value for name, value in usual.items() if name not in source.columns}
     rows = source.assign(**lacking)
-    others = [name for name in source.columns if name not in SCORE_COLUMNS]
-    said = [json.dumps({str(k): str(v) for k, v in one.items()}) for one in rows[others].to_dict("records")]
+    attribute_columns = [name for name in source.columns if name not in SCORE_COLUMNS]
+    attributes = [
+        json.dumps({str(k): str(v) for k, v in record.items()}) for record in rows[attribute_columns].to_dict("records")
+    ]
     texts = {name: rows[name].astype(str) for name in ("case", "patient", "label", "metric", "status", "task", "model")}
-    rows = rows.assign(value=rows["value"].astype("float64"), attributes=said or "{}", run="", **texts)
+    rows = rows.assign(value=rows["value"].astype("float64"), attributes=attributes or "{}", run="", **texts)
     return [
-        _run(str(task), str(model), found[list(SCORE_COLUMNS)].reset_index(drop=True), patients=patients)
-        for (task, model), found in rows.groupby(["task", "model"], sort=False)
+        _make_run(str(task), str(model), task_rows[list(SCORE_COLUMNS)].reset_index(drop=True), patients=patients)
+        for (task, model), task_rows in rows.groupby(["task", "model"], sort=False)
     ]
 
 
-def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunScores:
+def _make_run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunScores:
     cases = int(scores["case"].nunique())
     return RunScores(
         folder=Path(),
@@ -196,7 +198,7 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
         raise UserError("None of the runs is finished, so there is nothing to draw; run their test to its end")
     wanted = _rows_of(finished, list(needed))
     _check_division(finished, by, label)
-    named = {name: run for name, found in named_runs(finished).items() for run in found.values()}
+    named = {name: run for name, runs_by_task in named_runs(finished).items() for run in runs_by_task.values()}
     order = sorted(named, key=lambda name: named[name].baseline)
     parts: dict[str, dict[str, Part]] = {}
     for name in order:
@@ -208,9 +210,9 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
     drawn = [name for name in parts if parts[name]]
     groups = list(dict.fromkeys(group for name in drawn for group in parts[name]))
     members = [
-        Piece(group, name, place, parts[name][group])
+        Piece(group, name, index, parts[name][group])
         for group in groups
-        for place, name in enumerate(drawn)
+        for index, name in enumerate(drawn)
         if group in parts[name] and len(parts[name][group].scores)
     ]
     task = finished[0].task
@@ -231,12 +233,12 @@ def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
 
 
 def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
-    labels = {str(one) for run in runs for one in run.scores["label"].unique()}
+    labels = {str(label) for run in runs for label in run.scores["label"].unique()}
     if label:
         UsageError.refuse_unknown("No finished run has a label", labels, label)
-    known = attribute_names(runs)
-    if by and by != LABEL and by not in known:
-        raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, known | {LABEL})}")
+    names = attribute_names(runs)
+    if by and by != LABEL and by not in names:
+        raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, names | {LABEL})}")
 
 
 def _of_label(part: Part, wanted: Sequence[str], label: str) -> Part:

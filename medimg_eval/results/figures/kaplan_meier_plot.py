@@ -80,37 +80,43 @@ def kaplan_meier(source: Source, *, by: str = "", width: Width = "single", setti
     """
     across = millimetres(width)
     pieces = take(as_runs(source), NEEDS, by=by)
-    found = [one for piece in pieces.members if (one := _groups(piece)) is not None]
-    if not found:
+    groups = [risk_groups for piece in pieces.members if (risk_groups := _risk_groups(piece)) is not None]
+    if not groups:
         raise UserError("No model has cases of low and of high risk, so there is nothing to draw")
-    frame = pd.concat([_frame(one, settings.level) for one in found], ignore_index=True)
+    frame = pd.concat([_curve_frame(risk_groups, settings.level) for risk_groups in groups], ignore_index=True)
     with styled():
-        figure = _draw(found, across, settings.level)
-    return Drawn(figure, frame, _caption(pieces, found, settings.level))
+        figure = _draw_figure(groups, across, settings.level)
+    return Drawn(figure, frame, _make_caption(pieces, groups, settings.level))
 
 
-def _groups(piece: Piece) -> Groups | None:
+def _risk_groups(piece: Piece) -> Groups | None:
     rows = rows_of(piece.part, NEEDS, every=piece.part.run.in_folds)
     key = rows.case * (int(rows.repeat.max(initial=0)) + 1) + rows.repeat
-    seen = (rows.metric == "follow_up") & np.isin(rows.status, (EVENT, CENSORED))
-    said = (rows.metric == "predicted_risk") & ~np.isnan(rows.value)
-    both, at, other = np.intersect1d(key[seen], key[said], return_indices=True)
-    times, events, risks = rows.value[seen][at], rows.status[seen][at] == EVENT, rows.value[said][other]
-    fold = rows.repeat[seen][at]
+    is_followed = (rows.metric == "follow_up") & np.isin(rows.status, (EVENT, CENSORED))
+    is_predicted = (rows.metric == "predicted_risk") & ~np.isnan(rows.value)
+    both, at, predicted_rows = np.intersect1d(key[is_followed], key[is_predicted], return_indices=True)
+    times, events, risks = (
+        rows.value[is_followed][at],
+        rows.status[is_followed][at] == EVENT,
+        rows.value[is_predicted][predicted_rows],
+    )
+    fold = rows.repeat[is_followed][at]
     high = np.zeros(len(both), bool)
-    for one in np.unique(fold):
-        high[fold == one] = risks[fold == one] > np.median(risks[fold == one])
+    for number in np.unique(fold):
+        high[fold == number] = risks[fold == number] > np.median(risks[fold == number])
     if high.all() or not high.any():
         return None
     curves = {name: curve_of(times[part], events[part]) for name, part in ((LOW, ~high), (HIGH, high))}
-    lost = int(seen.sum()) - len(both)
-    return Groups(piece, curves, log_rank(times, events, high), (int((~high).sum()), int(high.sum())), lost)
+    unpredicted = int(is_followed.sum()) - len(both)
+    return Groups(piece, curves, log_rank(times, events, high), (int((~high).sum()), int(high.sum())), unpredicted)
 
 
-def _band(curve: Curve, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _greenwood_band(curve: Curve, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Greenwood's interval on the scale of log(-log S), (step,); NaN where survival is 0 or 1."""
-    left = curve.at_risk - curve.events
-    terms = np.divide(curve.events, curve.at_risk * left, out=np.full_like(left, math.inf), where=left > 0)
+    survivors = curve.at_risk - curve.events
+    terms = np.divide(
+        curve.events, curve.at_risk * survivors, out=np.full_like(survivors, math.inf), where=survivors > 0
+    )
     inner = (curve.survival > 0) & (curve.survival < 1)
     logs = np.log(np.where(inner, curve.survival, 0.5))
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(np.where(inner, np.cumsum(terms), 0)) / -logs
@@ -118,59 +124,59 @@ def _band(curve: Curve, level: float) -> tuple[np.ndarray, np.ndarray]:
     return bounds[0], bounds[1]
 
 
-def _frame(one: Groups, level: float) -> pd.DataFrame:
+def _curve_frame(one: Groups, level: float) -> pd.DataFrame:
     parts = []
     for name, curve in one.curves.items():
-        low, high = _band(curve, level)
+        low, high = _greenwood_band(curve, level)
         held = {"time": curve.times, "survival": curve.survival, "low": low, "high": high}
         held |= {"at_risk": curve.at_risk.astype(int), "events": curve.events.astype(int)}
         parts.append(pd.DataFrame(held).assign(group=one.piece.group, model=one.piece.model, risk=name))
     return pd.concat(parts, ignore_index=True)[COLUMNS]
 
 
-def _p(test: LogRank) -> str:
+def _format_p(test: LogRank) -> str:
     if math.isnan(test.p):
         return "log-rank test undefined"
     return "log-rank p < 0.001" if test.p < 0.001 else f"log-rank p = {test.p:.3f}"
 
 
-def _draw(found: Sequence[Groups], width: float, level: float) -> Figure:
+def _draw_figure(found: Sequence[Groups], width: float, level: float) -> Figure:
     from matplotlib.lines import Line2D
 
     shape = panel_grid(len(found), width)
     legend = legend_height([LOW, HIGH], width)[1]
     figure = canvas(width, _HEIGHT * shape[0] + legend)
-    for axes, one in zip(panels(figure, len(found), shape), found, strict=True):
-        for place, curve in enumerate(one.curves.values()):
-            colour, _, line = look(place)
+    for axes, risk_groups in zip(panels(figure, len(found), shape), found, strict=True):
+        for index, curve in enumerate(risk_groups.curves.values()):
+            colour, _, line = look(index)
             times, survival = np.r_[0, curve.times], np.r_[1, curve.survival]
-            low, high = (np.r_[np.nan, bound] for bound in _band(curve, level))
+            low, high = (np.r_[np.nan, bound] for bound in _greenwood_band(curve, level))
             axes.fill_between(times, low, high, step="post", color=colour, alpha=0.15, lw=0)
             axes.step(times, survival, where="post", color=colour, ls=line)
-            left = np.r_[curve.at_risk[1:], 0]
-            censored = curve.at_risk - curve.events - left > 0
+            remaining = np.r_[curve.at_risk[1:], 0]
+            censored = curve.at_risk - curve.events - remaining > 0
             axes.plot(curve.times[censored], curve.survival[censored], color=colour, marker="|", ls="", ms=3)
-        name = " - ".join(part for part in (one.piece.group, one.piece.model) if part)
-        axes.set_title(drawable(f"{wrapped(name)}\n{_p(one.test)}"), fontsize="small")
+        name = " - ".join(part for part in (risk_groups.piece.group, risk_groups.piece.model) if part)
+        axes.set_title(drawable(f"{wrapped(name)}\n{_format_p(risk_groups.test)}"), fontsize="small")
         axes.set_ylim(0, 1.02)
         axes.set_xlim(left=0)
         axes.set_xlabel("Time")
         axes.set_ylabel("Survival")
-    handles = [Line2D([], [], color=look(place)[0], ls=look(place)[2]) for place in range(2)]
+    handles = [Line2D([], [], color=look(index)[0], ls=look(index)[2]) for index in range(2)]
     add_legend(figure, handles, [LOW, HIGH], width)
     return figure
 
 
-def _caption(pieces: Pieces, found: Sequence[Groups], level: float) -> str:
+def _make_caption(pieces: Pieces, found: Sequence[Groups], level: float) -> str:
     each = "of each fold by itself" if pieces.some.in_folds else "of the cases judged"
     text = (
         f"Survival on {pieces.title} by predicted risk, after Kaplan and Meier: above (high risk) and up to the median "
     )
     text += f"{each}, which was not fixed before. "
-    for one in found:
-        name = " - ".join(part for part in (one.piece.group, one.piece.model) if part)
-        test = "" if math.isnan(one.test.p) else f", chi-squared {one.test.statistic:.2f}"
-        lost = f", {one.lost} cases without a prediction in neither" if one.lost else ""
-        text += f"{name}: n = {one.n[0]} of low and {one.n[1]} of high risk{lost}; {_p(one.test)}{test}. "
+    for arms in found:
+        name = " - ".join(part for part in (arms.piece.group, arms.piece.model) if part)
+        test = "" if math.isnan(arms.test.p) else f", chi-squared {arms.test.statistic:.2f}"
+        lacking = f", {arms.lost} cases without a prediction in neither" if arms.lost else ""
+        text += f"{name}: n = {arms.n[0]} of low and {arms.n[1]} of high risk{lacking}; {_format_p(arms.test)}{test}. "
     text += f"Bands: {100 * level:g} % intervals of Greenwood on the scale of log(-log S), cases taken for independent"
     return f"{text}; marks: censored cases.{pieces.end()}"

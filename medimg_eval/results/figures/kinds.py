@@ -37,8 +37,8 @@ def figures_of(runs: Runs | Callable[[], Runs], wanted: Wanted) -> Iterator[tupl
         UsageError: What is asked for does not exist.
         UserError: There is nothing to draw.
     """
-    kinds = list(dict.fromkeys(str(one) for one in as_list(wanted["kind"])))
-    _check(kinds, wanted)
+    kinds = list(dict.fromkeys(str(kind) for kind in as_list(wanted["kind"])))
+    _check_keys(kinds, wanted)
     read = runs() if callable(runs) else runs
     for kind in kinds:
         yield from _figures_of_kind(kind, read, wanted)
@@ -48,27 +48,29 @@ def _figures_of_kind(kind: str, runs: Runs, wanted: Wanted) -> Iterator[tuple[st
     """Yields the figures of one kind, each with the stem of its files."""
     from medimg_eval.results.figures import by_task
 
-    found = KINDS[kind]
+    figure_kind = KINDS[kind]
     tasks = by_task(runs)
-    named = [key for key in ("metric", "by", "label", "baseline") if key in found.takes and wanted[key] is not None]
+    named = [
+        key for key in ("metric", "by", "label", "baseline") if key in figure_kind.takes and wanted[key] is not None
+    ]
     parts = [kind, *(str(wanted[key]) for key in named)]
-    if not found.each_task or len(tasks) == 1:
-        yield _stem(parts), found.draw(runs, wanted)
+    if not figure_kind.each_task or len(tasks) == 1:
+        yield _file_stem(parts), figure_kind.draw(runs, wanted)
         return
     used: set[str] = set()
-    for place, (task, members) in enumerate(tasks.items()):
-        stem = _stem([kind, task, *parts[1:]])
+    for index, (task, members) in enumerate(tasks.items()):
+        stem = _file_stem([kind, task, *parts[1:]])
         # Names that only differ in what a file's name cannot hold.
-        stem = f"{stem}-{place + 1}" if stem in used else stem
+        stem = f"{stem}-{index + 1}" if stem in used else stem
         used.add(stem)
-        yield stem, found.draw(members, wanted)
+        yield stem, figure_kind.draw(members, wanted)
 
 
-def _stem(parts: Sequence[str]) -> str:
+def _file_stem(parts: Sequence[str]) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part).strip("-.") for part in parts)
 
 
-def _check(kinds: Sequence[str], wanted: Wanted) -> None:
+def _check_keys(kinds: Sequence[str], wanted: Wanted) -> None:
     """Raises UsageError for a kind that there is not, or a key that none of them reads."""
     if not kinds:
         raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
@@ -80,13 +82,13 @@ def _check(kinds: Sequence[str], wanted: Wanted) -> None:
     usual = {"metric": None, "by": None, "label": None, "baseline": None, "paired": False, "bins": 10, "target": None}
     for key, value in usual.items():
         if wanted[key] != value and key not in read:
-            able = [kind for kind, one in KINDS.items() if key in one.takes]
+            able = [kind for kind, figure_kind in KINDS.items() if key in figure_kind.takes]
             raise UsageError(f"kind={', '.join(kinds)} does not read {key}; leave it out, or draw {', '.join(able)}")
     if not isinstance(wanted["paired"], bool):
         raise UsageError(f"paired must be true or false, got {wanted['paired']!r}")
 
 
-def _settings(wanted: Wanted) -> Any:
+def _make_settings(wanted: Wanted) -> Any:
     from medimg_eval.results.table import Settings, check_interval, check_numbers
 
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
@@ -111,14 +113,14 @@ def _drawn_by(
         arguments = {key: "" if wanted[key] is None else str(wanted[key]) for key in texts}
         arguments |= {key: wanted[key] for key in (*more, "width")}
         if intervals:
-            arguments["settings"] = _settings(wanted)
+            arguments["settings"] = _make_settings(wanted)
         drawn: Drawn = getattr(figures, name)(runs, *([str(wanted["metric"])] if metric else []), **arguments)
         return drawn
 
     return Kind(draw, frozenset({*texts, *more, *(["metric"] if metric else [])}), each_task, metric)
 
 
-def _significance(runs: Runs, wanted: Wanted) -> Drawn:
+def _draw_significance(runs: Runs, wanted: Wanted) -> Drawn:
     from medimg_eval.results import compare
     from medimg_eval.results.comparison import CompareSettings
     from medimg_eval.results.figures import significance_map
@@ -154,7 +156,7 @@ _DIVIDED = ("by", "label")
 KINDS: Mapping[str, Kind] = {
     **{name: _drawn_by(name, _DIVIDED, "paired", intervals=False) for name in ("box", "violin", "strip")},
     "forest": _drawn_by("forest", (*_DIVIDED, "baseline")),
-    "significance_map": Kind(_significance, _OF_RANKS, each_task=False),
+    "significance_map": Kind(_draw_significance, _OF_RANKS, each_task=False),
     "critical_difference": _of_ranking("critical_difference", "alpha"),
     "rank_stability": _of_ranking("rank_stability"),
     "reliability": _drawn_by("reliability", _DIVIDED, "bins", metric=False),

@@ -56,24 +56,24 @@ def learning_curve(
     across = millimetres(width)
     pieces = take(as_runs(source, metric), [metric], label=label)
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
-    frame, lacking = _numbers(pieces, metric, settings)
+    frame, lacking = _curve_numbers(pieces, metric, settings)
     if not frame["mean"].notna().any():
         raise UserError(f"No checkpoint has a value of {metric}, so there is nothing to draw")
     with styled():
-        figure = _draw(frame, drawable(column.heading), across)
+        figure = _draw_figure(frame, drawable(column.heading), across)
     unit, up = frame["unit"].iloc[0], column.higher_is_better
     best = None if up is None else "highest" if up else "lowest"
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
-    made = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+    interval_words = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
     text = f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {unit} ({counts}). "
-    text += f"Marks are means; bands are intervals: {made}." if made else "Marks are means."
+    text += f"Marks are means; bands are intervals: {interval_words}." if interval_words else "Marks are means."
     if best is not None:
         text += f" The {best} of many is too good an estimate of what that checkpoint does on other cases."
-    left_out = "".join(f" Left out: {one}." for one in lacking) + pieces.end()
+    left_out = "".join(f" Left out: {note}." for note in lacking) + pieces.end()
     return Drawn(figure, frame, text + left_out)
 
 
-def _numbers(pieces: Pieces, metric: str, settings: Settings) -> tuple[pd.DataFrame, list[str]]:
+def _curve_numbers(pieces: Pieces, metric: str, settings: Settings) -> tuple[pd.DataFrame, list[str]]:
     """The rows of the frame, by series and place on the axis; and the models that have no place on it."""
     stated = {piece.model: piece.part.run.training for piece in pieces.members}
     units = {unit: [name for name, training in stated.items() if unit in training] for unit in UNITS}
@@ -83,21 +83,21 @@ def _numbers(pieces: Pieces, metric: str, settings: Settings) -> tuple[pd.DataFr
             "No run is of a checkpoint whose step is known; make such runs by `test checkpoints=FOLDER`, from files "
             "whose names tell it, as epoch=3-step=500.ckpt does"
         )
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for piece in pieces.members:
         training = stated[piece.model]
         if unit not in training:
             continue
         cell = make_cell(piece.part, metric, settings)
         series, at = str(training.get("series", piece.model)), float(training[unit])
-        place = {"series": series, "model": piece.model, "unit": unit, "at": at}
+        fields = {"series": series, "model": piece.model, "unit": unit, "at": at}
         number = {"mean": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "clusters": cell.n_clusters}
-        found.append(place | number | {"interval": interval_text(cell.method, settings.level, pieces.unit)})
+        rows.append(fields | number | {"interval": interval_text(cell.method, settings.level, pieces.unit)})
     lacking = [f"{name} (no {unit})" for name in stated if name not in units[unit]]
-    return pd.DataFrame.from_records(found, columns=COLUMNS).sort_values(["series", "at"], ignore_index=True), lacking
+    return pd.DataFrame.from_records(rows, columns=COLUMNS).sort_values(["series", "at"], ignore_index=True), lacking
 
 
-def _draw(frame: pd.DataFrame, title: str, width: float) -> Figure:
+def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["series"]))
@@ -106,9 +106,9 @@ def _draw(frame: pd.DataFrame, title: str, width: float) -> Figure:
     figure = canvas(width, _HEIGHT + legend)
     axes = figure.subplots()
     handles = []
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         rows = frame[frame["series"] == name]
-        colour, marker, line = look(place)
+        colour, marker, line = look(index)
         at, mean, low, high = (rows[key].to_numpy(dtype=np.float64) for key in ("at", "mean", "low", "high"))
         axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         # A single checkpoint has no band, and one between two without an interval is in none.

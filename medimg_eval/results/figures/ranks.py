@@ -55,23 +55,34 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
     """
     across = millimetres(width)
     frame, title = _mean_ranks(ranking)
-    ranks = {str(one): float(rank) for one, rank in zip(frame["model"], frame["mean_rank"], strict=True)}
+    ranks = {str(model): float(rank) for model, rank in zip(frame["model"], frame["mean_rank"], strict=True)}
     cd, n = float(frame["cd"].iloc[0]), int(frame["n"].iloc[0])
-    given = None if isinstance(ranking, pd.DataFrame) else ranking.cliques
-    bars = _cliques(ranks, cd) if given is None else [one for one in given if len(one) > 1 and set(one) <= set(ranks)]
+    cliques = None if isinstance(ranking, pd.DataFrame) else ranking.cliques
+    bars = (
+        _rank_cliques(ranks, cd)
+        if cliques is None
+        else [clique for clique in cliques if len(clique) > 1 and set(clique) <= set(ranks)]
+    )
     with styled():
-        figure = _diagram(ranks, cd, bars, across)
-    said = f"Nemenyi's critical difference at {alpha:g}" if not math.isnan(cd) else "none"
-    records: list[dict[str, Any]] = [{"what": "model", "model": one, "mean_rank": rank} for one, rank in ranks.items()]
+        figure = _draw_diagram(ranks, cd, bars, across)
+    distance_text = f"Nemenyi's critical difference at {alpha:g}" if not math.isnan(cd) else "none"
+    records: list[dict[str, Any]] = [
+        {"what": "model", "model": model, "mean_rank": rank} for model, rank in ranks.items()
+    ]
     if not math.isnan(cd):
         records.append({"what": "cd", "value": cd, "low": 1.0, "high": 1.0 + cd})
     records += [
-        {"what": "clique", "model": "; ".join(bar), "low": min(map(ranks.__getitem__, bar)), "high": _worst(ranks, bar)}
+        {
+            "what": "clique",
+            "model": "; ".join(bar),
+            "low": min(map(ranks.__getitem__, bar)),
+            "high": _worst_rank(ranks, bar),
+        }
         for bar in bars
     ]
-    numbers = pd.DataFrame.from_records(records).assign(n=n, interval=said)
+    numbers = pd.DataFrame.from_records(records).assign(n=n, interval=distance_text)
     test = (
-        f"bars join models that {said} of {cd:.2f} does not tell apart"
+        f"bars join models that {distance_text} of {cd:.2f} does not tell apart"
         if not math.isnan(cd)
         else "there is no test with so few models or data sets, so no bars"
     )
@@ -94,26 +105,26 @@ def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return frame, title
 
 
-def _worst(ranks: dict[str, float], bar: Sequence[str]) -> float:
+def _worst_rank(ranks: dict[str, float], bar: Sequence[str]) -> float:
     return max(ranks[model] for model in bar)
 
 
-def _cliques(ranks: dict[str, float], cd: float) -> list[tuple[str, ...]]:
+def _rank_cliques(ranks: dict[str, float], cd: float) -> list[tuple[str, ...]]:
     """Returns the longest runs of neighbours, by mean rank, of which no two are `cd` or more apart."""
     names = list(ranks)
-    found: list[tuple[str, ...]] = []
+    cliques: list[tuple[str, ...]] = []
     reached = 0
     for start, name in enumerate(names):
         end = start
         while end + 1 < len(names) and ranks[names[end + 1]] - ranks[name] < cd:
             end += 1
         if end > start and end + 1 > reached:
-            found.append(tuple(names[start : end + 1]))
+            cliques.append(tuple(names[start : end + 1]))
             reached = end + 1
-    return found
+    return cliques
 
 
-def _diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[str]], across: float) -> Any:
+def _draw_diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[str]], across: float) -> Any:
     names = list(ranks)
     number = len(names)
     top = 0.0 if math.isnan(cd) else 7.0
@@ -138,17 +149,17 @@ def _diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[str]], 
         for end in (1, 1 + cd):
             axes.plot([end, end], [0.5, 1.9], color="black", lw=0.8, clip_on=False)
         axes.text(1 + cd / 2, 0.6, f"CD = {cd:.2f}", ha="center", va="bottom")
-    for place, name in enumerate(names):
-        left = place < half
-        y = first + step * ((place if left else number - 1 - place) + 0.5)
+    for index, name in enumerate(names):
+        left = index < half
+        y = first + step * ((index if left else number - 1 - index) + 0.5)
         end = 1 if left else last
         axes.plot([ranks[name], ranks[name], end], [top, y, y], color="black", lw=0.6, clip_on=False, zorder=1)
         text = f"{wrapped(name, 18)} ({ranks[name]:.2f})"
         aside: dict[str, Any] = {"ha": "right" if left else "left", "va": "center", "fontsize": 7}
         axes.annotate(text, (end, y), xytext=(-3 if left else 3, 0), textcoords="offset points", **aside)
-    for place, bar in enumerate(bars):
-        y = top + 2 + _BAR * place
-        low, high = min(ranks[name] for name in bar), _worst(ranks, bar)
+    for index, bar in enumerate(bars):
+        y = top + 2 + _BAR * index
+        low, high = min(ranks[name] for name in bar), _worst_rank(ranks, bar)
         axes.plot([low - 0.02, high + 0.02], [y, y], color="black", lw=2.2, solid_capstyle="round", clip_on=False)
     return figure
 
@@ -170,17 +181,17 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
     Source: the blob plots of challengeR (Wiesenfarth et al., Sci Rep 11, 2021).
     """
     across = millimetres(width)
-    frame, order, title = _shares(ranking)
+    frame, order, title = _rank_shares(ranking)
     columns = list(dict.fromkeys(frame["column"]))
     shape = panel_grid(len(columns), across) if len(columns) > 1 else (1, 1)
     pitch = max(max(wrapped(name).count("\n") + 1 for name in order) * LINE_MM + 0.8, 4.4)
     with styled():
         figure = canvas(across, shape[0] * (pitch * len(order) + 15))
-        for place, (column, axes) in enumerate(zip(columns, panels(figure, len(columns), shape), strict=True)):
-            _blobs(axes, frame.loc[frame["column"] == column], order)
+        for index, (column, axes) in enumerate(zip(columns, panels(figure, len(columns), shape), strict=True)):
+            _draw_blobs(axes, frame.loc[frame["column"] == column], order)
             if len(columns) > 1:
                 axes.set_title(wrapped(column, 30))
-            axes.set_yticks(range(len(order)), [wrapped(name) for name in order] if place % shape[1] == 0 else [])
+            axes.set_yticks(range(len(order)), [wrapped(name) for name in order] if index % shape[1] == 0 else [])
             axes.set_xlabel("Rank")
     n = f"n = {named_range(frame['n'].tolist())}"
     lines = "; lines: 95 % interval of the rank" if "low" in frame.columns else ""
@@ -191,7 +202,7 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
     return Drawn(figure, frame, caption)
 
 
-def _shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[str], str]:
+def _rank_shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[str], str]:
     if isinstance(ranking, pd.DataFrame):
         UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "rank", "share", "n")
         frame = ranking if "column" in ranking.columns else ranking.assign(column="")
@@ -208,32 +219,32 @@ def _shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[str], s
             "There are no resampled ranks, because no data set has values of enough patients; name runs that have"
         )
     wanted = [name for name in ("column", "model", "rank", "share", "low", "high", "n") if name in frame.columns]
-    frame = frame[wanted].sort_values(["column", "model", "rank"], key=_order(order), kind="stable")
-    said = "share of bootstrap resamples"
-    return frame.reset_index(drop=True).assign(interval=said), order, title
+    frame = frame[wanted].sort_values(["column", "model", "rank"], key=_column_order(order), kind="stable")
+    interval_words = "share of bootstrap resamples"
+    return frame.reset_index(drop=True).assign(interval=interval_words), order, title
 
 
-def _order(models: Sequence[str]) -> Any:
+def _column_order(models: Sequence[str]) -> Any:
     """Returns a key that sorts columns as they come, models by their order and ranks by their size."""
-    place = {name: at for at, name in enumerate(models)}
+    positions = {name: at for at, name in enumerate(models)}
 
     def key(values: pd.Series[Any]) -> pd.Series[Any]:
         if values.name == "column":
             return pd.Series(pd.factorize(values)[0], index=values.index)
-        return values.map(place) if values.name == "model" else values
+        return values.map(positions) if values.name == "model" else values
 
     return key
 
 
-def _blobs(axes: Axes, frame: pd.DataFrame, order: Sequence[str]) -> None:
+def _draw_blobs(axes: Axes, frame: pd.DataFrame, order: Sequence[str]) -> None:
     ranks = max(len(order), int(frame["rank"].max()))
-    for place, model in enumerate(order):
+    for index, model in enumerate(order):
         mine = frame.loc[frame["model"] == model]
         sizes = [_AREA * share for share in mine["share"]]
-        axes.scatter(mine["rank"], [place] * len(mine), s=sizes, color=PALETTE[0], alpha=0.75, linewidths=0, zorder=2)
+        axes.scatter(mine["rank"], [index] * len(mine), s=sizes, color=PALETTE[0], alpha=0.75, linewidths=0, zorder=2)
         if "low" in mine.columns and len(mine) and not math.isnan(mine["low"].iloc[0]):
             ends = [mine["low"].iloc[0], mine["high"].iloc[0]]
-            axes.plot(ends, [place + 0.32] * 2, color="black", lw=0.9, zorder=3)
+            axes.plot(ends, [index + 0.32] * 2, color="black", lw=0.9, zorder=3)
     axes.set_xlim(0.5, ranks + 0.5)
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xticks(range(1, ranks + 1, max(1, round(ranks / 10))))

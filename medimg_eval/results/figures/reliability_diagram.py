@@ -112,15 +112,17 @@ def reliability(
     runs, metric = confidences(source, "reliability")
     pieces = take(runs, [metric], by=by, label=label)
     settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
-    found = [_bins(piece, metric, bins, settings) for piece in pieces.members]
-    if not any(one.n.size for one in found):
+    all_bins = [_make_bins(piece, metric, bins, settings) for piece in pieces.members]
+    if not any(piece_bins.n.size for piece_bins in all_bins):
         raise UserError(f"No model has a value of {metric} whose truth is known, so there is nothing to draw")
-    figure = _figure(pieces, found, metric, across)
-    frame = pd.concat([_frame(one, settings) for one in found if one.n.size], ignore_index=True)
-    return Drawn(figure, frame, _caption(pieces, found, metric, bins, settings))
+    figure = _make_figure(pieces, all_bins, metric, across)
+    frame = pd.concat(
+        [_bin_frame(piece_bins, settings) for piece_bins in all_bins if piece_bins.n.size], ignore_index=True
+    )
+    return Drawn(figure, frame, _make_caption(pieces, all_bins, metric, bins, settings))
 
 
-def _bins(piece: Piece, metric: str, bins: int, settings: Settings) -> Bins:
+def _make_bins(piece: Piece, metric: str, bins: int, settings: Settings) -> Bins:
     stack = pooled(piece.part, metric)
     if stack.value.size and not 0 <= stack.value.min() <= stack.value.max() <= 1:
         worst = stack.value.max() if stack.value.max() > 1 else stack.value.min()
@@ -130,20 +132,20 @@ def _bins(piece: Piece, metric: str, bins: int, settings: Settings) -> Bins:
     bin_of = equal_mass(stack.value, bins)
     number, size = int(bin_of.max(initial=-1)) + 1, int(np.count_nonzero(stack.positives + stack.negatives))
     n = np.bincount(bin_of, minlength=number)
-    said = np.bincount(bin_of, weights=stack.value, minlength=number) / n
-    held = [stack.value[bin_of == one] for one in range(number)]
+    stated = np.bincount(bin_of, weights=stack.value, minlength=number) / n
+    held = [stack.value[bin_of == bin_number] for bin_number in range(number)]
     samples = [
-        Sample(stack.truth[bin_of == one].astype(np.float64), stack.owner[bin_of == one], share=True)
-        for one in range(number)
+        Sample(stack.truth[bin_of == bin_number].astype(np.float64), stack.owner[bin_of == bin_number], share=True)
+        for bin_number in range(number)
     ]
     shares = table_intervals(samples, settings.bootstrap)
     edges = np.arange(1, COUNTED) / COUNTED
     counts = np.bincount(np.searchsorted(edges, stack.value, side="right"), minlength=COUNTED)
-    low, high = (np.array([end(one) for one in held]) for end in (np.min, np.max))
-    return Bins(piece, low, high, said, tuple(shares), n, counts, stack.cases, size, stack.dropped)
+    low, high = (np.array([end(values) for values in held]) for end in (np.min, np.max))
+    return Bins(piece, low, high, stated, tuple(shares), n, counts, stack.cases, size, stack.dropped)
 
 
-def _frame(one: Bins, settings: Settings) -> pd.DataFrame:
+def _bin_frame(one: Bins, settings: Settings) -> pd.DataFrame:
     unit = one.piece.part.run.unit
     edges = np.arange(COUNTED + 1) / COUNTED
     bins = {
@@ -164,7 +166,7 @@ def _frame(one: Bins, settings: Settings) -> pd.DataFrame:
     return frame.assign(n=one.cases, clusters=one.clusters)
 
 
-def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -> Any:
+def _make_figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -> Any:
     from matplotlib.lines import Line2D
 
     number = len(pieces.groups)
@@ -174,11 +176,11 @@ def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -
     with styled():
         figure = canvas(across, side * rows * 1.3 + legend_height(texts, across)[1] + 2)
         grid = figure.add_gridspec(2 * rows, columns, height_ratios=[4, 1] * rows)
-        for place, group in enumerate(pieces.groups):
-            row, column = divmod(place, columns)
+        for index, group in enumerate(pieces.groups):
+            row, column = divmod(index, columns)
             axes = figure.add_subplot(grid[2 * row, column])
             below = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
-            _panel(axes, below, [one for one in found if one.piece.group == group])
+            _draw_panel(axes, below, [piece_bins for piece_bins in found if piece_bins.piece.group == group])
             axes.set_title(wrapped(group, 30))
             below.set_xlabel(_TITLES[metric][0])
             if column == 0:
@@ -189,42 +191,44 @@ def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -
     return figure
 
 
-def _panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
+def _draw_panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
     axes.plot([0, 1], [0, 1], color=QUIET, lw=0.5, ls=(0, (3, 2)), zorder=0)
-    for one in members:
-        colour, marker, line = one.piece.look
-        for at, share in zip(one.said, one.shares, strict=True):
+    for member in members:
+        colour, marker, line = member.piece.look
+        for at, share in zip(member.said, member.shares, strict=True):
             if not np.isnan(share.low):
                 axes.plot([at, at], [share.low, share.high], color=colour, lw=0.7, zorder=2, clip_on=False)
         axes.plot(
-            one.said,
-            [share.mean for share in one.shares],
+            member.said,
+            [share.mean for share in member.shares],
             color=colour,
             marker=marker,
             ls=line,
             zorder=3,
             clip_on=False,
         )
-        below.stairs(one.counts, np.arange(COUNTED + 1) / COUNTED, color=colour, ls=line, lw=0.8)
+        below.stairs(member.counts, np.arange(COUNTED + 1) / COUNTED, color=colour, ls=line, lw=0.8)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.tick_params(labelbottom=False)
     below.set_ylim(bottom=0)
 
 
-def _caption(pieces: Pieces, found: Sequence[Bins], metric: str, bins: int, settings: Settings) -> str:
-    n = pieces.sized([one.cases for one in found], [one.clusters for one in found])
-    values = named_range([int(one.n.sum()) for one in found])
+def _make_caption(pieces: Pieces, found: Sequence[Bins], metric: str, bins: int, settings: Settings) -> str:
+    n = pieces.sized([piece_bins.cases for piece_bins in found], [piece_bins.clusters for piece_bins in found])
+    values = named_range([int(piece_bins.n.sum()) for piece_bins in found])
     divided = f" by {pieces.by}" if pieces.by else ""
     what = "answers" if metric == CONFIDENCE else "probabilities of classes"
-    made = [interval_text(share.method, settings.level, pieces.unit) for one in found for share in one.shares]
-    methods = " or ".join(dict.fromkeys(text for text in made if not text.startswith("none")))
+    interval_words = [
+        interval_text(share.method, settings.level, pieces.unit) for piece_bins in found for share in piece_bins.shares
+    ]
+    methods = " or ".join(dict.fromkeys(text for text in interval_words if not text.startswith("none")))
     lines = f"lines: its interval ({methods}), the bins held" if methods else f"no lines: too few {pieces.unit}"
     text = (
         f"Reliability on {pieces.title}{divided}: {what} in up to {bins} bins of equal numbers ({n}, {values} values). "
         f"Marks: mean value and share that is true; {lines}; dashed: perfect calibration. Below: number of values in "
         "each twentieth."
     )
-    if dropped := sum(one.dropped for one in found):
+    if dropped := sum(piece_bins.dropped for piece_bins in found):
         text += f" {dropped} values that are no number are left out."
     return text + pieces.end()

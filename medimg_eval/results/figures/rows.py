@@ -106,11 +106,11 @@ def row_axes(
         if above.piece.group != below.piece.group:
             axes.axhline((above.y + above.height / 2 + below.y - below.height / 2) / 2, color=QUIET, lw=0.3, zorder=0)
     if notes:
-        beside = axes.twinx()
-        beside.set_ylim(rows.height, 0)
-        beside.set_yticks([row.y for row in rows.rows], list(notes))
-        beside.tick_params(axis="y", length=0, labelsize=SMALL)
-        beside.spines[["right", "top", "left"]].set_visible(False)
+        twin = axes.twinx()
+        twin.set_ylim(rows.height, 0)
+        twin.set_yticks([row.y for row in rows.rows], list(notes))
+        twin.tick_params(axis="y", length=0, labelsize=SMALL)
+        twin.spines[["right", "top", "left"]].set_visible(False)
     if rows.models:
         add_legend(figure, [handle(piece) for piece in rows.models], rows.legend, width)
     return figure, axes

@@ -67,37 +67,37 @@ def severity(
     across = millimetres(width)
     pieces = take(as_runs(source, metric), [metric], label=label)
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
-    rows = [row for piece in pieces.members for row in _rows(piece, metric, label, settings, pieces.unit)]
+    rows = [row for piece in pieces.members for row in _piece_rows(piece, metric, label, settings, pieces.unit)]
     frame = pd.DataFrame.from_records(rows, columns=COLUMNS)
     if frame.empty:
         raise UserError("No run has degraded cases; make one by `test degrade=[NAME] severities=[1,3,5]`")
     if not frame["mean"].notna().any():
         raise UserError(f"No run has a value of {metric}, so there is nothing to draw")
     with styled():
-        figure = _draw(pieces, frame, drawable(column.heading), across)
-    made = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+        figure = _draw_figure(pieces, frame, drawable(column.heading), across)
+    interval_words = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
     text = (
         f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by severity of degradations ({counts}); "
     )
     text += "0 is the cases as published"
-    text += f"; bands are intervals: {made}." if made else "."
-    return Drawn(figure, frame, text + _steepest(frame) + pieces.end())
+    text += f"; bands are intervals: {interval_words}." if interval_words else "."
+    return Drawn(figure, frame, text + _describe_steepest(frame) + pieces.end())
 
 
-def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
-    run, whole = piece.part.run, is_summary(metric) or is_set(metric)
-    found = []
+def _piece_rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) -> list[dict[str, Any]]:
+    run, is_whole = piece.part.run, is_summary(metric) or is_set(metric)
+    rows = []
     for degradation, severities in list_sweeps(run.conditions).items():
         parts = {0: piece.part}
         for number in severities:
             some = run.under(f"{degradation}-{number}")
             if not some.scores.empty:
                 parts[number] = take([some], [metric], label=label).members[0].part
-        slope = _NO_SLOPE if whole else make_cell(piece.part, f"severity_slope@{degradation}:{metric}", settings)
+        slope = _NO_SLOPE if is_whole else make_cell(piece.part, f"severity_slope@{degradation}:{metric}", settings)
         for number, part in parts.items():
             cell = make_cell(part, metric, settings)
-            found.append(
+            rows.append(
                 {
                     "model": piece.model,
                     "degradation": degradation,
@@ -113,20 +113,22 @@ def _rows(piece: Piece, metric: str, label: str, settings: Settings, unit: str) 
                     "slope high": slope.high,
                 }
             )
-    return found
+    return rows
 
 
-def _steepest(frame: pd.DataFrame) -> str:
+def _describe_steepest(frame: pd.DataFrame) -> str:
     """Says of each model under which degradation its line is steepest."""
-    told = []
+    sentences = []
     for model, rows in frame.dropna(subset=["slope"]).groupby("model", sort=False):
         row = rows.iloc[int(np.argmax(np.abs(rows["slope"].to_numpy(np.float64))))]
         bounds = f" [{row['slope low']:.3g}, {row['slope high']:.3g}]" * (not math.isnan(row["slope low"]))
-        told.append(f" {model}: steepest under {row['degradation']}, {row['slope']:.3g}{bounds} a degree of severity.")
-    return "".join(told)
+        sentences.append(
+            f" {model}: steepest under {row['degradation']}, {row['slope']:.3g}{bounds} a degree of severity."
+        )
+    return "".join(sentences)
 
 
-def _draw(pieces: Pieces, frame: pd.DataFrame, title: str, width: float) -> Figure:
+def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, width: float) -> Figure:
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["degradation"]))

@@ -40,13 +40,13 @@ def significance_map(comparison: Comparison, *, width: Width = "single") -> Draw
             "a significance map shows every pair of models; compare without baseline, and by=label or none"
         )
     frame = pd.concat(
-        [_frame(drawn, sheet.numbers) for drawn, sheet in zip(comparison.maps, comparison.sheets, strict=False)],
+        [_matrix_frame(drawn, sheet.numbers) for drawn, sheet in zip(comparison.maps, comparison.sheets, strict=False)],
         ignore_index=True,
     )
     with styled():
-        figure = _figure(comparison.maps, across)
+        figure = _make_figure(comparison.maps, across)
     method = comparison.sheets[0].content.footnotes[0]
-    counts = sorted({int(one) for one in frame["n"].dropna()})
+    counts = sorted({int(number) for number in frame["n"].dropna()})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}" if counts else "no"
     significant, tested = int(frame["better"].sum()), int(frame["tested"].sum())
     caption = (
@@ -57,12 +57,12 @@ def significance_map(comparison: Comparison, *, width: Width = "single") -> Draw
     return Drawn(figure, frame, caption)
 
 
-def _frame(drawn: Map, numbers: pd.DataFrame) -> pd.DataFrame:
+def _matrix_frame(drawn: Map, numbers: pd.DataFrame) -> pd.DataFrame:
     squares = [
-        {"map": drawn.title, "model": model, "other": other, "better": better, "tested": tested}
+        {"map": drawn.title, "model": model, "other": second, "better": better, "tested": tested}
         for model, betters, testeds in zip(drawn.models, drawn.better, drawn.tested, strict=True)
-        for other, better, tested in zip(drawn.models, betters, testeds, strict=True)
-        if model != other
+        for second, better, tested in zip(drawn.models, betters, testeds, strict=True)
+        if model != second
     ]
     frame = pd.DataFrame.from_records(squares, columns=["map", "model", "other", "better", "tested"])
     wanted = ["model", "other", *(name for name in ("p", "corrected_p", "n") if name in numbers.columns)]
@@ -70,7 +70,7 @@ def _frame(drawn: Map, numbers: pd.DataFrame) -> pd.DataFrame:
     return merged.assign(interval="none: tests")
 
 
-def _figure(maps: Sequence[Map], across: float) -> Any:
+def _make_figure(maps: Sequence[Map], across: float) -> Any:
     names = [wrapped(model, 22) for drawn in maps for model in drawn.models]
     margin = max(len(line) for name in names for line in name.split("\n")) * _LETTER + 4
     most = max(len(drawn.models) for drawn in maps)
@@ -83,11 +83,11 @@ def _figure(maps: Sequence[Map], across: float) -> Any:
     for unused in grid[len(maps) :]:
         unused.remove()
     for axes, drawn in zip(grid, maps, strict=False):
-        _map(axes, drawn, cell)
+        _draw_matrix(axes, drawn, cell)
     return figure
 
 
-def _map(axes: Axes, drawn: Map, cell: float) -> None:
+def _draw_matrix(axes: Axes, drawn: Map, cell: float) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 

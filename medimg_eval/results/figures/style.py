@@ -113,13 +113,13 @@ def millimetres(width: Width) -> float:
     if isinstance(width, str) and width in WIDTHS:
         return WIDTHS[width]
     try:
-        found = float(width)
+        number = float(width)
     except (TypeError, ValueError):
-        found = math.nan
-    if isinstance(width, bool) or not _NARROWEST <= found <= _WIDEST:
-        known = ", ".join(f"{name} ({mm:g} mm)" for name, mm in WIDTHS.items())
-        raise UsageError(f"width is {width!r}, expected {known} or {_NARROWEST:g} to {_WIDEST:g} in mm")
-    return found
+        number = math.nan
+    if isinstance(width, bool) or not _NARROWEST <= number <= _WIDEST:
+        widths = ", ".join(f"{name} ({mm:g} mm)" for name, mm in WIDTHS.items())
+        raise UsageError(f"width is {width!r}, expected {widths} or {_NARROWEST:g} to {_WIDEST:g} in mm")
+    return number
 
 
 def canvas(width: float, height: float) -> Figure:
@@ -144,24 +144,26 @@ def wrapped(name: str, letters: int = NAME_LETTERS) -> str:
     """
     lines = [""]
     for word in re.findall(r"[^\s\-_/:.,+@]*[\s\-_/:.,+@]*", drawable(name)):
-        rest = word
-        if lines[-1] and len(lines[-1]) + len(rest.rstrip()) > letters:
+        remaining = word
+        if lines[-1] and len(lines[-1]) + len(remaining.rstrip()) > letters:
             lines.append("")
-        while len(rest.rstrip()) > letters:
-            lines[-1], rest = rest[:letters], rest[letters:]
+        while len(remaining.rstrip()) > letters:
+            lines[-1], remaining = remaining[:letters], remaining[letters:]
             lines.append("")
-        lines[-1] += rest
+        lines[-1] += remaining
     return "\n".join(line for line in lines if line).rstrip()
 
 
 def drawable(text: str) -> str:
     """Returns a text on one line with letters that the font has."""
-    letters = _letters()
-    return "".join(one if ord(one) in letters else f"<U+{ord(one):04X}>" for one in " ".join(text.split()))
+    letters = _font_letters()
+    return "".join(
+        character if ord(character) in letters else f"<U+{ord(character):04X}>" for character in " ".join(text.split())
+    )
 
 
 @cache
-def _letters() -> frozenset[int]:
+def _font_letters() -> frozenset[int]:
     from matplotlib.font_manager import findfont, get_font
 
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())

@@ -93,13 +93,13 @@ def analyse_items(
     hints = find_hints(grids, metric, Bootstrap(resamples, float(level), seed))
     items, models, tasks = [], [], []
     for grid in grids:
-        analysed, rows = _analyse(grid, metric, float(level), hints)
+        analysed, rows = _analyse_grid(grid, metric, float(level), hints)
         tasks.append(analysed)
         items.append(rows)
-        models.append(_models(grid, analysed.fitted))
+        models.append(_model_frame(grid, analysed.fitted))
     unfinished = sorted({f"{run.name} on {run.task_title}" for run in runs if not run.finished})
     notes = [*left_out, *(f"{name}: its run is not finished, and is left out." for name in unfinished)]
-    made = ItemAnalysis(
+    analysis = ItemAnalysis(
         f"Items by {make_column(grids[0].task, '', metric, next(iter(grids[0].runs.values()))).title}",
         (),
         pd.concat(items, ignore_index=True),
@@ -107,8 +107,8 @@ def analyse_items(
         hints.blind,
         hints.order,
     )
-    sheets = make_sheets(tasks, made.items, hints, shown=shown, level=float(level), notes=notes)
-    return ItemAnalysis(made.title, tuple(sheets), made.items, made.models, made.blind, made.order)
+    sheets = make_sheets(tasks, analysis.items, hints, shown=shown, level=float(level), notes=notes)
+    return ItemAnalysis(analysis.title, tuple(sheets), analysis.items, analysis.models, analysis.blind, analysis.order)
 
 
 def write_items(analysis: ItemAnalysis, folder: Path, stem: str = "items") -> list[Path]:
@@ -126,14 +126,16 @@ def write_items(analysis: ItemAnalysis, folder: Path, stem: str = "items") -> li
     return files + write_texts(folder / stem, texts)
 
 
-def _analyse(grid: Grid, metric: str, level: float, hints: Hints) -> tuple[Analysed, pd.DataFrame]:
+def _analyse_grid(grid: Grid, metric: str, level: float, hints: Hints) -> tuple[Analysed, pd.DataFrame]:
     values = grid.credit
-    rest, whole = item_correlations(values) if grid.graded else np.full((2, values.shape[1]), np.nan)
-    flags = flag_items(grid, rest, level)
+    rest_correlation, total_correlation = (
+        item_correlations(values) if grid.graded else np.full((2, values.shape[1]), np.nan)
+    )
+    flags = flag_items(grid, rest_correlation, level)
     fitted = fit_two_parameters(values) if grid.graded and len(values) >= FEWEST_MODELS else None
-    known = ~np.isnan(values)
-    counts = known.sum(axis=0)
-    tested = ~np.isnan(negative_bound(rest, counts.astype(np.float64), level))
+    is_known = ~np.isnan(values)
+    counts = is_known.sum(axis=0)
+    tested = ~np.isnan(negative_bound(rest_correlation, counts.astype(np.float64), level))
     rows = {
         "task": grid.task,
         "item": grid.items,
@@ -143,24 +145,24 @@ def _analyse(grid: Grid, metric: str, level: float, hints: Hints) -> tuple[Analy
     }
     if grid.graded:
         rows |= {
-            "passed_by": (np.where(known, values, 0.0) == 1).sum(axis=0),
-            "failed_by": (np.where(known, values, 1.0) == 0).sum(axis=0),
-            "discrimination": rest,
-            "point_biserial": whole,
+            "passed_by": (np.where(is_known, values, 0.0) == 1).sum(axis=0),
+            "failed_by": (np.where(is_known, values, 1.0) == 0).sum(axis=0),
+            "discrimination": rest_correlation,
+            "point_biserial": total_correlation,
             "slope": fitted.slope if fitted else np.nan,
             "place": fitted.place if fitted else np.nan,
             "blind_right": [hints.solved.get((grid.task, item), np.nan) for item in grid.items.tolist()],
         }
     frame = pd.DataFrame(rows).assign(
-        flags=["; ".join(one.kind for one in found) for found in flags],
-        reasons=["; ".join(one.why for one in found) for found in flags],
-        weight=[sum(one.weight for one in found) for found in flags],
+        flags=["; ".join(flag.kind for flag in item_flags) for item_flags in flags],
+        reasons=["; ".join(flag.why for flag in item_flags) for item_flags in flags],
+        weight=[sum(flag.weight for flag in item_flags) for item_flags in flags],
     )
     alpha = cronbach_alpha(values) if grid.graded else float("nan")
     return Analysed(grid, fitted, alpha, int(tested.sum())), frame
 
 
-def _models(grid: Grid, fitted: TwoParameters | None) -> pd.DataFrame:
+def _model_frame(grid: Grid, fitted: TwoParameters | None) -> pd.DataFrame:
     means = np.nanmean(grid.credit if grid.graded else grid.scores, axis=1)
     rows: Record = {
         "task": grid.task,

@@ -57,56 +57,62 @@ def find_hints(grids: list[Grid], metric: str, how: Bootstrap) -> Hints:
         metric: By which answers are judged.
         how: How intervals are made; each resamples what its run resamples.
     """
-    blind = [record for grid in grids for record in _blind(grid, metric, how)]
+    blind = [record for grid in grids for record in _blind_rows(grid, metric, how)]
     order = [
         record
         for grid in grids
         for name, run in grid.runs.items()
-        if (record := _order(grid, name, run, metric, how)) is not None
+        if (record := _order_row(grid, name, run, metric, how)) is not None
     ]
     solved: dict[tuple[str, str], float] = {}
     for grid in grids:
         if grid.blind and grid.graded:
-            found = pd.DataFrame({name: _values(grid, run, metric) for name, run in grid.blind.items()})
-            means = found.mean(axis=1)
+            blind_values = pd.DataFrame({name: _right_values(grid, run, metric) for name, run in grid.blind.items()})
+            means = blind_values.mean(axis=1)
             solved |= {(grid.task, str(case)): float(value) for case, value in means.items()}
     return Hints(pd.DataFrame.from_records(blind), pd.DataFrame.from_records(order), solved)
 
 
-def _values(grid: Grid, run: RunScores, metric: str) -> pd.Series[float]:
+def _right_values(grid: Grid, run: RunScores, metric: str) -> pd.Series[float]:
     """Returns the values of a run by case, of rights and wrongs 1 for right."""
     values = case_values(run.scores.loc[run.scores["metric"] == metric])["value"]
     return 1 - values if grid.graded and grid.better < 0 else values
 
 
-def _mean(values: npt.NDArray[np.float64], unit: npt.NDArray[np.generic], how: Bootstrap, *, share: bool) -> Interval:
+def _mean_interval(
+    values: npt.NDArray[np.float64], unit: npt.NDArray[np.generic], how: Bootstrap, *, share: bool
+) -> Interval:
     return table_intervals([Sample(values, unit, share=share)], how)[0]
 
 
-def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
+def _blind_rows(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
     for run in grid.blind.values():
-        seeing: dict[str, RunScores | None] = {n: one for n, one in grid.runs.items() if one.model == run.model}
-        alone = _values(grid, run, metric).dropna()
+        seeing: dict[str, RunScores | None] = {
+            n: candidate for n, candidate in grid.runs.items() if candidate.model == run.model
+        }
+        alone = _right_values(grid, run, metric).dropna()
         chance = grid.chance if grid.better > 0 or not grid.graded else 1 - grid.chance
-        for name, other in (seeing or {run.model: None}).items():
-            with_images = alone if other is None else _values(grid, other, metric).dropna()
+        for name, seeing_run in (seeing or {run.model: None}).items():
+            with_images = alone if seeing_run is None else _right_values(grid, seeing_run, metric).dropna()
             both = alone.index.intersection(with_images.index)
             if not len(both):
                 continue
             cases = case_values(run.scores.loc[run.scores["metric"] == metric]).loc[both]
             unit = units(run, cases)
-            without = _mean(np.asarray(alone[both], dtype=np.float64), unit, how, share=is_share(metric, run))
+            without = _mean_interval(np.asarray(alone[both], dtype=np.float64), unit, how, share=is_share(metric, run))
             record: Record = {"task": grid.title, "model": name, "n": len(both), "chance": chance}
-            record |= _ends("blind", without) | dict.fromkeys(("seeing", "gain", "gain_low", "gain_high"), math.nan)
-            if other is not None:
+            record |= _interval_fields("blind", without) | dict.fromkeys(
+                ("seeing", "gain", "gain_low", "gain_high"), math.nan
+            )
+            if seeing_run is not None:
                 record["seeing"] = float(with_images[both].mean())
                 turned = (with_images[both] - alone[both]) * (1 if grid.graded else grid.better)
                 gap = np.asarray(turned, dtype=np.float64)
-                record |= _ends("gain", _mean(gap, unit, how, share=False))
+                record |= _interval_fields("gain", _mean_interval(gap, unit, how, share=False))
             yield record | {"hint": _blind_hint(record, graded=grid.graded)}
 
 
-def _ends(name: str, found: Interval) -> Record:
+def _interval_fields(name: str, found: Interval) -> Record:
     return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
@@ -120,35 +126,39 @@ def _blind_hint(record: Record, *, graded: bool) -> str:
     return " and ".join(parts)
 
 
-def _order(grid: Grid, name: str, run: RunScores, metric: str, how: Bootstrap) -> Record | None:
+def _order_row(grid: Grid, name: str, run: RunScores, metric: str, how: Bootstrap) -> Record | None:
     """Returns what the order of options is worth to a model; None where no question was asked in several."""
-    sets = _rotated(grid, run, metric)
+    sets = _rotated_answers(grid, run, metric)
     if sets.empty:
         return None
     owner = sets["owner"].to_numpy(dtype=str)
-    first, others = (sets[name].to_numpy(dtype=np.float64) for name in ("original", "others"))
+    first, other_orders = (sets[name].to_numpy(dtype=np.float64) for name in ("original", "others"))
     turn = 1 if grid.graded else grid.better
     record: Record = {"task": grid.title, "model": name, "sets": len(sets)}
-    record |= {"original": float(first.mean()), "others": float(others.mean())}
-    record |= _ends("gain", _mean(turn * (first - others), owner, how, share=False))
+    record |= {"original": float(first.mean()), "others": float(other_orders.mean())}
+    record |= _interval_fields("gain", _mean_interval(turn * (first - other_orders), owner, how, share=False))
     full, changed = sets["full"].to_numpy(dtype=bool), sets["changed"].to_numpy(dtype=np.float64)
     record["answered"] = int(full.sum())
-    record |= _ends("changed", _mean(changed[full], owner[full], how, share=True))
+    record |= _interval_fields("changed", _mean_interval(changed[full], owner[full], how, share=True))
     return record | {"hint": "better in the published order" if record["gain_low"] > 0 else ""}
 
 
-def _rotated(grid: Grid, run: RunScores, metric: str) -> pd.DataFrame:
+def _rotated_answers(grid: Grid, run: RunScores, metric: str) -> pd.DataFrame:
     """Returns a row for each question whose options were put in several orders, the published one among them."""
     rows = run.scores.loc[run.scores["metric"] == metric]
-    codes, told = attributes(rows)
-    if SET not in told or ROTATION not in told:
+    codes, attribute_sets = attributes(rows)
+    if SET not in attribute_sets or ROTATION not in attribute_sets:
         return pd.DataFrame()
-    about = pd.DataFrame({"case": rows["case"].to_numpy(), SET: told[SET][codes], ROTATION: told[ROTATION][codes]})
+    about = pd.DataFrame(
+        {"case": rows["case"].to_numpy(), SET: attribute_sets[SET][codes], ROTATION: attribute_sets[ROTATION][codes]}
+    )
     about = about.drop_duplicates("case").set_index("case")
     about["owner"] = case_values(rows)["patient"].reindex(about.index) if run.resampled == "patients" else about[SET]
-    about["value"] = _values(grid, run, metric).reindex(about.index)
-    given = run.scores.loc[run.scores["metric"] == "predicted_class"].drop_duplicates("case").set_index("case")["value"]
-    about["given"] = given.reindex(about.index)
+    about["value"] = _right_values(grid, run, metric).reindex(about.index)
+    given_classes = (
+        run.scores.loc[run.scores["metric"] == "predicted_class"].drop_duplicates("case").set_index("case")["value"]
+    )
+    about["given"] = given_classes.reindex(about.index)
     about["answered"] = about["given"].notna() & (about["given"] != NO_ANSWER)
     about["published"] = about[ROTATION] == ORIGINAL
     about = about.loc[(about[SET] != "") & (about[ROTATION] != "")]

@@ -69,35 +69,35 @@ def fit_two_parameters(values: Floats, *, most_steps: int = 1000, tolerance: flo
     """
     if values.ndim != 2 or values.shape[0] < FEWEST_MODELS:
         raise ValueError(f"Expected `values` to have at least {FEWEST_MODELS} models, got shape {values.shape}")
-    known = ~np.isnan(values)
+    is_known = ~np.isnan(values)
     if ((values < 0) | (values > 1)).any():
         raise ValueError("Expected `values` to lie between 0 and 1")
-    filled = np.where(known, values, 0.0)
+    filled = np.where(is_known, values, 0.0)
     totals = filled.sum(axis=0)
-    low, high = np.where(known, values, np.inf).min(axis=0), np.where(known, values, -np.inf).max(axis=0)
+    low, high = np.where(is_known, values, np.inf).min(axis=0), np.where(is_known, values, -np.inf).max(axis=0)
     telling = np.flatnonzero(low < high)
-    slope, place = np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
+    slope, difficulty = np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
     ability, uncertainty = np.full(len(values), np.nan), np.full(len(values), np.nan)
     if len(telling) < FEWEST_ITEMS:
-        return TwoParameters(slope, place, ability, uncertainty, 0, True)
-    answers = _Answers(filled[:, telling], known[:, telling].astype(np.float64))
-    shares = (totals[telling] + 0.5) / (known[:, telling].sum(axis=0) + 1)
-    found = np.stack([np.ones(len(telling)), np.log(shares / (1 - shares))])
+        return TwoParameters(slope, difficulty, ability, uncertainty, 0, True)
+    answers = _Answers(filled[:, telling], is_known[:, telling].astype(np.float64))
+    shares = (totals[telling] + 0.5) / (is_known[:, telling].sum(axis=0) + 1)
+    parameters = np.stack([np.ones(len(telling)), np.log(shares / (1 - shares))])
     ability, uncertainty = answers.start()
     steps, settled = 0, False
     while steps < most_steps and not settled:
         steps += 1
-        before = found
-        nodes, weights = answers.posterior(found, ability, uncertainty)
+        before = parameters
+        nodes, weights = answers.posterior(parameters, ability, uncertainty)
         ability = (weights * nodes).sum(axis=1)
         uncertainty = np.sqrt((weights * (nodes - ability[:, None]) ** 2).sum(axis=1))
         uncertainty = np.maximum(uncertainty, 1e-3)
-        found = answers.improved(found, nodes, weights)
-        settled = bool(np.abs(found - before).max() < tolerance)
-    slope[telling] = found[0]
-    sharp = found[0] > FLAT
-    place[telling[sharp]] = -found[1][sharp] / found[0][sharp]
-    return TwoParameters(slope, place, ability, uncertainty, steps, settled)
+        parameters = answers.improved(parameters, nodes, weights)
+        settled = bool(np.abs(parameters - before).max() < tolerance)
+    slope[telling] = parameters[0]
+    sharp = parameters[0] > FLAT
+    difficulty[telling[sharp]] = -parameters[1][sharp] / parameters[0][sharp]
+    return TwoParameters(slope, difficulty, ability, uncertainty, steps, settled)
 
 
 class _Answers(NamedTuple):
@@ -136,19 +136,19 @@ class _Answers(NamedTuple):
         """Returns slopes and intercepts, (2, item), after a step of Newton's method on the expected likelihood."""
         from scipy.special import expit
 
-        made = np.empty_like(found)
+        improved = np.empty_like(found)
         for some in self.slices(_NODES):
             slope, intercept = found[:, some]
             chance = expit(nodes[:, :, None] * slope + intercept)
-            known = self.known[:, None, some]
-            left = weights[:, :, None] * (self.right[:, None, some] - known * chance)
-            curved = weights[:, :, None] * known * chance * (1 - chance)
-            up_slope = np.einsum("mqi,mq->i", left, nodes) - (slope - _SLOPE_MEAN) / _SLOPE_SPREAD**2
-            up = left.sum(axis=(0, 1)) - intercept / _INTERCEPT_SPREAD**2
+            is_known = self.known[:, None, some]
+            residuals = weights[:, :, None] * (self.right[:, None, some] - is_known * chance)
+            curved = weights[:, :, None] * is_known * chance * (1 - chance)
+            up_slope = np.einsum("mqi,mq->i", residuals, nodes) - (slope - _SLOPE_MEAN) / _SLOPE_SPREAD**2
+            up = residuals.sum(axis=(0, 1)) - intercept / _INTERCEPT_SPREAD**2
             both = np.einsum("mqi,mq->i", curved, nodes)
             of_slope = np.einsum("mqi,mq->i", curved, nodes**2) + 1 / _SLOPE_SPREAD**2
             of_intercept = curved.sum(axis=(0, 1)) + 1 / _INTERCEPT_SPREAD**2
             area = of_slope * of_intercept - both**2
             step = np.stack([of_intercept * up_slope - both * up, of_slope * up - both * up_slope]) / area
-            made[:, some] = found[:, some] + np.clip(step, -1.0, 1.0)
-        return made
+            improved[:, some] = found[:, some] + np.clip(step, -1.0, 1.0)
+        return improved

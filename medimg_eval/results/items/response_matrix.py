@@ -83,25 +83,25 @@ def make_grids(runs: Sequence[RunScores], metric: str) -> tuple[list[Grid], list
         UserError: No task can be analysed.
     """
     finished = [run for run in runs if run.finished]
-    better = _direction(finished, metric)
+    better = _metric_direction(finished, metric)
     by_task: dict[str, dict[str, RunScores]] = {}
     for name, named in named_runs(finished).items():
         for task, run in named.items():
             if (run.scores["metric"] == metric).any():
                 by_task.setdefault(task, {})[name] = run
     grids, reasons = [], []
-    for task, found in by_task.items():
-        made = _grid(task, found, metric, better)
-        if isinstance(made, str):
-            reasons.append(made)
+    for task, runs_of_task in by_task.items():
+        grid = _make_grid(task, runs_of_task, metric, better)
+        if isinstance(grid, str):
+            reasons.append(grid)
         else:
-            grids.append(made)
+            grids.append(grid)
     if not grids:
         raise UserError(" ".join(reasons))
     return grids, reasons
 
 
-def _direction(finished: Sequence[RunScores], metric: str) -> int:
+def _metric_direction(finished: Sequence[RunScores], metric: str) -> int:
     if is_summary(metric) or is_set(metric) or is_evidence(metric):
         raise UsageError(f"{metric} has no value of its own for each case; items need one that has, such as accuracy")
     names = {name for run in finished for name in run.scores["metric"].unique()}
@@ -118,7 +118,7 @@ def _direction(finished: Sequence[RunScores], metric: str) -> int:
     return 1 if higher else -1
 
 
-def _grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -> Grid | str:
+def _make_grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -> Grid | str:
     """Returns the grid of a task, or why there is none."""
     title = next(iter(found.values())).task_title
     blind = {name: run for name, run in found.items() if run.condition == NO_IMAGE}
@@ -141,13 +141,13 @@ def _grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -
     if np.nanmin(values) == np.nanmax(values):
         return f"{title}: every value of {metric} is {np.nanmin(values):g}, so nothing tells one item from another."
     runs = {name: found[name] for name in together.columns}
-    given = np.stack([_given(run, together.index) for run in runs.values()])
+    answers = np.stack([_given_answers(run, together.index) for run in runs.values()])
     items = together.index.to_numpy(dtype=str)
     graded = _is_graded(metric, values)
-    return Grid(title, task, runs, blind, items, values, given, better, graded, _chance(found, metric))
+    return Grid(title, task, runs, blind, items, values, answers, better, graded, _chance_level(found, metric))
 
 
-def _chance(found: Mapping[str, RunScores], metric: str) -> float:
+def _chance_level(found: Mapping[str, RunScores], metric: str) -> float:
     for run in found.values():
         if metric in run.chance:
             return run.chance[metric]
@@ -159,15 +159,15 @@ def _chance(found: Mapping[str, RunScores], metric: str) -> float:
 
 def _is_graded(metric: str, values: Floats) -> bool:
     """Whether values are right, wrong and credits: most are 0 or 1, and none lies outside."""
-    known = values[~np.isnan(values)]
+    known_values = values[~np.isnan(values)]
     return bool(
         (not is_known(metric) or metrics.get(metric).value_kind == "proportion")
-        and ((known >= 0) & (known <= 1)).all()
-        and 2 * ((known == 0) | (known == 1)).sum() > known.size
+        and ((known_values >= 0) & (known_values <= 1)).all()
+        and 2 * ((known_values == 0) | (known_values == 1)).sum() > known_values.size
     )
 
 
-def _given(run: RunScores, items: pd.Index[str]) -> Floats:
+def _given_answers(run: RunScores, items: pd.Index[str]) -> Floats:
     """Returns which answer a model gave to each item, (item,)."""
     for name in GIVEN:
         rows = run.scores.loc[run.scores["metric"] == name].drop_duplicates("case")
@@ -193,30 +193,30 @@ def item_correlations(values: Floats) -> tuple[Floats, Floats]:
 
     Source: Lord & Novick, Statistical Theories of Mental Test Scores (1968), chapter 15.
     """
-    known = ~np.isnan(values)
-    filled = np.where(known, values, 0.0)
-    totals, counts = filled.sum(axis=1, keepdims=True), known.sum(axis=1, keepdims=True)
+    is_known = ~np.isnan(values)
+    filled = np.where(is_known, values, 0.0)
+    totals, counts = filled.sum(axis=1, keepdims=True), is_known.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rest = (totals - filled) / (counts - known)
-        whole = np.broadcast_to(totals / counts, values.shape)
-    return _correlated(values, rest), _correlated(values, whole)
+        rest_means = (totals - filled) / (counts - is_known)
+        total_means = np.broadcast_to(totals / counts, values.shape)
+    return _correlate_columns(values, rest_means), _correlate_columns(values, total_means)
 
 
-def _correlated(one: Floats, other: Floats) -> Floats:
+def _correlate_columns(one: Floats, other: Floats) -> Floats:
     """Returns Pearson's correlation of each column over the rows that have both, (column,)."""
-    known = ~np.isnan(one) & ~np.isnan(other)
-    counts = np.maximum(known.sum(axis=0), 1)
+    is_known = ~np.isnan(one) & ~np.isnan(other)
+    counts = np.maximum(is_known.sum(axis=0), 1)
 
     def centred(values: Floats) -> Floats:
-        filled = np.where(known, values, 0.0)
-        return np.where(known, filled - filled.sum(axis=0) / counts, 0.0)
+        filled = np.where(is_known, values, 0.0)
+        return np.where(is_known, filled - filled.sum(axis=0) / counts, 0.0)
 
     first, second = centred(one), centred(other)
     spread = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
     # Equal numbers differ from their mean by rounding alone.
-    usable = (known.sum(axis=0) >= FEWEST_CORRELATED) & (spread > 1e-12)
-    found = np.divide((first * second).sum(axis=0), spread, out=np.full(spread.shape, np.nan), where=usable)
-    return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)
+    usable = (is_known.sum(axis=0) >= FEWEST_CORRELATED) & (spread > 1e-12)
+    correlation = np.divide((first * second).sum(axis=0), spread, out=np.full(spread.shape, np.nan), where=usable)
+    return np.asarray(np.clip(correlation, -1.0, 1.0), dtype=np.float64)
 
 
 def cronbach_alpha(values: Floats) -> float:
@@ -232,14 +232,14 @@ def cronbach_alpha(values: Floats) -> float:
 
     Source: Cronbach, Psychometrika 16 (1951).
     """
-    whole = values[~np.isnan(values).any(axis=1)]
+    complete = values[~np.isnan(values).any(axis=1)]
     items = values.shape[1]
-    if len(whole) < FEWEST_CORRELATED or items < 2:
+    if len(complete) < FEWEST_CORRELATED or items < 2:
         return float("nan")
-    total = float(whole.sum(axis=1).var(ddof=1))
+    total = float(complete.sum(axis=1).var(ddof=1))
     if total < 1e-12:
         return float("nan")
-    return float(items / (items - 1) * (1 - whole.var(axis=0, ddof=1).sum() / total))
+    return float(items / (items - 1) * (1 - complete.var(axis=0, ddof=1).sum() / total))
 
 
 FEWEST_STRONG = 3
@@ -293,66 +293,68 @@ def flag_items(grid: Grid, correlation: Floats, level: float) -> list[list[Flag]
         level: Of the interval that must lie below zero for a correlation to count as negative.
     """
     if not grid.graded:
-        return _low(grid)
+        return _low_flags(grid)
     bound = negative_bound(correlation, (~np.isnan(grid.scores)).sum(axis=0).astype(np.float64), level)
     flags = []
     for item in range(len(grid.items)):
-        found = [*_failed(grid, item)]
+        flags_ = [*_failed_flags(grid, item)]
         if bound[item] < 0:
             why = (
                 f"the better a model is otherwise, the rather it fails here: r = {correlation[item]:.2f}, "
                 f"{100 * level:g} % interval below 0"
             )
-            found.append(Flag("negative", 1 - correlation[item], why))
-        flags.append(sorted(found, key=lambda one: -one.weight))
+            flags_.append(Flag("negative", 1 - correlation[item], why))
+        flags.append(sorted(flags_, key=lambda one: -one.weight))
     return flags
 
 
-def _failed(grid: Grid, item: int) -> list[Flag]:
+def _failed_flags(grid: Grid, item: int) -> list[Flag]:
     """Returns at most one reason: that all models are wrong, or the strong ones."""
     right = grid.credit[:, item]
-    known = ~np.isnan(right)
+    is_known = ~np.isnan(right)
     wrong = right == 0
-    if wrong[known].all() and known.sum() > 1:
-        same = _same(grid.given[known, item])
-        count = int(known.sum())
-        if same:
+    if wrong[is_known].all() and is_known.sum() > 1:
+        is_same = _all_same(grid.given[is_known, item])
+        count = int(is_known.sum())
+        if is_same:
             return [Flag("all fail", 3.0 + count / 1000, f"all {count} models gave the same wrong answer")]
-        parted = ", not all by one answer" if same is False else ""
+        parted = ", not all by one answer" if is_same is False else ""
         return [Flag("all fail", 1.5, f"all {count} models are wrong{parted}")]
     strong = strong_models(grid)
-    if not strong or not (known & wrong)[:strong].all():
+    if not strong or not (is_known & wrong)[:strong].all():
         return []
-    same = _same(grid.given[:strong, item])
-    others, weak = int((known & ~wrong)[strong:].sum()), int(known[strong:].sum())
-    weaker = f"; {others} of {weak} weaker ones have credit" if others else ""
-    if same:
+    is_same = _all_same(grid.given[:strong, item])
+    weak_right, weak = int((is_known & ~wrong)[strong:].sum()), int(is_known[strong:].sum())
+    weaker = f"; {weak_right} of {weak} weaker ones have credit" if weak_right else ""
+    if is_same:
         return [Flag("strong fail alike", 2.5, f"the {strong} strongest models gave the same wrong answer{weaker}")]
     # Hard items are missed by strong models too, and by different answers; that most weaker ones are right is odd.
-    return [Flag("strong fail", 0.5, f"the {strong} strongest models are wrong{weaker}")] if 2 * others > weak else []
+    return (
+        [Flag("strong fail", 0.5, f"the {strong} strongest models are wrong{weaker}")] if 2 * weak_right > weak else []
+    )
 
 
-def _same(given: Floats) -> bool | None:
+def _all_same(given: Floats) -> bool | None:
     """Whether all gave one answer, and gave one; None where it is not known of all."""
     if np.isnan(given).any():
         return None
     return bool((given == given[0]).all() and given[0] != -1)
 
 
-def _low(grid: Grid) -> list[list[Flag]]:
+def _low_flags(grid: Grid) -> list[list[Flag]]:
     """Returns the reason of measurements: that an item is among the worst of every model."""
     values = grid.credit
-    known = ~np.isnan(values)
-    enough = known.sum(axis=1) >= FEWEST_FOR_LOWEST
+    is_known = ~np.isnan(values)
+    enough = is_known.sum(axis=1) >= FEWEST_FOR_LOWEST
     limits = np.array(
         [np.nanquantile(row, LOWEST) if rich else -math.inf for row, rich in zip(values, enough, strict=True)]
     )
     middles = np.array([np.nanmedian(row) for row in values])
-    low = known & (values <= limits[:, None]) & (values < middles[:, None])
+    low = is_known & (values <= limits[:, None]) & (values < middles[:, None])
     flags: list[list[Flag]] = []
     for item in range(len(grid.items)):
-        count = int(known[:, item].sum())
-        if count > 1 and low[known[:, item], item].all():
+        count = int(is_known[:, item].sum())
+        if count > 1 and low[is_known[:, item], item].all():
             why = f"among the worst {100 * LOWEST:.0f} % of items of each of the {count} models"
             flags.append([Flag("all low", 1.0 + count / 1000, why)])
         else:

@@ -65,48 +65,48 @@ def make_sheets(
         level: Of the intervals.
         notes: What was left out.
     """
-    sheets = [_overview(tasks, items, level, notes)]
-    for one in tasks:
-        found = items.loc[items["task"] == one.grid.task]
-        flagged = found.loc[found["flags"] != ""].sort_values(["weight", "item"], ascending=[False, True])
+    sheets = [_overview_sheet(tasks, items, level, notes)]
+    for task in tasks:
+        rows = items.loc[items["task"] == task.grid.task]
+        flagged = rows.loc[rows["flags"] != ""].sort_values(["weight", "item"], ascending=[False, True])
         if len(flagged):
-            sheets.append(_flagged(one, flagged, shown))
+            sheets.append(_flagged_sheet(task, flagged, shown))
     if len(hints.blind):
-        sheets.append(_blind(hints.blind, level))
+        sheets.append(_blind_sheet(hints.blind, level))
     if len(hints.order):
-        sheets.append(_order(hints.order, level))
+        sheets.append(_order_sheet(hints.order, level))
     return sheets
 
 
-def _overview(tasks: Sequence[Analysed], items: pd.DataFrame, level: float, notes: Sequence[str]) -> Sheet:
+def _overview_sheet(tasks: Sequence[Analysed], items: pd.DataFrame, level: float, notes: Sequence[str]) -> Sheet:
     titles = ["Models", "Items", "Mean", "All fail", "All pass", "Median r", "Negative r", "Alpha", "To look at"]
     records, lines = [], []
-    for one in tasks:
-        record = _glance(one, items.loc[items["task"] == one.grid.task])
+    for task in tasks:
+        record = _task_row(task, items.loc[items["task"] == task.grid.task])
         records.append(record)
-        cells = [_count(record["models"]), _count(record["items"]), _number(record["mean"], 3)]
-        cells += [_count(record[name]) for name in ("all_fail", "all_pass")]
-        cells += [_number(record["median_discrimination"], 2), _count(record["negative"])]
-        cells += [_number(record["alpha"], 2), _count(record["flagged"])]
-        lines.append(Line([one.grid.title], cells))
-    told = [*(note for one in tasks for note in _notes(one, level)), *notes]
-    layout = Layout.of_block("Items", titles, lines, told, ["Task"], "What models tell of the items")
+        cells = [_count_spans(record["models"]), _count_spans(record["items"]), _number_spans(record["mean"], 3)]
+        cells += [_count_spans(record[name]) for name in ("all_fail", "all_pass")]
+        cells += [_number_spans(record["median_discrimination"], 2), _count_spans(record["negative"])]
+        cells += [_number_spans(record["alpha"], 2), _count_spans(record["flagged"])]
+        lines.append(Line([task.grid.title], cells))
+    notes_ = [*(note for task in tasks for note in _item_notes(task, level)), *notes]
+    layout = Layout.of_block("Items", titles, lines, notes_, ["Task"], "What models tell of the items")
     return Sheet(layout, pd.DataFrame.from_records(records))
 
 
-def _glance(one: Analysed, rows: pd.DataFrame) -> Record:
+def _task_row(one: Analysed, rows: pd.DataFrame) -> Record:
     record: Record = {"task": one.grid.task, "models": len(one.grid.models), "items": len(rows)}
     record["mean"] = float(rows["difficulty"].mean())
     graded = one.grid.graded
     record["all_fail"] = int((rows["failed_by"] == rows["models"]).sum()) if graded else math.nan
     record["all_pass"] = int((rows["passed_by"] == rows["models"]).sum()) if graded else math.nan
-    told = rows["discrimination"].dropna() if graded else pd.Series(dtype=float)
-    record["median_discrimination"] = float(told.median()) if len(told) else math.nan
-    record["negative"] = int(rows["flags"].str.contains("negative").sum()) if len(told) else math.nan
+    discriminations = rows["discrimination"].dropna() if graded else pd.Series(dtype=float)
+    record["median_discrimination"] = float(discriminations.median()) if len(discriminations) else math.nan
+    record["negative"] = int(rows["flags"].str.contains("negative").sum()) if len(discriminations) else math.nan
     return record | {"alpha": one.alpha, "flagged": int((rows["flags"] != "").sum())}
 
 
-def _notes(one: Analysed, level: float) -> Iterator[str]:
+def _item_notes(one: Analysed, level: float) -> Iterator[str]:
     grid = one.grid
     title = grid.title
     yield from comparability(title, grid.runs)
@@ -159,7 +159,7 @@ def _fitted_notes(one: Analysed) -> Iterator[str]:
         yield f"{title}: items of one set are not independent, which this model takes them for."
 
 
-def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
+def _flagged_sheet(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     graded = one.grid.graded
     names = {"difficulty": ("Share right" if graded else "Mean", 2)}
     if graded and rows["discrimination"].notna().any():
@@ -170,7 +170,10 @@ def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     lines = [
         Line(
             [str(row["item"])],
-            [*(_number(row[name], digits) for name, (_, digits) in names.items()), [Span(one_line(row["reasons"]))]],
+            [
+                *(_number_spans(row[name], digits) for name, (_, digits) in names.items()),
+                [Span(one_line(row["reasons"]))],
+            ],
         )
         for row in rows.head(shown).to_dict("records")
     ]
@@ -181,29 +184,29 @@ def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     return Sheet(Layout.of_block(one.grid.title, titles, lines, notes, ["Item"], caption), rows)
 
 
-def _blind(rows: pd.DataFrame, level: float) -> Sheet:
+def _blind_sheet(rows: pd.DataFrame, level: float) -> Sheet:
     columns: Mapping[str, _Cell] = {
-        "n": lambda row: _count(row["n"]),
-        "With images": lambda row: _number(row["seeing"], 3),
-        "Without": lambda row: _estimate(row, "blind"),
-        "Gain": lambda row: _estimate(row, "gain"),
-        "Chance": lambda row: _number(row["chance"], 3),
+        "n": lambda row: _count_spans(row["n"]),
+        "With images": lambda row: _number_spans(row["seeing"], 3),
+        "Without": lambda row: _estimate_spans(row, "blind"),
+        "Gain": lambda row: _estimate_spans(row, "gain"),
+        "Chance": lambda row: _number_spans(row["chance"], 3),
     }
     how = f"on the items that both have [{100 * level:g} % interval]"
     notes = [
         f"The same model with and without images, {how}. Gain: with images better than without.",
         "Hints, never proof: text alone may give answers away (options, wording, priors), with no leak at all.",
     ]
-    return _hinted(rows, columns, notes, "Asked without images")
+    return _hinted_sheet(rows, columns, notes, "Asked without images")
 
 
-def _order(rows: pd.DataFrame, level: float) -> Sheet:
+def _order_sheet(rows: pd.DataFrame, level: float) -> Sheet:
     columns: Mapping[str, _Cell] = {
-        "Questions": lambda row: _count(row["sets"]),
-        "Published order": lambda row: _number(row["original"], 3),
-        "Other orders": lambda row: _number(row["others"], 3),
-        "Gain": lambda row: _estimate(row, "gain"),
-        "Changed": lambda row: _estimate(row, "changed"),
+        "Questions": lambda row: _count_spans(row["sets"]),
+        "Published order": lambda row: _number_spans(row["original"], 3),
+        "Other orders": lambda row: _number_spans(row["others"], 3),
+        "Gain": lambda row: _estimate_spans(row, "gain"),
+        "Changed": lambda row: _estimate_spans(row, "changed"),
     }
     notes = [
         f"Questions asked once for each rotation of their options [{100 * level:g} % interval].",
@@ -211,10 +214,10 @@ def _order(rows: pd.DataFrame, level: float) -> Sheet:
         "Changed: share of the questions answered in full whose answer depends on the order.",
         "Hints, never proof: a model that prefers some letter depends on the order without having met the question.",
     ]
-    return _hinted(rows, columns, notes, "Options in other orders")
+    return _hinted_sheet(rows, columns, notes, "Options in other orders")
 
 
-def _hinted(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], caption: str) -> Sheet:
+def _hinted_sheet(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], caption: str) -> Sheet:
     """Returns a table of models with a hint at the end of each row."""
     lines = []
     for row in rows.to_dict("records"):
@@ -223,15 +226,15 @@ def _hinted(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], 
     return Sheet(Layout.of_block(caption, (*columns, "Hint"), lines, notes, ["Task", "Model"]), rows)
 
 
-def _count(value: float) -> list[Span]:
+def _count_spans(value: float) -> list[Span]:
     return [Span(_DASH, "quiet")] if math.isnan(value) else [Span(f"{int(value):,}")]
 
 
-def _number(value: float, digits: int) -> list[Span]:
+def _number_spans(value: float, digits: int) -> list[Span]:
     return [Span(_DASH, "quiet")] if math.isnan(value) else [Span(f"{round(value, digits) + 0.0:.{digits}f}")]
 
 
-def _estimate(row: Mapping[Hashable, Any], name: str) -> list[Span]:
-    spans = _number(row[name], 3)
+def _estimate_spans(row: Mapping[Hashable, Any], name: str) -> list[Span]:
+    spans = _number_spans(row[name], 3)
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return spans if math.isnan(low) else [*spans, Span(f"[{low:.3f}, {high:.3f}]", "interval")]

@@ -54,12 +54,12 @@ class BoardTask(NamedTuple):
     @property
     def ranked_by(self) -> str:
         """The metric that models are ranked by unless a reader chooses another: the first that has a direction."""
-        return next((one.metric for one in self.table.columns if one.higher_is_better is not None), "")
+        return next((column.metric for column in self.table.columns if column.higher_is_better is not None), "")
 
     @property
     def first_column(self) -> RankColumn | None:
         """Ranks by that metric; None where fewer than two models have a value."""
-        return next((one for one in self.columns if one.column.metric == self.ranked_by), None)
+        return next((column for column in self.columns if column.column.metric == self.ranked_by), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +83,13 @@ class Leaderboard:
     @cached_property
     def models(self) -> dict[str, bool]:
         """The models by name, and whether each is a baseline, which is not ranked; baselines last."""
-        found = {row.name: row.baseline for one in self.tasks for row in one.table.rows}
-        return dict(sorted(found.items(), key=lambda item: item[1]))
+        baselines = {row.name: row.baseline for task in self.tasks for row in task.table.rows}
+        return dict(sorted(baselines.items(), key=lambda item: item[1]))
 
     @cached_property
     def standings(self) -> list[Standings]:
         """The models over the tasks, each by its first metric; groups that share no task apart."""
-        return find_standings([column for one in self.tasks if (column := one.first_column) is not None])
+        return find_standings([column for task in self.tasks if (column := task.first_column) is not None])
 
     def content(self) -> dict[str, Any]:
         """Returns what `leaderboard.json` holds; NaN is not replaced yet."""
@@ -102,15 +102,15 @@ class Leaderboard:
             "rank_resamples": min(self.resamples, MOST_RANK_RESAMPLES),
             "seed": self.seed,
             "models": [{"model": name, "baseline": baseline} for name, baseline in self.models.items()],
-            "tasks": [_described(one) for one in self.tasks],
-            "values": [value for one in self.tasks for value in _values(one)],
-            "ranks": [row for one in self.tasks for column in one.columns for row in _ranks(column)],
+            "tasks": [_describe_task(task) for task in self.tasks],
+            "values": [value for task in self.tasks for value in _task_values(task)],
+            "ranks": [row for task in self.tasks for column in task.columns for row in _column_ranks(column)],
             "standings": [
                 {
                     "order": group.order,
                     "tasks": [column.field.task for column in group.columns],
                     "not_resampled": [column.field.task for column in group.columns if column.resampled is None],
-                    "rows": [row._asdict() | {"shares": _listed(row.shares)} for row in group.rows],
+                    "rows": [row._asdict() | {"shares": _list_shares(row.shares)} for row in group.rows],
                 }
                 for group in self.standings
             ],
@@ -122,13 +122,13 @@ class Leaderboard:
         `packed` holds whole numbers of 16 bits (little-endian, gzip, base64): (resample, model), where equal values
         share the smaller rank; None without resamples. `models` are places in `models`.
         """
-        places = {name: number for number, name in enumerate(self.models)}
+        numbers = {name: number for number, name in enumerate(self.models)}
         return [
             {
                 "metric": column.column.metric,
-                "models": [places[model] for model in column.worth],
+                "models": [numbers[model] for model in column.worth],
                 "ranks": list(column.ranks("min").values()),
-                "packed": _packed(column),
+                "packed": _pack_ranks(column),
             }
             for column in task.columns
             if len(column.worth) > 1
@@ -165,16 +165,16 @@ def build_leaderboard(
         if table.columns:
             family, modalities = facts.get(task, ("", ()))
             cards = (run.task_config.get("card") for run in members)
-            card: Mapping[str, Any] = next((one for one in cards if one), {})
+            card: Mapping[str, Any] = next((card for card in cards if card), {})
             cases = max(run.cases for run in members)
             tasks.append(BoardTask(task, named[task], family, modalities, card, cases, table, ()))
-    if not any(run.finished for one in tasks for run in one.table.runs):
+    if not any(run.finished for task in tasks for run in task.table.runs):
         raise UserError("No finished run has a value that a table shows, so there is no leaderboard to make")
-    shown: list[Column] = [column for one in tasks for column in one.table.columns]
-    ranked = untested_columns(runs, shown, resamples=min(resamples, MOST_RANK_RESAMPLES), seed=seed)
+    shown_columns: list[Column] = [column for task in tasks for column in task.table.columns]
+    ranked = untested_columns(runs, shown_columns, resamples=min(resamples, MOST_RANK_RESAMPLES), seed=seed)
     of_task = grouped((column.field.task, column) for column in ranked)
-    full = tuple(one._replace(columns=tuple(of_task.get(one.task, ()))) for one in tasks)
-    models = {row.name for one in full for row in one.table.rows}
+    full = tuple(task._replace(columns=tuple(of_task.get(task.task, ()))) for task in tasks)
+    models = {row.name for board_task in full for row in board_task.table.rows}
     usual = f"Leaderboard of {len(models)} model{'s' * (len(models) != 1)} on {len(full)} task{'s' * (len(full) != 1)}"
     return Leaderboard(usual if title is None else str(title), full, resamples, level, seed)
 
@@ -185,7 +185,7 @@ def _told_apart(runs: Sequence[RunScores]) -> list[RunScores]:
     return [run if times[run.task, run.name] == 1 else replace(run, model=f"{run.model} ({run.run})") for run in runs]
 
 
-def _described(one: BoardTask) -> dict[str, Any]:
+def _describe_task(one: BoardTask) -> dict[str, Any]:
     ranked = {column.column.metric: column for column in one.columns}
     return {
         "task": one.task,
@@ -212,7 +212,7 @@ def _described(one: BoardTask) -> dict[str, Any]:
     }
 
 
-def _values(one: BoardTask) -> list[dict[str, Any]]:
+def _task_values(one: BoardTask) -> list[dict[str, Any]]:
     return [
         {
             "task": one.task,
@@ -237,7 +237,7 @@ def _values(one: BoardTask) -> list[dict[str, Any]]:
     ]
 
 
-def _ranks(column: RankColumn) -> list[dict[str, Any]]:
+def _column_ranks(column: RankColumn) -> list[dict[str, Any]]:
     bounds, shares = column.bounds(), column.shares()
     return [
         {
@@ -247,17 +247,17 @@ def _ranks(column: RankColumn) -> list[dict[str, Any]]:
             "rank": int(rank),
             "low": bounds.get(model, (np.nan, np.nan))[0],
             "high": bounds.get(model, (np.nan, np.nan))[1],
-            "shares": _listed(shares.get(model, {})),
+            "shares": _list_shares(shares.get(model, {})),
         }
         for model, rank in column.ranks("min").items()
     ]
 
 
-def _listed(shares: Mapping[int, float]) -> list[dict[str, float]]:
+def _list_shares(shares: Mapping[int, float]) -> list[dict[str, float]]:
     return [{"rank": rank, "share": share} for rank, share in shares.items()]
 
 
-def _packed(column: RankColumn) -> str | None:
+def _pack_ranks(column: RankColumn) -> str | None:
     ranks = column.resampled_ranks("min")
     if ranks is None:
         return None

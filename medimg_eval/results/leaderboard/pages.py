@@ -46,34 +46,34 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
         write_script(folder, f"data/ranks-{number}", board.resampled_ranks(board.tasks[number]))
     write_text(folder / "leaderboard.json", json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     write_script(folder, "data/leaderboard", content)
-    for one in board.tasks:
-        body = _task_body(one)
-        write_text(folder / pages[one.task], _page(board, body, root="../", title=one.title, task=one.task))
-    write_text(folder / "index.html", _page(board, _index_body(board, pages), root="", title="", task=""))
+    for task in board.tasks:
+        body = _task_body(task)
+        write_text(folder / pages[task.task], _fill_page(board, body, root="../", title=task.title, task=task.task))
+    write_text(folder / "index.html", _fill_page(board, _index_body(board, pages), root="", title="", task=""))
     _remove_former(folder, {*pages.values()}, len(board.tasks))
     return folder / "index.html"
 
 
 def _page_names(board: Leaderboard) -> dict[str, str]:
     """Returns the page of each task, by a name that every file system takes and that stays when tasks are added."""
-    found: dict[str, str] = {}
-    for one in board.tasks:
-        stem = re.sub(r"[^a-z0-9_.-]+", "-", one.task.lower()).strip("-.") or "task"
-        taken = set(found.values())
+    page_names: dict[str, str] = {}
+    for task in board.tasks:
+        stem = re.sub(r"[^a-z0-9_.-]+", "-", task.task.lower()).strip("-.") or "task"
+        taken = set(page_names.values())
         names = (f"tasks/{stem}{end}.html" for end in ("", *(f"-{number}" for number in range(2, len(taken) + 3))))
-        found[one.task] = next(name for name in names if name not in taken)
-    return found
+        page_names[task.task] = next(name for name in names if name not in taken)
+    return page_names
 
 
 def _remove_former(folder: Path, pages: set[str], tasks: int) -> None:
     """Removes the pages of tasks that an earlier leaderboard in the folder had."""
-    kept = {folder / page for page in pages} | {folder / "data" / f"ranks-{number}.js" for number in range(tasks)}
+    kept_files = {folder / page for page in pages} | {folder / "data" / f"ranks-{number}.js" for number in range(tasks)}
     for path in [*folder.glob("tasks/*.html"), *folder.glob("data/ranks-*.js")]:
-        if path not in kept:
+        if path not in kept_files:
             path.unlink()
 
 
-def _page(board: Leaderboard, body: str, *, root: str, title: str, task: str) -> str:
+def _fill_page(board: Leaderboard, body: str, *, root: str, title: str, task: str) -> str:
     template = Template((files(__package__) / "static" / "page.html").read_text(encoding="utf-8"))
     name = html.escape(board.title)
     return template.substitute(
@@ -89,7 +89,7 @@ def _page(board: Leaderboard, body: str, *, root: str, title: str, task: str) ->
 
 def _index_body(board: Leaderboard, pages: Mapping[str, str]) -> str:
     """Returns what the overview holds where no script runs."""
-    shown = []
+    listed_tasks = []
     for group in board.standings:
         lines = [
             Line(
@@ -105,12 +105,12 @@ def _index_body(board: Leaderboard, pages: Mapping[str, str]) -> str:
         ]
         layout = Layout.of_block("", ["Place", "Mean rank", "Wins", "Tasks"], lines, [], ["Model"], board.title)
         region = '<div class="wide" tabindex="0" role="region" aria-label="Standings">'
-        shown.append(f'<section class="card"><h2>Standings</h2>{region}{html_table(layout)}</div></section>')
-    tasks = "".join(f'<li><a href="{pages[one.task]}">{html.escape(one.title)}</a></li>' for one in board.tasks)
-    none = "" if shown else '<p class="note">No task has two models, so none is ranked.</p>'
+        listed_tasks.append(f'<section class="card"><h2>Standings</h2>{region}{html_table(layout)}</div></section>')
+    tasks = "".join(f'<li><a href="{pages[task.task]}">{html.escape(task.title)}</a></li>' for task in board.tasks)
+    none = "" if listed_tasks else '<p class="note">No task has two models, so none is ranked.</p>'
     return (
         f"<h1>{html.escape(board.title)}</h1>\n{none}"
-        f'<div id="board">{"".join(shown)}\n<section class="card"><h2>Tasks</h2><ul>{tasks}</ul></section></div>'
+        f'<div id="board">{"".join(listed_tasks)}\n<section class="card"><h2>Tasks</h2><ul>{tasks}</ul></section></div>'
     )
 
 
@@ -123,7 +123,7 @@ def _task_body(one: BoardTask) -> str:
         "access": str(one.card.get("access", "")),
         "licence": str(one.card.get("licence", "")),
     }
-    told = "".join(
+    facts_html = "".join(
         f"<span>{name} <b{' data-modalities' * (name == 'modality')}>{html.escape(value or _DASH)}</b></span>"
         for name, value in facts.items()
     )
@@ -134,7 +134,7 @@ def _task_body(one: BoardTask) -> str:
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in own)
     table = html_table(one.table.layout()._replace(footnotes=[]))
     return (
-        f'<h1>{html.escape(one.title)}</h1>\n{about}<p class="facts">{told}</p>\n'
+        f'<h1>{html.escape(one.title)}</h1>\n{about}<p class="facts">{facts_html}</p>\n'
         f'<div id="board"><section class="card"><div class="wide" tabindex="0" role="region" aria-label="Results">'
         f"{table}</div></section></div>\n"
         f'<section class="card" aria-label="Notes"><h2>Notes</h2><ul class="footnotes">{notes}</ul></section>'

@@ -78,43 +78,45 @@ def find_standings(columns: Sequence[RankColumn]) -> list[Standings]:
         The groups, that of the most columns first.
     """
     ranked = [column for column in columns if len(column.worth) > 1]
-    return [_standings(group) for group in sorted(_joined(ranked), key=len, reverse=True)]
+    return [_make_standings(group) for group in sorted(_group_columns(ranked), key=len, reverse=True)]
 
 
-def _joined(columns: Sequence[RankColumn]) -> list[list[RankColumn]]:
+def _group_columns(columns: Sequence[RankColumn]) -> list[list[RankColumn]]:
     """Returns columns by group: two are of one if they share a model, or each does with others of the group."""
     groups: list[list[RankColumn]] = []
     for column in columns:
-        met = [group for group in groups if any(column.worth.keys() & one.worth.keys() for one in group)]
+        met = [group for group in groups if any(column.worth.keys() & member.worth.keys() for member in group)]
         groups = [group for group in groups if group not in met]
-        groups.append([*(one for group in met for one in group), column])
+        groups.append([*(member for group in met for member in group), column])
     return groups
 
 
-def _standings(ranked: Sequence[RankColumn]) -> Standings:
+def _make_standings(ranked: Sequence[RankColumn]) -> Standings:
     models = sorted({model for column in ranked for model in column.worth})
-    point = np.stack([_placed(column.ranks("average"), models) for column in ranked])
+    point = np.stack([_place_ranks(column.ranks("average"), models) for column in ranked])
     complete: npt.NDArray[np.bool_] = np.logical_not(np.isnan(point).any(axis=1))
     order: Order = "mean_rank" if complete.all() else "wins"
-    means, wins = _mean_ranks(point, complete), _wins(point)
-    places = _places(means if order == "mean_rank" else -wins)
+    means, wins = _mean_ranks(point, complete), _win_shares(point)
+    positions = _rank_places(means if order == "mean_rank" else -wins)
     shape = (2, len(models))
     place_bounds, mean_bounds = np.full(shape, np.nan), np.full(shape, np.nan)
     shares: list[dict[int, float]] = [{} for _ in models]
-    drawn = _resampled(ranked, models)
+    drawn = _resample_ranks(ranked, models)
     if drawn is not None:
         drawn_means = _mean_ranks(drawn, complete)
-        drawn_places = _places(drawn_means if order == "mean_rank" else -_wins(drawn))
+        drawn_places = _rank_places(drawn_means if order == "mean_rank" else -_win_shares(drawn))
         tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
         place_bounds = np.quantile(drawn_places, tails, axis=0, method="inverted_cdf")
         mean_bounds = np.quantile(drawn_means, tails, axis=0)
-        for number, found in enumerate(drawn_places.T):
-            of_place, times = np.unique(found, return_counts=True)
-            shares[number] = {int(one): float(count / len(found)) for one, count in zip(of_place, times, strict=True)}
+        for number, drawn_ranks in enumerate(drawn_places.T):
+            of_place, times = np.unique(drawn_ranks, return_counts=True)
+            shares[number] = {
+                int(rank): float(count / len(drawn_ranks)) for rank, count in zip(of_place, times, strict=True)
+            }
     rows = [
         Standing(
             model,
-            int(places[number]),
+            int(positions[number]),
             float(place_bounds[0, number]),
             float(place_bounds[1, number]),
             float(means[number]),
@@ -130,20 +132,20 @@ def _standings(ranked: Sequence[RankColumn]) -> Standings:
     return Standings(order, tuple(ranked), tuple(sorted(rows, key=lambda row: (row.place, row.model))))
 
 
-def _placed(ranks: dict[str, float], models: Sequence[str]) -> npt.NDArray[np.float64]:
+def _place_ranks(ranks: dict[str, float], models: Sequence[str]) -> npt.NDArray[np.float64]:
     return np.array([ranks.get(model, np.nan) for model in models])
 
 
-def _resampled(columns: Sequence[RankColumn], models: Sequence[str]) -> npt.NDArray[np.float64] | None:
+def _resample_ranks(columns: Sequence[RankColumn], models: Sequence[str]) -> npt.NDArray[np.float64] | None:
     """Returns ranks on resamples, (resample, column, model), NaN where a model is not ranked; None if any has none."""
-    found = [column.resampled_ranks("average") for column in columns]
-    number = min((0 if ranks is None else len(ranks) for ranks in found), default=0)
+    all_ranks = [column.resampled_ranks("average") for column in columns]
+    number = min((0 if ranks is None else len(ranks) for ranks in all_ranks), default=0)
     if not number:
         return None
     drawn = np.full((number, len(columns), len(models)), np.nan)
-    for place, (column, ranks) in enumerate(zip(columns, found, strict=True)):
+    for index, (column, ranks) in enumerate(zip(columns, all_ranks, strict=True)):
         if ranks is not None:
-            drawn[:, place, [models.index(model) for model in column.worth]] = ranks[:number]
+            drawn[:, index, [models.index(model) for model in column.worth]] = ranks[:number]
     return drawn
 
 
@@ -154,7 +156,7 @@ def _mean_ranks(ranks: npt.NDArray[np.float64], complete: npt.NDArray[np.bool_])
     return np.asarray(ranks[..., complete, :].mean(axis=-2), dtype=np.float64)
 
 
-def _wins(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _win_shares(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns shares of comparisons won: (..., column, model) to (..., model); of k models rank r has k - r wins."""
     there = ~np.isnan(ranks)
     sizes = there.sum(axis=-1, keepdims=True)
@@ -163,5 +165,5 @@ def _wins(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(won / met, dtype=np.float64)
 
 
-def _places(worth: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _rank_places(worth: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return rank(worth.round(9), higher_is_better=False, ties="min")

@@ -68,7 +68,7 @@ class Benchmark:
 
 def declared_names() -> list[str]:
     """Returns the names of all benchmarks, sorted."""
-    return sorted(entry.name[:-5] for entry in _folder().iterdir() if entry.name.endswith(".yaml"))
+    return sorted(entry.name[:-5] for entry in _published_folder().iterdir() if entry.name.endswith(".yaml"))
 
 
 def declared(name: str) -> Benchmark:
@@ -78,7 +78,7 @@ def declared(name: str) -> Benchmark:
         UsageError: There is no such benchmark, or its YAML has a key that numbers lack.
     """
     UsageError.refuse_unknown("there are no published numbers of", declared_names(), name)
-    return from_mapping(name, yaml.safe_load((_folder() / f"{name}.yaml").read_text(encoding="utf-8")))
+    return from_mapping(name, yaml.safe_load((_published_folder() / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
@@ -87,11 +87,11 @@ def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
     Raises:
         UsageError: A number has a key that is not one of `Number`, or a published number that is no text.
     """
-    known = [one.name for one in fields(Number)]
+    fields_ = [field.name for field in fields(Number)]
     numbers = []
     for entry in stated["numbers"]:
         both = {**stated.get("each", {}), **entry}
-        UsageError.refuse_unknown(f"published/{name}: there is no", known, *both)
+        UsageError.refuse_unknown(f"published/{name}: there is no", fields_, *both)
         if not isinstance(both.get("published"), str):
             raise UsageError(f"published/{name}: put published in quotes, got {both.get('published')!r}")
         numbers.append(Number(**both))
@@ -100,5 +100,5 @@ def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
     )
 
 
-def _folder() -> Any:
+def _published_folder() -> Any:
     return files("medimg_eval.configs") / "published"

@@ -45,12 +45,16 @@ def worldmedqa(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     An index may occur twice in the released files, so cases are named by the index and the line.
     """
     frame = pd.read_excel(path)
-    rows = [(f"{row['index']}/line {place + 2}", row) for place, row in enumerate(frame.to_dict("records"))]
+    rows = [(f"{row['index']}/line {number + 2}", row) for number, row in enumerate(frame.to_dict("records"))]
     pairs: list[Read] = [
-        (case, _choice(row["prediction"], row["correct_option"], {one: row[one] for one in "ABCD"}), {})
+        (
+            case,
+            _choice_question(row["prediction"], row["correct_option"], {letter: row[letter] for letter in "ABCD"}),
+            {},
+        )
         for case, row in rows
     ]
-    return Reading(_scored(pairs, metric), {case: float(row["hit"]) for case, row in rows})
+    return Reading(_score_pairs(pairs, metric), {case: float(row["hit"]) for case, row in rows})
 
 
 def mmevalpro(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
@@ -60,16 +64,16 @@ def mmevalpro(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     pairs = [
         (
             f"{row['source']}/{row['triplet_id']}/{row['eval_type']}",
-            _choice(row["model_output"], row["answer"], letters),
+            _choice_question(row["model_output"], row["answer"], letters),
             {
                 "source": row["source"],
                 "set": f"{row['source']}/{row['triplet_id']}",
                 "member": members[row["eval_type"]],
             },
         )
-        for row in _json(path)
+        for row in _read_json(path)
     ]
-    return Reading(_scored(pairs, metric), {})
+    return Reading(_score_pairs(pairs, metric), {})
 
 
 def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
@@ -77,15 +81,15 @@ def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Read
 
     With the option `filtered` the box is the one that the authors took from the answer, `filter_answer`; without, ours.
     """
-    rows = [row for row in _json(path) if "groundtruth" in row]
+    rows = [row for row in _read_json(path) if "groundtruth" in row]
     pairs: list[Read] = []
     authors: dict[str, float] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         written = json.dumps(row["filter_answer"]) if options.get("filtered") else str(row["answer"])
-        pairs.append((str(place), AnsweredQuestion("box", written, row["groundtruth"]), {}))
+        pairs.append((str(index), AnsweredQuestion("box", written, row["groundtruth"]), {}))
         least = re.search(r"@(.+)", metric)
-        authors[str(place)] = float(row["iou"] >= float(least[1])) if least else float(row["iou"])
-    return Reading(_scored(pairs, metric), authors)
+        authors[str(index)] = float(row["iou"] >= float(least[1])) if least else float(row["iou"])
+    return Reading(_score_pairs(pairs, metric), authors)
 
 
 def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
@@ -95,14 +99,14 @@ def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Readi
     """
     pairs: list[Read] = []
     with path.open(encoding="utf-8") as lines:
-        for place, line in enumerate(lines):
+        for index, line in enumerate(lines):
             row = json.loads(line)
             text, right = (str(row.get(key) or "").strip() for key in ("prediction", "answer"))
             if options.get("lower"):
                 text, right = text.lower(), right.lower()
             if right and (text or not options.get("skip_empty")):
-                pairs.append((str(place), _Plain("report", text, [right], outputs=(text,)), {}))
-    return Reading(_scored(pairs, metric), {})
+                pairs.append((str(index), _Plain("report", text, [right], outputs=(text,)), {}))
+    return Reading(_score_pairs(pairs, metric), {})
 
 
 def jury(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
@@ -111,24 +115,27 @@ def jury(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     Empty cells are questions without verdicts, which are left out.
     """
     model = options["model"]
-    cells = [(row["question_id"], row[model]) for row in _csv(path) if row[model].strip()]
-    return Reading(_rows([(case, metric, float(float(value) >= 0.5), WHOLE, {}) for case, value in cells]), {})
+    cells = [(row["question_id"], row[model]) for row in _read_csv(path) if row[model].strip()]
+    return Reading(_score_rows([(case, metric, float(float(value) >= 0.5), WHOLE, {}) for case, value in cells]), {})
 
 
 def class_means(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     """Reads a CSV with a row per model (`Evaluation`) and a column per class; an empty cell is undefined."""
-    row = next((row for row in _csv(path) if row["Evaluation"] == options["model"]), None)
+    row = next((row for row in _read_csv(path) if row["Evaluation"] == options["model"]), None)
     if row is None:
         raise UserError(f"{path}: has no row Evaluation={options['model']}; name one that it has")
-    found = [(name, value) for name, value in row.items() if name != "Evaluation"]
+    values = [(name, value) for name, value in row.items() if name != "Evaluation"]
     return Reading(
-        _rows([("all", metric, float(value) if value else float("nan"), name.strip(), {}) for name, value in found]), {}
+        _score_rows(
+            [("all", metric, float(value) if value else float("nan"), name.strip(), {}) for name, value in values]
+        ),
+        {},
     )
 
 
 def rexrank(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     """Reads a leaderboard with the four means that RadCliQ is made of; it is linear, so its mean is of their means."""
-    row = next((row for row in _csv(path) if row["Model Name"] == options["model"]), None)
+    row = next((row for row in _read_csv(path) if row["Model Name"] == options["model"]), None)
     if row is None:
         raise UserError(f"{path}: has no row Model Name={options['model']}; name one that it has")
     value = radcliq_of(
@@ -138,7 +145,7 @@ def rexrank(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
         chexbert_similarity=float(row["SembScore"]),
         bleu_2=float(row["BLEU"]),
     )
-    return Reading(_rows([("all", metric, value, WHOLE, {})]), {})
+    return Reading(_score_rows([("all", metric, value, WHOLE, {})]), {})
 
 
 def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
@@ -148,29 +155,32 @@ def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Read
     columns task_group and n_benchmark.
     """
     chosen = options["row"]
-    row = next((row for row in _csv(path) if all(row[key] == value for key, value in chosen.items())), None)
+    row = next((row for row in _read_csv(path) if all(row[key] == value for key, value in chosen.items())), None)
     if row is None:
         raise UserError(f"{path}: has no row {chosen}; name one that it has")
     rows: list[tuple[str, str, float, str, dict[str, str]]] = []
-    for place, kind in enumerate(_csv(path.parent / options["sizes"])):
+    for index, kind in enumerate(_read_csv(path.parent / options["sizes"])):
         column = next(key for key, group in options["groups"].items() if group == kind["task_group"])
         value = float(row[column]) / 100
-        rows += [(f"{place}/{one}", metric, value, WHOLE, {}) for one in range(int(kind["n_benchmark"]))]
-    return Reading(_rows(rows), {})
+        rows += [(f"{index}/{copy}", metric, value, WHOLE, {}) for copy in range(int(kind["n_benchmark"]))]
+    return Reading(_score_rows(rows), {})
 
 
 def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     """Reads one row of a Markdown table, found by the text in its first cell; the columns named are the cases."""
     lines = [re.split(r"\s*\|\s*", line.strip().strip("|").strip()) for line in path.read_text("utf-8").splitlines()]
     columns = options["columns"]
-    heads = [place for place, cells in enumerate(lines) if set(columns) <= set(cells)]
+    heads = [index for index, cells in enumerate(lines) if set(columns) <= set(cells)]
     for head in heads:
         for cells in lines[head + 2 :]:
             if len(cells) != len(lines[head]):
                 break
             if options["model"] in re.sub(r"\(.*?\)|[*\[\]_]", "", cells[0]).split():
                 named = dict(zip(lines[head], cells, strict=True))
-                return Reading(_rows([(one, metric, float(named[one].strip("*_ ")), WHOLE, {}) for one in columns]), {})
+                return Reading(
+                    _score_rows([(column, metric, float(named[column].strip("*_ ")), WHOLE, {}) for column in columns]),
+                    {},
+                )
     raise UserError(f"{path}: has no table row {options['model']!r} with the columns {', '.join(columns)}")
 
 
@@ -181,16 +191,16 @@ def tube_lengths(path: Path, metric: str, options: Mapping[str, Any]) -> Reading
     is a tube.
     """
     pairs: list[Read] = []
-    for row in _csv(path):
+    for row in _read_csv(path):
         if row["model"] != options["model"]:
             continue
         if metric.startswith("ett_"):
             written, right = (_tube_sentence(row[f"{of}measurement"]) for of in ("", "gt_"))
             pairs.append((row["rid"], _Plain("report", written, [right], outputs=(written,)), {}))
         else:
-            said, right = ("yes" if row[f"{of}present"] == "True" else "no" for of in ("", "gt_"))
-            pairs.append((row["rid"], AnsweredQuestion("yes_no", said, right), {}))
-    return Reading(_scored(pairs, metric), {})
+            answer, right = ("yes" if row[f"{of}present"] == "True" else "no" for of in ("", "gt_"))
+            pairs.append((row["rid"], AnsweredQuestion("yes_no", answer, right), {}))
+    return Reading(_score_pairs(pairs, metric), {})
 
 
 def _tube_sentence(centimetres: str) -> str:
@@ -222,21 +232,23 @@ class _Plain(AnsweredQuestion):
         return self.output
 
 
-def _choice(output: Any, right: Any, options: Mapping[str, Any]) -> AnsweredQuestion:
+def _choice_question(output: Any, right: Any, options: Mapping[str, Any]) -> AnsweredQuestion:
     text = output if isinstance(output, str) else ""
-    return AnsweredQuestion("choice", text, str(right).strip(), options={key: str(one) for key, one in options.items()})
+    return AnsweredQuestion(
+        "choice", text, str(right).strip(), options={key: str(option) for key, option in options.items()}
+    )
 
 
-def _scored(pairs: Sequence[Read], metric: str) -> pd.DataFrame:
+def _score_pairs(pairs: Sequence[Read], metric: str) -> pd.DataFrame:
     """Score rows of a metric of cases, or of every metric that a summary needs."""
-    found, _ = metrics.parse(metric)
-    names = found.needs if found.kind == "run" else (metric,)
+    definition, _ = metrics.parse(metric)
+    names = definition.needs if definition.kind == "run" else (metric,)
     parsed = [(name, *metrics.parse(name)) for name in names]
-    return _rows(
+    return _score_rows(
         (case, name, float(value), label, attributes)
         for case, pair, attributes in pairs
-        for name, one, given in parsed
-        for label, value in _by_label(one.function(pair, *(() if given is None else (given,))))
+        for name, definition, parameter in parsed
+        for label, value in _by_label(definition.function(pair, *(() if parameter is None else (parameter,))))
     )
 
 
@@ -244,7 +256,7 @@ def _by_label(value: Any) -> Iterable[tuple[str, float]]:
     return value.items() if isinstance(value, dict) else [(WHOLE, value)]
 
 
-def _rows(found: Iterable[tuple[str, str, float, str, Mapping[str, str]]]) -> pd.DataFrame:
+def _score_rows(found: Iterable[tuple[str, str, float, str, Mapping[str, str]]]) -> pd.DataFrame:
     rows = [
         (
             "",
@@ -263,10 +275,10 @@ def _rows(found: Iterable[tuple[str, str, float, str, Mapping[str, str]]]) -> pd
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _csv(path: Path) -> Iterator[dict[str, str]]:
+def _read_csv(path: Path) -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8-sig", newline="") as opened:
         yield from csv.DictReader(opened)

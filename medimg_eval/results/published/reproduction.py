@@ -102,10 +102,10 @@ def reproduce(benchmark: Benchmark, clone: Path, settings: Settings) -> list[Rep
     Raises:
         UserError: A file is there and cannot be read, or a reader does not exist.
     """
-    return [_reproduced(benchmark, number, clone, settings) for number in benchmark.numbers]
+    return [_reproduce_number(benchmark, number, clone, settings) for number in benchmark.numbers]
 
 
-def _reproduced(benchmark: Benchmark, number: Number, clone: Path, settings: Settings) -> Reproduced:
+def _reproduce_number(benchmark: Benchmark, number: Number, clone: Path, settings: Settings) -> Reproduced:
     path = clone / number.path
     if not path.is_file():
         return Reproduced(benchmark, number, math.nan, math.nan, math.nan, "absent", why=f"{number.path} is not there")
@@ -116,30 +116,30 @@ def _reproduced(benchmark: Benchmark, number: Number, clone: Path, settings: Set
         raise UserError(
             f"{path}: {number.reader} cannot read it ({error!r}); is it the file of {benchmark.commit[:7]}?"
         ) from error
-    read = _chosen(read, number)
+    read = _choose_rows(read, number)
     cell = make_cell(_as_run(benchmark, number, read.scores, path), number.metric, settings)
     if cell.raised:
         raise UserError(f"{path}: {number.metric} cannot be computed: {cell.raised}")
-    value, low, high = (number.scale * one for one in (cell.mean, cell.low, cell.high))
+    value, low, high = (number.scale * value for value in (cell.mean, cell.low, cell.high))
     authors = number.scale * sum(read.authors.values()) / len(read.authors) if read.authors else math.nan
     kind = classify(number, value, authors)
     ids: tuple[str, ...] = ()
     if kind == "extraction":  # cases in whose value ours and the authors' differ by more than their rounding
         ours = case_values(read.scores[read.scores["metric"] == number.metric])["value"]
-        ids = tuple(case for case, said in read.authors.items() if abs(float(ours[case]) - said) > EQUAL)
+        ids = tuple(case for case, author in read.authors.items() if abs(float(ours[case]) - author) > EQUAL)
     why = f"{len(ids)} of {len(read.authors)} replies are read differently" if ids else ""
     return Reproduced(
         benchmark, number, value, low, high, kind, cell.n, ids, number.deviation if kind == "definition" else why
     )
 
 
-def _chosen(read: Reading, number: Number) -> Reading:
+def _choose_rows(read: Reading, number: Number) -> Reading:
     """The rows whose attributes are as the number wants them."""
     if not number.where:
         return read
     wanted = number.where.items()
-    kept = [wanted <= json.loads(one).items() for one in read.scores["attributes"]]
-    scores = read.scores[kept].reset_index(drop=True)
+    is_wanted = [wanted <= json.loads(attributes).items() for attributes in read.scores["attributes"]]
+    scores = read.scores[is_wanted].reset_index(drop=True)
     cases = set(scores["case"])
     return Reading(scores, {case: value for case, value in read.authors.items() if case in cases})
 

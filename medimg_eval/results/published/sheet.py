@@ -21,20 +21,28 @@ SHOWN = 10
 def published_sheet(found: Sequence[Reproduced], level: float) -> Sheet:
     """Returns a table with a row per number, and the reasons of its differences below."""
     lines, notes = [], []
-    for place, one in enumerate(found):
-        opens = place > 0 and found[place - 1].benchmark.name != one.benchmark.name
-        lines.append(Line([f"{one.benchmark.name}: {one.number.model}"], [[Span(t)] for t in _cells(one)], opens))
-        if one.why:
-            ids = f": {', '.join(one.ids[:SHOWN])}{', ...' if len(one.ids) > SHOWN else ''}" if one.ids else ""
-            notes.append(f"{one.benchmark.name}, {one.number.model}, {one.number.metric}: {one.why}{ids}")
-    counts = Counter(one.kind for one in found)
+    for index, outcome in enumerate(found):
+        opens = index > 0 and found[index - 1].benchmark.name != outcome.benchmark.name
+        lines.append(
+            Line([f"{outcome.benchmark.name}: {outcome.number.model}"], [[Span(t)] for t in _row_cells(outcome)], opens)
+        )
+        if outcome.why:
+            ids = (
+                f": {', '.join(outcome.ids[:SHOWN])}{', ...' if len(outcome.ids) > SHOWN else ''}"
+                if outcome.ids
+                else ""
+            )
+            notes.append(
+                f"{outcome.benchmark.name}, {outcome.number.model}, {outcome.number.metric}: {outcome.why}{ids}"
+            )
+    counts = Counter(outcome.kind for outcome in found)
     notes.append(", ".join(f"{counts[kind]} {kind}" for kind in CLASSES if counts[kind]) or "no numbers")
     notes.append(f"Difference: ours minus published. Interval at {level:g}, over cases; none of one case.")
     title, stubs = "Published numbers, computed again", ["Benchmark: model"]
-    return Sheet(Layout.of_block(title, TITLES, lines, notes, stubs), _frame(found))
+    return Sheet(Layout.of_block(title, TITLES, lines, notes, stubs), _number_frame(found))
 
 
-def _cells(one: Reproduced) -> list[str]:
+def _row_cells(one: Reproduced) -> list[str]:
     if one.kind == "absent":
         return [one.number.metric, one.number.published, "–", "–", one.kind, "–", one.number.source]
     decimals = len(one.number.published.partition(".")[2])
@@ -51,28 +59,28 @@ def _cells(one: Reproduced) -> list[str]:
     ]
 
 
-def _frame(found: Sequence[Reproduced]) -> pd.DataFrame:
+def _number_frame(found: Sequence[Reproduced]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "benchmark": one.benchmark.name,
-                "family": one.benchmark.family,
-                "repository": one.benchmark.repository,
-                "commit": one.benchmark.commit,
-                "model": one.number.model,
-                "metric": one.number.metric,
-                "file": one.number.path,
-                "source": one.number.source,
-                "published": one.number.published,
-                "ours": one.ours,
-                "difference": one.difference,
-                "low": one.low,
-                "high": one.high,
-                "class": one.kind,
-                "cases": one.cases,
-                "differing": " ".join(one.ids),
-                "why": one.why,
+                "benchmark": reproduced.benchmark.name,
+                "family": reproduced.benchmark.family,
+                "repository": reproduced.benchmark.repository,
+                "commit": reproduced.benchmark.commit,
+                "model": reproduced.number.model,
+                "metric": reproduced.number.metric,
+                "file": reproduced.number.path,
+                "source": reproduced.number.source,
+                "published": reproduced.number.published,
+                "ours": reproduced.ours,
+                "difference": reproduced.difference,
+                "low": reproduced.low,
+                "high": reproduced.high,
+                "class": reproduced.kind,
+                "cases": reproduced.cases,
+                "differing": " ".join(reproduced.ids),
+                "why": reproduced.why,
             }
-            for one in found
+            for reproduced in found
         ]
     )

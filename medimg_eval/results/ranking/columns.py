@@ -61,14 +61,14 @@ class RankColumn:
     def ranks(self, ties: str) -> dict[str, float]:
         """Returns the rank of each model's value, 1 being the best."""
         higher = bool(self.column.higher_is_better)
-        found = rank(_rounded(np.array(list(self.worth.values()))), higher_is_better=higher, ties=ties)
-        return dict(zip(self.worth, found.tolist(), strict=True))
+        ranks_found = rank(_round_sums(np.array(list(self.worth.values()))), higher_is_better=higher, ties=ties)
+        return dict(zip(self.worth, ranks_found.tolist(), strict=True))
 
     def resampled_ranks(self, ties: str) -> npt.NDArray[np.float64] | None:
         """Returns the ranks on resamples, (resample, model), the models as in `worth`; None without resamples."""
         if self.resampled is None:
             return None
-        return rank(_rounded(self.resampled), higher_is_better=bool(self.column.higher_is_better), ties=ties)
+        return rank(_round_sums(self.resampled), higher_is_better=bool(self.column.higher_is_better), ties=ties)
 
     def bounds(self) -> dict[str, tuple[float, float]]:
         """Returns the 95 % interval of each model's rank over resamples; nothing without resamples."""
@@ -77,29 +77,29 @@ class RankColumn:
             return {}
         tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
         low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
-        return {model: (float(low[place]), float(high[place])) for place, model in enumerate(self.worth)}
+        return {model: (float(low[index]), float(high[index])) for index, model in enumerate(self.worth)}
 
     def shares(self) -> dict[str, dict[int, float]]:
         """Returns the share of resamples in which each model has each rank, 0 to 1; nothing without resamples."""
         ranks = self.resampled_ranks("min")
         if ranks is None:
             return {}
-        counted = (np.unique(ranks[:, place], return_counts=True) for place in range(len(self.worth)))
+        counted = (np.unique(ranks[:, index], return_counts=True) for index in range(len(self.worth)))
         return {
-            model: {int(number): float(count / len(ranks)) for number, count in zip(*found, strict=True)}
-            for model, found in zip(self.worth, counted, strict=True)
+            model: {int(number): float(count / len(ranks)) for number, count in zip(*counts, strict=True)}
+            for model, counts in zip(self.worth, counted, strict=True)
         }
 
     def rank_of_ranks(self) -> dict[str, float]:
         """Returns the rank of each model's mean rank over cases."""
-        found = rank(_rounded(np.array(list(self.mean_ranks.values()))), higher_is_better=False, ties="min")
-        return dict(zip(self.mean_ranks, found.tolist(), strict=True))
+        ranks_found = rank(_round_sums(np.array(list(self.mean_ranks.values()))), higher_is_better=False, ties="min")
+        return dict(zip(self.mean_ranks, ranks_found.tolist(), strict=True))
 
     def rank_of_tests(self) -> dict[str, float]:
         """Returns the rank of each model by the number of models that it is significantly better than."""
         wins = {model: sum(test.significant for test in self.tests if test.model == model) for model in self.worth}
-        found = rank(np.array(list(wins.values()), dtype=np.float64), higher_is_better=True, ties="min")
-        return dict(zip(wins, found.tolist(), strict=True)) if self.tests else {}
+        ranks_found = rank(np.array(list(wins.values()), dtype=np.float64), higher_is_better=True, ties="min")
+        return dict(zip(wins, ranks_found.tolist(), strict=True)) if self.tests else {}
 
 
 def make_rank_columns(
@@ -137,19 +137,19 @@ def make_rank_columns(
     fields = grouped(
         ((field.task, metric), field)
         for metric in dict.fromkeys(column.metric for column in columns)
-        for field in _fields(runs, metric, by_label=by_label)
+        for field in _ranked_fields(runs, metric, by_label=by_label)
     )
     wanted = [field for column in columns for field in fields.get((column.task, column.metric), [])]
-    names = _titles(wanted)
+    names = _column_titles(wanted)
     several = {name: field for field, name in zip(wanted, names, strict=True) if len(field.models or field.runs) > 1}
     if not several:
         raise UserError("No task has finished runs of two models, which a ranking needs; name more run folders")
     # Data sets are resampled by themselves; metrics of one data set meet the same resamples.
-    made = [
-        _column(field, name, how, resamples=resamples, seed=how.seed + tasks.index(field.task))
+    columns_ = [
+        _rank_column(field, name, how, resamples=resamples, seed=how.seed + tasks.index(field.task))
         for name, field in several.items()
     ]
-    return made, [name for name in names if name not in several]
+    return columns_, [name for name in names if name not in several]
 
 
 def untested_columns(
@@ -166,54 +166,54 @@ def untested_columns(
         seed: Of the resamples; metrics of one task meet the same.
     """
     tasks = list(dict.fromkeys(column.task for column in columns))
-    found = []
-    for place, task in enumerate(tasks):
+    columns_ = []
+    for index, task in enumerate(tasks):
         members = [run for run in runs if run.task == task and run.finished and not run.baseline]
         for column in columns:
             if column.task != task or column.higher_is_better is None:
                 continue
             if not any(len(run.scores) or len(run.sets) for run in members):
                 continue
-            found += [
-                _column(field, column.title, None, resamples=resamples, seed=seed + place)
+            columns_ += [
+                _rank_column(field, column.title, None, resamples=resamples, seed=seed + index)
                 for field in _fields_with_values(members, column.metric)
                 if len(field.models or field.runs) > 1
             ]
-    return found
+    return columns_
 
 
 def _fields_with_values(runs: Sequence[RunScores], metric: str) -> list[Field]:
     """Returns the fields of a metric; none where it is undefined throughout, or no run was scored by it."""
     refuse_other_salts(runs)
     try:
-        return _fields(runs, metric, by_label=False)
+        return _ranked_fields(runs, metric, by_label=False)
     except UserError:
         return []
 
 
-def _fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[Field]:
+def _ranked_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[Field]:
     if not is_set(metric):
         return make_fields(runs, metric, by_label=by_label)
-    found = []
+    fields = []
     finished = [run for run in runs if run.finished]
     named = named_runs([run for run in finished if not run.baseline])
     for column in make_columns(finished, [metric])[0]:
         of_task = {name: by_task[column.task] for name, by_task in named.items() if column.task in by_task}
-        found.append(Field(titles(runs)[column.task], column.task, "", column, of_task, {}))
-    return found
+        fields.append(Field(titles(runs)[column.task], column.task, "", column, of_task, {}))
+    return fields
 
 
-def _titles(fields: Sequence[Field]) -> list[str]:
+def _column_titles(fields: Sequence[Field]) -> list[str]:
     """Returns the name of each column: the data set, and the metric where there are several."""
     several = len({field.column.metric for field in fields}) > 1
     return [f"{field.name}: {field.column.title}" if several else field.name for field in fields]
 
 
-def _column(field: Field, title: str, how: CompareSettings | None, *, resamples: int, seed: int) -> RankColumn:
+def _rank_column(field: Field, title: str, how: CompareSettings | None, *, resamples: int, seed: int) -> RankColumn:
     if is_set(field.column.metric):
         return _of_set(field, title)
     tests = [] if how is None else every_pair(field, how, sized=False)
-    better = {(one.model, one.other): one.mean_difference * field.sign for one in tests if one.n}
+    better = {(test.model, test.other): test.mean_difference * field.sign for test in tests if test.n}
     if field.parts:
         return _of_summary(field, title, tests, better, resamples=resamples, seed=seed)
     together = pd.DataFrame(dict(field.scores))
@@ -246,8 +246,8 @@ def _resampled_means(
         return None
     sums = np.zeros((size, values.shape[1] + 1))
     np.add.at(sums, owners, np.column_stack([values, np.ones(len(values))]))
-    found = Resamples(size, resamples=resamples, seed=seed).sums(sums)
-    return np.asarray(found[:, :-1] / found[:, -1:], dtype=np.float64)
+    sums_drawn = Resamples(size, resamples=resamples, seed=seed).sums(sums)
+    return np.asarray(sums_drawn[:, :-1] / sums_drawn[:, -1:], dtype=np.float64)
 
 
 def _of_summary(
@@ -260,33 +260,35 @@ def _of_summary(
     seed: int,
 ) -> RankColumn:
     together = Together(field.column.metric, list(field.parts.values()))
-    known = bool(together.patients) and not np.isnan(together.worth).any()
-    values = dict(zip(field.parts, together.worth.tolist(), strict=True)) if known else {}
+    is_defined = bool(together.patients) and not np.isnan(together.worth).any()
+    values = dict(zip(field.parts, together.worth.tolist(), strict=True)) if is_defined else {}
     resampled = None
-    if known and together.patients >= FEWEST:
-        found = together.resampled(resamples=resamples, seed=seed).T
-        found = found[~np.isnan(found).any(axis=1)]
-        resampled = found if 2 * len(found) >= min(resamples, MOST_RESAMPLES) else None
+    if is_defined and together.patients >= FEWEST:
+        drawn = together.resampled(resamples=resamples, seed=seed).T
+        drawn = drawn[~np.isnan(drawn).any(axis=1)]
+        resampled = drawn if 2 * len(drawn) >= min(resamples, MOST_RESAMPLES) else None
     cases = len(together.clusters)
     return RankColumn(field, title, values, cases, cases + together.left_out, resampled, {}, tests, better)
 
 
 def _of_set(field: Field, title: str) -> RankColumn:
-    found = {name: row_of_part(Part.whole(run), field.column.metric) for name, run in field.runs.items()}
-    values = {name: row.value.value for name, row in found.items() if row is not None and not np.isnan(row.value.value)}
+    set_rows = {name: row_of_part(Part.whole(run), field.column.metric) for name, run in field.runs.items()}
+    values = {
+        name: row.value.value for name, row in set_rows.items() if row is not None and not np.isnan(row.value.value)
+    }
     sizes = {
         (row.value.n_real, row.value.n_generated)
-        for row in found.values()
+        for row in set_rows.values()
         if row is not None and row.value.depends_on_n
     }
     if len(sizes) > 1:
         values = {}  # such values grow or shrink with the size of the set
-    better = {(one, two): field.sign * (values[one] - values[two]) for one, two in permutations(values, 2)}
-    most = max((row.value.n_generated for row in found.values() if row is not None), default=0)
+    better = {(first, two): field.sign * (values[first] - values[two]) for first, two in permutations(values, 2)}
+    most = max((row.value.n_generated for row in set_rows.values() if row is not None), default=0)
     return RankColumn(field, title, values, most, 0, None, {}, [], better)
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _round_sums(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns values without what rounding in sums adds, which must not decide who is better."""
     scale = float(np.nanmax(np.abs(values), initial=0.0))
     return values if not scale else np.round(values / scale, 12)

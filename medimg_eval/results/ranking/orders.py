@@ -101,15 +101,19 @@ def friedman(ranks: npt.ArrayLike, alpha: float = 0.05) -> Friedman:
     mean = table.mean(axis=0)
     exact = _exact_friedman(table)
     tied = sum(float((count**3 - count).sum()) for row in table for count in [np.unique(row, return_counts=True)[1]])
-    left = 1 - tied / (number * models * (models**2 - 1))
+    untied = 1 - tied / (number * models * (models**2 - 1))
     quantile = float(studentized_range.ppf(1 - alpha, models, np.inf))
     cd = quantile / math.sqrt(2) * math.sqrt(models * (models + 1) / (6 * number))
-    if left <= 1e-12:
+    if untied <= 1e-12:
         return Friedman(1.0, 1.0, cd, number, 1.0)
     # The sum of squares about the middle rank is the same number without its cancellation.
-    square = 12 * number / (models * (models + 1)) * float(((mean - (models + 1) / 2) ** 2).sum()) / left
-    rest = number * (models - 1) - square
-    p_f = float(f.sf((number - 1) * square / rest, models - 1, (models - 1) * (number - 1))) if rest > 1e-9 else 0.0
+    square = 12 * number / (models * (models + 1)) * float(((mean - (models + 1) / 2) ** 2).sum()) / untied
+    residual = number * (models - 1) - square
+    p_f = (
+        float(f.sf((number - 1) * square / residual, models - 1, (models - 1) * (number - 1)))
+        if residual > 1e-9
+        else 0.0
+    )
     # However many data sets agree, all of them rank alike by chance this often; where all do, F is infinite.
     least = max(math.exp(-(number - 1) * math.lgamma(models + 1)), LEAST_P)
     return Friedman(max(float(chi2.sf(square, models - 1)), LEAST_P), max(p_f, least), cd, number, exact)
@@ -124,11 +128,11 @@ def _exact_friedman(table: npt.NDArray[np.float64]) -> float:
     for row in table[1:]:
         shuffled = np.array(list(permutations(row.tolist())))
         every = (sums[:, None] + shuffled).reshape(-1, models)
-        sums, place = np.unique(every, axis=0, return_inverse=True)
-        times = np.bincount(place.ravel(), weights=np.repeat(times, len(shuffled))).astype(np.float64)
+        sums, inverse = np.unique(every, axis=0, return_inverse=True)
+        times = np.bincount(inverse.ravel(), weights=np.repeat(times, len(shuffled))).astype(np.float64)
     middle = number * (models + 1) / 2
-    seen = float(((table.sum(axis=0) - middle) ** 2).sum())
-    extreme = ((sums - middle) ** 2).sum(axis=1) >= seen - 1e-9
+    observed = float(((table.sum(axis=0) - middle) ** 2).sum())
+    extreme = ((sums - middle) ** 2).sum(axis=1) >= observed - 1e-9
     return float(times[extreme].sum() / times.sum())
 
 
@@ -140,17 +144,17 @@ def cliques(mean_ranks: Sequence[float], cd: float) -> list[tuple[int, ...]]:
     >>> cliques([1.0, 2.0, 2.5, 4.0], 1.6)
     [(0, 1, 2), (2, 3)]
     """
-    order = [int(place) for place in np.argsort(mean_ranks, kind="stable")]
-    found: list[tuple[int, ...]] = []
+    order = [int(index) for index in np.argsort(mean_ranks, kind="stable")]
+    cliques: list[tuple[int, ...]] = []
     reached = 0
     for start, first in enumerate(order):
         end = start
         while end < len(order) and mean_ranks[order[end]] - mean_ranks[first] < cd:
             end += 1
         if end - start > 1 and end > reached:
-            found.append(tuple(order[start:end]))
+            cliques.append(tuple(order[start:end]))
             reached = end
-    return found
+    return cliques
 
 
 def borda(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -192,11 +196,11 @@ def kemeny(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> 
     first = np.argsort(-np.nan_to_num(shares, nan=-1.0), kind="stable")
     against = share.T[np.ix_(first, first)]
     exact = len(first) <= MOST_EXACT
-    order = _best_order(against) if exact else _moved(against)
-    total = sum(float(against[one, two]) for one, two in combinations(order, 2))
+    order = _best_order(against) if exact else _improve_order(against)
+    total = sum(float(against[first_model, two]) for first_model, two in combinations(order, 2))
     least = float(np.minimum(against, against.T).sum()) / 2
     exact = exact or total <= least + 1e-9  # no order goes against less than the smaller share of each pair
-    return Consensus(tuple(int(first[place]) for place in order), total, exact)
+    return Consensus(tuple(int(first[index]) for index in order), total, exact)
 
 
 def _best_order(against: npt.NDArray[np.float64]) -> list[int]:
@@ -206,34 +210,34 @@ def _best_order(against: npt.NDArray[np.float64]) -> list[int]:
     chosen = np.zeros(1 << size, dtype=np.int64)
     # What it costs to put a model before all of a set, for every set.
     cost = np.zeros((size, 1 << size))
-    for other in range(size):
-        cost[:, 1 << other : 2 << other] = cost[:, : 1 << other] + against[:, other : other + 1]
-    for left in range(1, 1 << size):
-        members = [model for model in range(size) if left >> model & 1]
-        totals = [best[left ^ 1 << model] + cost[model, left ^ 1 << model] for model in members]
+    for model in range(size):
+        cost[:, 1 << model : 2 << model] = cost[:, : 1 << model] + against[:, model : model + 1]
+    for remaining in range(1, 1 << size):
+        members = [model for model in range(size) if remaining >> model & 1]
+        totals = [best[remaining ^ 1 << model] + cost[model, remaining ^ 1 << model] for model in members]
         least = min(totals)
-        place = next(number for number, total in enumerate(totals) if total <= least + 1e-9)
-        best[left], chosen[left] = totals[place], members[place]
-    order, left = [], (1 << size) - 1
-    while left:
-        order.append(int(chosen[left]))
-        left ^= 1 << order[-1]
+        model_ = next(number for number, total in enumerate(totals) if total <= least + 1e-9)
+        best[remaining], chosen[remaining] = totals[model_], members[model_]
+    order, remaining = [], (1 << size) - 1
+    while remaining:
+        order.append(int(chosen[remaining]))
+        remaining ^= 1 << order[-1]
     return order
 
 
-def _moved(against: npt.NDArray[np.float64]) -> list[int]:
+def _improve_order(against: npt.NDArray[np.float64]) -> list[int]:
     """Returns an order that no move of one model improves, from the order of places."""
     order = list(range(len(against)))
     better = True
     while better:
         better = False
         for model in range(len(against)):
-            rest = [other for other in order if other != model]
-            before = np.concatenate([[0.0], np.cumsum(against[rest, model])])
-            after = np.concatenate([np.cumsum(against[model, rest][::-1])[::-1], [0.0]])
+            remaining = [model_ for model_ in order if model_ != model]
+            before = np.concatenate([[0.0], np.cumsum(against[remaining, model])])
+            after = np.concatenate([np.cumsum(against[model, remaining][::-1])[::-1], [0.0]])
             costs = before + after
-            place = int(np.argmin(costs))
-            if costs[place] < costs[order.index(model)] - 1e-9:
-                order = [*rest[:place], model, *rest[place:]]
+            position = int(np.argmin(costs))
+            if costs[position] < costs[order.index(model)] - 1e-9:
+                order = [*remaining[:position], model, *remaining[position:]]
                 better = True
     return order

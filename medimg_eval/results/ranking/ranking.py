@@ -128,40 +128,40 @@ def rank_models(
     if weights is not None:
         metrics = check_weights(weights, metrics)
     columns, lonely = make_rank_columns(runs, metrics, how, by_label=by == LABEL, resamples=resamples)
-    models = list(dict.fromkeys(model for column in columns for model in _known(column)))
+    models = list(dict.fromkeys(model for column in columns for model in _judged_models(column)))
     complete = [column for column in columns if set(column.worth) >= set(models)]
     ranks = np.array([[column.ranks("average")[model] for model in models] for column in complete])
     shares = column_weights(complete, weights)
     test = Friedman(np.nan, np.nan, np.nan, len(complete))
     if complete and weights is None:
         test = friedman(ranks, how.alpha)
-    wins, compared = _counts(columns, models)
+    wins, compared = _win_counts(columns, models)
     if not compared.any():
         raise UserError("No two models have a value for the same case, so there is nothing to rank")
     consensus = kemeny(wins, compared)
     means = np.average(ranks, axis=0, weights=shares) if complete else np.full(len(models), np.nan)
     if len(complete) == len(columns):
-        consensual = [consensus.order.index(place) for place in range(len(models))]
+        consensual = [consensus.order.index(index) for index in range(len(models))]
         order = sorted(range(len(models)), key=lambda place: (round(float(means[place]), 9), consensual[place]))
     else:
         order = list(consensus.order)
-    overall = _overall(columns, (complete, shares), models, means, (wins, compared, consensus), order)
+    overall = _overall_frame(columns, (complete, shares), models, means, (wins, compared, consensus), order)
     if len(complete) == len(columns):
         overall["place"] = overall["mean_rank"].round(9).rank(method="min").astype(int)
-    by_column = _by_column(columns, [models[place] for place in order])
-    maps = [significance_map(one.field, one.tests, how)[1] for one in columns if one.tests]
+    by_column = _by_column(columns, [models[index] for index in order])
+    maps = [significance_map(column.field, column.tests, how)[1] for column in columns if column.tests]
     groups = cliques(means.tolist(), test.cd) if not np.isnan(test.cd) else []
     together = Ranking(
         title=f"Ranking of {len(models)} models over {data_sets(len(columns))}",
-        models=tuple(models[place] for place in order),
+        models=tuple(models[index] for index in order),
         overall=overall,
         by_column=by_column,
-        distribution=_distribution(columns),
-        significance=_significance(columns),
+        distribution=_rank_frame(columns),
+        significance=_significance_frame(columns),
         wins=pd.DataFrame(wins, index=models, columns=models),
         compared=pd.DataFrame(compared, index=models, columns=models),
         friedman=test,
-        cliques=tuple(tuple(models[place] for place in group) for group in groups),
+        cliques=tuple(tuple(models[index] for index in group) for group in groups),
         sheets=(),
         maps=tuple(maps),
     )
@@ -187,33 +187,33 @@ def write_ranking(ranking: Ranking, folder: str | Path, stem: str = "rank") -> l
     return files + write_texts(folder / stem, {f"_{name}.csv": frame_to_csv(frame) for name, frame in frames.items()})
 
 
-def _known(column: RankColumn) -> list[str]:
+def _judged_models(column: RankColumn) -> list[str]:
     """Returns the models that were judged on a column, also where not all share a case."""
     return list(column.field.models or column.worth)
 
 
-def _centres(column: RankColumn) -> Mapping[str, float]:
+def _model_centres(column: RankColumn) -> Mapping[str, float]:
     """Returns the value of each model on its own cases, where it has any."""
     return column.field.centres(median=False) or column.worth
 
 
-def _counts(
+def _win_counts(
     columns: Sequence[RankColumn], models: Sequence[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Returns how often each model is better than each other, ties one half, and how often they could be compared."""
     wins, compared = np.zeros((2, len(models), len(models)))
-    place = {model: number for number, model in enumerate(models)}
+    indices = {model: number for number, model in enumerate(models)}
     for column in columns:
         # What rounding in sums adds must not decide who is better, whatever the size of the values.
-        noise = 1e-12 * max((abs(worth) for worth in _centres(column).values()), default=0.0)
-        for (one, two), gap in column.better.items():
+        noise = 1e-12 * max((abs(worth) for worth in _model_centres(column).values()), default=0.0)
+        for (first, two), gap in column.better.items():
             if not np.isnan(gap):
-                compared[place[one], place[two]] += 1
-                wins[place[one], place[two]] += 0.5 if abs(gap) <= noise else float(gap > 0)
+                compared[indices[first], indices[two]] += 1
+                wins[indices[first], indices[two]] += 0.5 if abs(gap) <= noise else float(gap > 0)
     return wins, compared
 
 
-def _overall(
+def _overall_frame(
     columns: Sequence[RankColumn],
     complete: tuple[Sequence[RankColumn], npt.NDArray[np.float64]],
     models: Sequence[str],
@@ -227,18 +227,18 @@ def _overall(
     shares = borda(wins, compared)
     records = [
         {
-            "model": models[place],
+            "model": models[index],
             "place": number,
-            "mean_rank": means[place],
-            "low": lows[place],
-            "high": highs[place],
-            "first_share": firsts[place],
-            "columns": sum(models[place] in ranks for ranks in best),
-            "firsts": sum(ranks.get(models[place]) == 1 for ranks in best),
-            "borda": shares[place],
-            "kemeny": consensus.order.index(place) + 1,
+            "mean_rank": means[index],
+            "low": lows[index],
+            "high": highs[index],
+            "first_share": firsts[index],
+            "columns": sum(models[index] in ranks for ranks in best),
+            "firsts": sum(ranks.get(models[index]) == 1 for ranks in best),
+            "borda": shares[index],
+            "kemeny": consensus.order.index(index) + 1,
         }
-        for number, place in enumerate(order, start=1)
+        for number, index in enumerate(order, start=1)
     ]
     return pd.DataFrame.from_records(records)
 
@@ -248,9 +248,9 @@ def _resampled_means(
 ) -> npt.NDArray[np.float64]:
     """Returns the bounds of mean ranks, and how often each is the best one, ties in part: (3, model)."""
     unknown = np.full((3, len(models)), np.nan)
-    found = [column.resampled_ranks("average") for column in complete]
+    all_ranks = [column.resampled_ranks("average") for column in complete]
     ordered = []
-    for column, ranks in zip(complete, found, strict=True):
+    for column, ranks in zip(complete, all_ranks, strict=True):
         if ranks is None:
             return unknown
         names = list(column.worth)
@@ -264,7 +264,7 @@ def _resampled_means(
     return np.stack([low, high, (best / best.sum(axis=1, keepdims=True)).mean(axis=0)])
 
 
-def _keys(column: RankColumn) -> dict[str, str]:
+def _column_keys(column: RankColumn) -> dict[str, str]:
     field = column.field
     return dict(zip(_KEYS, (column.title, field.task, field.label, field.column.metric), strict=True))
 
@@ -275,10 +275,10 @@ def _by_column(columns: Sequence[RankColumn], models: Sequence[str]) -> pd.DataF
         ranks, of_ranks, of_tests = column.ranks("min"), column.rank_of_ranks(), column.rank_of_tests()
         bounds = column.bounds()
         for model in models:
-            if model in _known(column):
+            if model in _judged_models(column):
                 low, high = bounds.get(model, (np.nan, np.nan))
                 records.append(
-                    _keys(column)
+                    _column_keys(column)
                     | {
                         "model": model,
                         "value": column.worth.get(model, np.nan),
@@ -293,9 +293,9 @@ def _by_column(columns: Sequence[RankColumn], models: Sequence[str]) -> pd.DataF
     return pd.DataFrame.from_records(records)
 
 
-def _distribution(columns: Sequence[RankColumn]) -> pd.DataFrame:
+def _rank_frame(columns: Sequence[RankColumn]) -> pd.DataFrame:
     records = [
-        _keys(column) | {"model": model, "rank": rank, "share": share}
+        _column_keys(column) | {"model": model, "rank": rank, "share": share}
         for column in columns
         for model, shares in column.shares().items()
         for rank, share in shares.items()
@@ -303,10 +303,12 @@ def _distribution(columns: Sequence[RankColumn]) -> pd.DataFrame:
     return pd.DataFrame.from_records(records, columns=[*_KEYS, "model", "rank", "share"])
 
 
-def _significance(columns: Sequence[RankColumn]) -> pd.DataFrame:
+def _significance_frame(columns: Sequence[RankColumn]) -> pd.DataFrame:
     names = ["model", "other", "n", "p", "corrected_p", "significant"]
     records = [
-        _keys(column) | {name: getattr(one, name) for name in names} for column in columns for one in column.tests
+        _column_keys(column) | {name: getattr(test, name) for name in names}
+        for column in columns
+        for test in column.tests
     ]
     return pd.DataFrame.from_records(records, columns=[*_KEYS, *names])
 
@@ -332,8 +334,8 @@ def column_weights(columns: Sequence[RankColumn], weights: Mapping[str, float] |
     if weights is None:
         return np.ones(len(columns))
     held = grouped(((column.field.task, column.field.label), column.column.metric) for column in columns)
-    for (task, label), found in held.items():
-        if lacking := [metric for metric in weights if metric not in found]:
+    for (task, label), columns_ in held.items():
+        if lacking := [metric for metric in weights if metric not in columns_]:
             where = f"{task}, {label}" if label else task
             raise UserError(
                 f"{where} has no value of {lacking[0]} for every model, which weights= names; leave that task out"
@@ -365,10 +367,10 @@ def pool(runs: Sequence[RunScores]) -> list[RunScores]:
                 f"{run.name} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
             )
         own[run.task] = run
-    return [_pooled([own[task] for task in tasks if task in own], tasks) for own in models.values()]
+    return [_pool_runs([own[task] for task in tasks if task in own], tasks) for own in models.values()]
 
 
-def _pooled(runs: Sequence[RunScores], tasks: Sequence[str]) -> RunScores:
+def _pool_runs(runs: Sequence[RunScores], tasks: Sequence[str]) -> RunScores:
     parts = []
     for run in runs:
         owners = run.scores["patient" if run.resampled == "patients" else "case"]

@@ -67,7 +67,7 @@ def make_sheets(ranking: Ranking, columns: Sequence[RankColumn], made: Printing)
         _per_column(ranking, columns, made.resamples),
     ]
     if any(column.tests for column in columns):
-        sheets += [_families(ranking, columns, made.how), _pairwise(ranking, columns)]
+        sheets += [_family_sheet(ranking, columns, made.how), _pairwise_sheet(ranking, columns)]
     return replace(ranking, sheets=tuple(sheets))
 
 
@@ -80,19 +80,19 @@ def _over_all(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -
     ]
     lines = []
     for row in ranking.overall.to_dict("records"):
-        known = not np.isnan(row["mean_rank"])
-        mean = [Span(f"{row['mean_rank']:.2f}" if known else _DASH, "best" if row["place"] == 1 else "plain")]
+        is_ranked = not np.isnan(row["mean_rank"])
+        mean = [Span(f"{row['mean_rank']:.2f}" if is_ranked else _DASH, "best" if row["place"] == 1 else "plain")]
         if not np.isnan(row["low"]):
             mean.append(Span(f"[{row['low']:.2f}, {row['high']:.2f}]", "interval"))
         share = _DASH if np.isnan(row["borda"]) else f"{100 * row['borda']:.0f} %"
         cells = [mean, [Span(f"{row['firsts']} of {row['columns']}")], [Span(share)], [Span(str(row["kemeny"]))]]
         lines.append(Line([str(row["place"]), row["model"]], cells))
-    title, notes = f"Over {data_sets(len(columns))}", _notes(ranking, columns, made)
+    title, notes = f"Over {data_sets(len(columns))}", _ranking_notes(ranking, columns, made)
     content = Layout.of_block(title, titles, lines, notes, ["Place", "Model"], ranking.title)
     return Sheet(content, ranking.overall)
 
 
-def _notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> Iterator[str]:
+def _ranking_notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> Iterator[str]:
     test = ranking.friedman
     if test.data_sets < len(columns):
         held = f"Only {test.data_sets} of {len(columns)} columns hold" if test.data_sets else "No column holds"
@@ -112,14 +112,14 @@ def _notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> I
         "model is better, of those with a value. Wins (Borda): share of the comparisons with other models that it "
         "wins, on the cases that both have, ties one half."
     )
-    found = (
+    method_text = (
         "."
         if made.exact
         else f", found by moving one model at a time: with more than {MOST_EXACT} models there may be a better one."
     )
     yield (
         "Kemeny: place in an order that goes against as few pairwise comparisons as possible; of models that it cannot "
-        f"tell apart the one with the larger share of wins goes first{found}"
+        f"tell apart the one with the larger share of wins goes first{method_text}"
     )
     yield (
         _friedman_note(ranking, made.how)
@@ -155,22 +155,22 @@ def _friedman_note(ranking: Ranking, how: CompareSettings) -> str:
     p = f"p {p_relation(test.p)} (Iman and Davenport's correction: p {p_relation(test.p_f)})"
     if not np.isnan(test.exact):
         p = f"p {p_relation(test.exact)} (exact, over all orders of the models)"
-    found = (
+    note = (
         f"Friedman's test over {data_sets(test.data_sets)}: {p}. Nemenyi's critical difference of mean ranks at "
         f"{how.alpha:g}: {test.cd:.2f}"
     )
     if not ranking.cliques:
-        return f"{found}; all pairs differ."
+        return f"{note}; all pairs differ."
     return (
-        f"{found}; no difference is shown within {listed(['{' + ', '.join(group) + '}' for group in ranking.cliques])}."
+        f"{note}; no difference is shown within {listed(['{' + ', '.join(group) + '}' for group in ranking.cliques])}."
     )
 
 
 def _per_column(ranking: Ranking, columns: Sequence[RankColumn], resamples: int) -> Sheet:
-    found = _ranked(ranking)
+    ranked_rows = _ranked_rows(ranking)
 
     def cell(column: RankColumn, model: str) -> list[Span]:
-        row = found.get((column.title, model))
+        row = ranked_rows.get((column.title, model))
         if row is None or np.isnan(row["rank"]):
             return [Span(_DASH, "quiet")]
         style: Style = "best" if row["rank"] == 1 else "second" if row["rank"] == 2 else "plain"
@@ -184,16 +184,16 @@ def _per_column(ranking: Ranking, columns: Sequence[RankColumn], resamples: int)
     notes += [f"{column.title}: of a whole set, so its rank has no interval." for column in columns if not column.cases]
     few = [column.title for column in columns if column.cases and column.resampled is None]
     notes += [f"Too few patients for an interval (fewer than {FEWEST}): {listed(few)}."] if few else []
-    content = _table(ranking, columns, cell, notes, "Ranks on each data set")
+    content = _ranking_layout(ranking, columns, cell, notes, "Ranks on each data set")
     return Sheet(content, ranking.by_column)
 
 
-def _families(ranking: Ranking, columns: Sequence[RankColumn], how: CompareSettings) -> Sheet:
-    found = _ranked(ranking)
+def _family_sheet(ranking: Ranking, columns: Sequence[RankColumn], how: CompareSettings) -> Sheet:
+    ranked_rows = _ranked_rows(ranking)
     names = ("rank", "rank_of_ranks", "rank_of_tests")
 
     def cell(column: RankColumn, model: str) -> list[Span]:
-        row = found.get((column.title, model))
+        row = ranked_rows.get((column.title, model))
         if row is None:
             return [Span(_DASH, "quiet")]
         ranks = [row[name] for name in names]
@@ -206,18 +206,18 @@ def _families(ranking: Ranking, columns: Sequence[RankColumn], how: CompareSetti
         f"better than (p < {how.alpha:g}, one-sided {'; '.join(methods)}, corrected by {CORRECTIONS[how.correction]} "
         "over all ordered pairs of a column)."
     )
-    content = _table(ranking, columns, cell, [method], "Ranks by three families of ranking")
+    content = _ranking_layout(ranking, columns, cell, [method], "Ranks by three families of ranking")
     return Sheet(content, ranking.by_column)
 
 
-def _pairwise(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
+def _pairwise_sheet(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
     tested: dict[tuple[str, str], int] = {}
     better: dict[tuple[str, str], int] = {}
     for column in columns:
-        for one in column.tests:
-            if one.n and not np.isnan(one.p):
-                tested[one.model, one.other] = tested.get((one.model, one.other), 0) + 1
-                better[one.model, one.other] = better.get((one.model, one.other), 0) + one.significant
+        for test in column.tests:
+            if test.n and not np.isnan(test.p):
+                tested[test.model, test.other] = tested.get((test.model, test.other), 0) + 1
+                better[test.model, test.other] = better.get((test.model, test.other), 0) + test.significant
 
     def cell(model: str, other: str) -> list[Span]:
         if (model, other) not in tested:
@@ -229,17 +229,19 @@ def _pairwise(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
         "Data sets in which the model of the row is significantly better than that of the column; in bold where that "
         "is more often than the other way round."
     )
-    lines = [Line([model], [cell(model, other) for other in ranking.models]) for model in ranking.models]
+    lines = [Line([model], [cell(model, second) for second in ranking.models]) for model in ranking.models]
     caption = "Significant differences over data sets"
     content = Layout.of_block("Significantly better than", ranking.models, lines, [note], ["Model"], caption)
     numbers = [
-        {"model": model, "other": other, "tested": count, "better": better[model, other]}
-        for (model, other), count in tested.items()
+        {"model": model, "other": second, "tested": count, "better": better[model, second]}
+        for (model, second), count in tested.items()
     ]
     return Sheet(content, pd.DataFrame.from_records(numbers))
 
 
-def _table(ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: Sequence[str], caption: str) -> Layout:
+def _ranking_layout(
+    ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: Sequence[str], caption: str
+) -> Layout:
     """Returns a table with a column for each data set, or a row where they are too many to stand side by side."""
     if len(columns) > max(MOST_ACROSS, len(ranking.models)):
         metrics = len({column.column.title for column in columns})
@@ -256,7 +258,7 @@ def _table(ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: 
     )
 
 
-def _ranked(ranking: Ranking) -> dict[tuple[str, str], dict[Hashable, Any]]:
+def _ranked_rows(ranking: Ranking) -> dict[tuple[str, str], dict[Hashable, Any]]:
     """Returns the rows of `by_column`, by column and model."""
     return {(row["column"], row["model"]): row for row in ranking.by_column.to_dict("records")}
 

@@ -31,39 +31,39 @@ def differences_html(found: Disagreement, texts: Callable[[str], Mapping[str, An
     title = html.escape(f"{first} and {second}: {found.field.title}")
     parts = [f'<section class="card" aria-label="{title}"><h2>{title}</h2>']
     parts.append(f'<div class="wide">{html_table(found.sheet.layout())}</div>')
-    for better, name, other in ((FIRST, first, second), (SECOND, second, first)):
+    for better, name, rival in ((FIRST, first, second), (SECOND, second, first)):
         rows = found.listed[found.listed["better"] == better]
-        told = f"{name} is right and {other} wrong" if found.yes_no else f"{name} is better than {other}"
-        parts.append(f"<h3>{html.escape(told)}: {len(rows):,} cases</h3>")
+        heading = f"{name} is right and {rival} wrong" if found.yes_no else f"{name} is better than {rival}"
+        parts.append(f"<h3>{html.escape(heading)}: {len(rows):,} cases</h3>")
         if len(rows):
-            parts.append(_cases(found, rows.head(MOST), texts))
+            parts.append(_case_table(found, rows.head(MOST), texts))
         if len(rows) > MOST:
             parts.append(f'<p class="soft small">The first {MOST}; <a href="{html.escape(csv)}">{csv}</a> has all.</p>')
     return "\n".join([*parts, "</section>"])
 
 
-def _cases(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], Mapping[str, Any]]) -> str:
+def _case_table(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], Mapping[str, Any]]) -> str:
     """A table with a row per case: question, reference, and of both models the value and what was said."""
     column = found.field.column
-    said = {str(case): texts(str(case)) for case in rows.index}
-    asked = any(one.get("question") for one in said.values())
-    right = any("reference" in one for one in said.values())
-    head = ["Case", *(["Question"] * asked), *(["Reference"] * right), *found.models]
+    answers = {str(case): texts(str(case)) for case in rows.index}
+    has_questions = any(answer.get("question") for answer in answers.values())
+    right = any("reference" in answer for answer in answers.values())
+    head = ["Case", *(["Question"] * has_questions), *(["Reference"] * right), *found.models]
     cells = "".join(f'<th class="left" scope="col">{html.escape(name)}</th>' for name in head)
     lines = [f'<div class="wide"><table class="differences"><thead><tr>{cells}</tr></thead><tbody>']
-    for case, one, two in zip(map(str, rows.index), rows[FIRST], rows[SECOND], strict=True):
-        shown = said[case]
+    for case, first_value, two in zip(map(str, rows.index), rows[FIRST], rows[SECOND], strict=True):
+        answer_ = answers[case]
         where = {"task": found.field.task, "case": case, "model": found.models[0], "versus": found.models[1]}
         link = "#" + "&amp;".join(f"{key}={quote(value, safe='')}" for key, value in where.items())
         lines.append(f'<tr><th scope="row"><a href="{link}">{html.escape(case)}</a></th>')
-        lines += [_cell(shown.get("question"))] * asked + [_cell(shown.get("reference"))] * right
-        for value, answer in zip((one, two), shown.get("answers") or (None, None), strict=True):
-            lines.append(_cell(_reply(answer), f"<b>{html.escape(column.text(float(value)))}</b> "))
+        lines += [_cell_html(answer_.get("question"))] * has_questions + [_cell_html(answer_.get("reference"))] * right
+        for value, answer in zip((first_value, two), answer_.get("answers") or (None, None), strict=True):
+            lines.append(_cell_html(_short_reply(answer), f"<b>{html.escape(column.text(float(value)))}</b> "))
         lines.append("</tr>")
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
-def _reply(answer: Mapping[str, Any] | None) -> str | None:
+def _short_reply(answer: Mapping[str, Any] | None) -> str | None:
     """Reply of a model in short: the answer taken from it, or its end."""
     if not answer:
         return None
@@ -72,5 +72,5 @@ def _reply(answer: Mapping[str, Any] | None) -> str | None:
     return str(answer.get("failure") or (answer.get("outputs") or [""])[-1])
 
 
-def _cell(text: Any, before: str = "") -> str:
+def _cell_html(text: Any, before: str = "") -> str:
     return f'<td class="left">{before}{html.escape(" ".join(str(text or "").split())[:300])}</td>'

@@ -32,7 +32,7 @@ def claim(folder: Path, kind: str) -> None:
     Raises:
         UserError: The folder holds something else, or cannot be written to.
     """
-    held = _kind(folder / MARK)
+    held = _report_kind(folder / MARK)
     if held != kind and folder.is_dir() and any(folder.iterdir()):
         what = f"a report of kind={held}" if held else "files that are no report"
         raise UserError(f"{folder} holds {what}; name a new folder with out=")
@@ -41,14 +41,14 @@ def claim(folder: Path, kind: str) -> None:
         write_text(folder / MARK, json.dumps({"made_by": made_by, "kind": kind}) + "\n")
 
 
-def _kind(mark: Path) -> str:
+def _report_kind(mark: Path) -> str:
     """Returns the kind of report that a folder holds by its mark; "" for none, as others may call a file the same."""
     try:
-        told = json.loads(mark.read_text(encoding="utf-8"))
+        content = json.loads(mark.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    ours = isinstance(told, dict) and str(told.get("made_by", "")).startswith(f"{MAKER} ")
-    return str(told.get("kind", CASES)) if ours else ""
+    ours = isinstance(content, dict) and str(content.get("made_by", "")).startswith(f"{MAKER} ")
+    return str(content.get("kind", CASES)) if ours else ""
 
 
 def copy_static(folder: Path, names: Iterable[str]) -> None:
@@ -95,7 +95,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | np.ndarray | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return str(value)

@@ -53,56 +53,60 @@ class TaskCases:
         """Gathers them."""
         together = pd.concat([run.scores[["case"]] for run in runs.values()], ignore_index=True)
         cases = tuple(together["case"].astype(str).drop_duplicates())
-        columns = _columns(task, list(runs.values()))
+        columns = _metric_columns(task, list(runs.values()))
         values = np.full((len(runs), len(columns), len(cases)), np.nan)
-        for place, run in enumerate(runs.values()):
+        for index, run in enumerate(runs.values()):
             for number, column in enumerate(columns):
                 rows = run.scores.loc[run.scores["metric"] == column.metric]
                 if len(rows):
-                    values[place, number] = case_values(rows)["value"].reindex(cases).to_numpy()
+                    values[index, number] = case_values(rows)["value"].reindex(cases).to_numpy()
         return cls(task, runs, cases, columns, values)
 
     def listing(self) -> dict[str, Any]:
         """Returns what the page's list of cases needs, as JSON can hold it."""
         statuses, codes = self._statuses()
-        known = pd.concat([run.scores for run in self.runs.values()], ignore_index=True).drop_duplicates("case")
-        combinations, values = attributes(known)
-        patients = known["patient"].astype(str)
+        attributes_ = pd.concat([run.scores for run in self.runs.values()], ignore_index=True).drop_duplicates("case")
+        combinations, values = attributes(attributes_)
+        patients = attributes_["patient"].astype(str)
         by_patient = any(run.resampled == "patients" for run in self.runs.values())
         return {
             "task": self.task,
             "models": [{"name": name, "baseline": run.baseline, "run": run.run} for name, run in self.runs.items()],
             "metrics": [
-                {"title": one.title, "higher": one.higher_is_better, "decimals": one.decimals} for one in self.columns
+                {"title": column.title, "higher": column.higher_is_better, "decimals": column.decimals}
+                for column in self.columns
             ],
             "cases": self.cases,
             "patients": patients.tolist() if by_patient else [],
-            "attributes": [_coded(name, of_each[combinations]) for name, of_each in values.items()],
+            "attributes": [_code_values(name, of_each[combinations]) for name, of_each in values.items()],
             "statuses": statuses,
             "status": codes,
-            "values": [[_rounded(row, one) for row, one in zip(of, self.columns, strict=True)] for of in self.numbers],
+            "values": [
+                [_round_values(row, column) for row, column in zip(of, self.columns, strict=True)]
+                for of in self.numbers
+            ],
             "piece": PIECE,
         }
 
     def _statuses(self) -> tuple[list[str], list[list[int]]]:
-        found = []
+        statuses = []
         for run in self.runs.values():
             rows = judged_labels(run.scores)
-            rank = rows["status"].astype(str).map({status: place for place, status in enumerate(WORST_FIRST)})
+            rank = rows["status"].astype(str).map({status: index for index, status in enumerate(WORST_FIRST)})
             worst = rank.groupby(rows["case"].astype(str)).min().reindex(self.cases)
-            found.append(worst.fillna(-1).astype(int).tolist())
-        return list(WORST_FIRST), found
+            statuses.append(worst.fillna(-1).astype(int).tolist())
+        return list(WORST_FIRST), statuses
 
     def pieces(self) -> Iterator[list[list[list[list[Any]]]]]:
         """Yields all scores of the cases of one piece after the other: of each case, of each model, of each row.
 
         A row is (label, metric, value, status, whether it is only evidence for summaries).
         """
-        known = pd.Index(self.cases)
+        case_index = pd.Index(self.cases)
         starts = np.arange(0, len(self.cases) + PIECE, PIECE)
         of_models = []
         for run in self.runs.values():
-            case = known.get_indexer(pd.Index(run.scores["case"].astype(str)))
+            case = case_index.get_indexer(pd.Index(run.scores["case"].astype(str)))
             order = np.argsort(case, kind="stable")  # rows of a case in the order of the run
             rows = run.scores[["label", "metric", "value", "status"]].iloc[order]
             of_models.append((self._titles(run), case[order], rows, np.searchsorted(case[order], starts)))
@@ -112,14 +116,14 @@ class TaskCases:
             for model, (titles, case, rows, bounds) in enumerate(of_models):
                 within = slice(bounds[piece], bounds[piece + 1])
                 part = rows.iloc[within]
-                for place, label, metric, value, status in zip(
+                for number_, label, metric, value, status in zip(
                     (case[within] - start).tolist(),
                     *(part[name].tolist() for name in ("label", "metric", "value", "status")),
                     strict=True,
                 ):
                     number = None if np.isnan(value) else float(f"{value:.6g}")
                     title, evidence = titles[metric]
-                    scores[place][model].append([str(label), title, number, str(status), evidence])
+                    scores[number_][model].append([str(label), title, number, str(status), evidence])
             yield scores
 
     def _titles(self, run: RunScores) -> dict[str, tuple[str, int]]:
@@ -131,8 +135,8 @@ class TaskCases:
 
     def places(self, cases: Iterable[str]) -> list[int]:
         """Returns the places of cases by their ids."""
-        known = {case: place for place, case in enumerate(self.cases)}
-        return [known[case] for case in cases]
+        indices = {case: index for index, case in enumerate(self.cases)}
+        return [indices[case] for case in cases]
 
     def chosen(self, wanted: Sequence[str]) -> list[int]:
         """Returns the places of the cases that are asked for: `all`, `worst:50`, `median:5`, `best:5`, or ids.
@@ -143,30 +147,30 @@ class TaskCases:
         Raises:
             UsageError: There is no such case, or no such number.
         """
-        known = {case: place for place, case in enumerate(self.cases)}
-        places: list[int] = []
-        for one in wanted:
-            kind, _, number = str(one).partition(":")
-            if one == "all":
-                places += range(len(self.cases))
+        indices = {case: index for index, case in enumerate(self.cases)}
+        chosen_indices: list[int] = []
+        for name in wanted:
+            kind, _, number = str(name).partition(":")
+            if name == "all":
+                chosen_indices += range(len(self.cases))
             elif kind in PICKS and number.isdecimal():
-                places += self._extremes(kind, int(number))
-            elif one in known:
-                places.append(known[one])
-        return list(dict.fromkeys(places))
+                chosen_indices += self._extremes(kind, int(number))
+            elif name in indices:
+                chosen_indices.append(indices[name])
+        return list(dict.fromkeys(chosen_indices))
 
     def _extremes(self, kind: str, count: int) -> list[int]:
-        directed = [place for place, column in enumerate(self.columns) if column.higher_is_better is not None]
+        directed = [index for index, column in enumerate(self.columns) if column.higher_is_better is not None]
         if not directed:
             return list(range(min(count, len(self.cases))))
-        found: list[int] = []
+        extremes: list[int] = []
         for of_model in self.numbers:
             column = self.columns[directed[0]]
             goodness = of_model[directed[0]] if column.higher_is_better else -of_model[directed[0]]
             order = np.argsort(goodness, kind="stable")[: np.count_nonzero(~np.isnan(goodness))]
             start = {"worst": 0, "median": max(0, (len(order) - count) // 2), "best": max(0, len(order) - count)}[kind]
-            found += order[start : start + count].tolist()
-        return found
+            extremes += order[start : start + count].tolist()
+        return extremes
 
 
 def by_task(runs: Sequence[RunScores], named: Mapping[str, Mapping[str, RunScores]]) -> list[TaskCases]:
@@ -178,28 +182,28 @@ def by_task(runs: Sequence[RunScores], named: Mapping[str, Mapping[str, RunScore
     finished = [run for run in runs if run.finished and len(run.scores)]
     if not finished:
         raise UserError("No finished run has scores of single cases, so there is nothing to report")
-    found = []
+    tasks = []
     for task in dict.fromkeys(run.task for run in finished):
         members = {name: of[task] for name, of in named.items() if task in of and len(of[task].scores)}
-        found.append(TaskCases.of(task, members))
-    return found
+        tasks.append(TaskCases.of(task, members))
+    return tasks
 
 
 def check_wanted(wanted: Sequence[str], tasks: Sequence[TaskCases]) -> None:
     """Raises UsageError for a choice of cases that can mean nothing."""
-    known = {case for task in tasks for case in task.cases}
-    for one in map(str, wanted):
-        kind, _, number = one.partition(":")
-        if one in ("all", "none") or (kind in PICKS and number.isdecimal()) or one in known:
+    cases = {case for task in tasks for case in task.cases}
+    for name in map(str, wanted):
+        kind, _, number = name.partition(":")
+        if name in ("all", "none") or (kind in PICKS and number.isdecimal()) or name in cases:
             continue
-        close = get_close_matches(one, ["all", "none", *PICKS, *sorted(known)], n=1, cutoff=0.5)
+        close = get_close_matches(name, ["all", "none", *PICKS, *sorted(cases)], n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]!r}?" if close else ""  # there may be too many cases to name them all
         raise UsageError(
-            f"cases: there is no {one!r}{hint}; expected all, none, worst:50, median:5, best:5, or ids of cases"
+            f"cases: there is no {name!r}{hint}; expected all, none, worst:50, median:5, best:5, or ids of cases"
         )
 
 
-def _columns(task: str, runs: Sequence[RunScores]) -> tuple[Column, ...]:
+def _metric_columns(task: str, runs: Sequence[RunScores]) -> tuple[Column, ...]:
     listed = [metric for run in runs for metric in run.metrics]
     there = {metric: None for run in runs for metric in run.scores["metric"].unique()}
     ordered = [metric for metric in dict.fromkeys([*listed, *there]) if metric in there]
@@ -208,11 +212,11 @@ def _columns(task: str, runs: Sequence[RunScores]) -> tuple[Column, ...]:
     return tuple(make_column(task, runs[0].task_title, metric, runs[0]) for metric in plain)
 
 
-def _rounded(values: np.ndarray[Any, np.dtype[np.float64]], column: Column) -> list[float | None]:
+def _round_values(values: np.ndarray[Any, np.dtype[np.float64]], column: Column) -> list[float | None]:
     return [None if np.isnan(value) else round(value, column.decimals + 2) for value in values.tolist()]
 
 
-def _coded(name: str, values: np.ndarray[Any, np.dtype[np.str_]]) -> dict[str, Any]:
+def _code_values(name: str, values: np.ndarray[Any, np.dtype[np.str_]]) -> dict[str, Any]:
     """Returns an attribute with each of its values once."""
-    known, codes = np.unique(values, return_inverse=True)
-    return {"name": name, "values": known.tolist(), "codes": codes.tolist()}
+    unique_values, codes = np.unique(values, return_inverse=True)
+    return {"name": name, "values": unique_values.tolist(), "codes": codes.tolist()}

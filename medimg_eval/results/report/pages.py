@@ -44,8 +44,8 @@ class Showing(Protocol):
 
 def viewer() -> Path | None:
     """The viewer of volumes, where it was built into this installation."""
-    place = Path(str(files(__package__) / "viewer" / VIEWER))
-    return place if place.is_file() else None
+    viewer_file = Path(str(files(__package__) / "viewer" / VIEWER))
+    return viewer_file if viewer_file.is_file() else None
 
 
 class Report:
@@ -152,12 +152,12 @@ class Report:
             write_text(self.folder / "figures" / f"{self._number(task)}.svg", svg)
         write_script(self.folder, "data/report", {"title": title, "niivue": built is not None, "tasks": self._entries})
         page = Template((own / "index.html").read_text(encoding="utf-8"))
-        shown = page.substitute(
+        page_html = page.substitute(
             version=html.escape(medimg_eval.__version__),
             title=html.escape(title),
             overview=self._overview(table, title, set(figures or {}), sections),
         )
-        write_text(self.folder / "index.html", shown)
+        write_text(self.folder / "index.html", page_html)
         return self.folder / "index.html"
 
     def tidy(self) -> None:
@@ -175,15 +175,15 @@ class Report:
 
     def _overview(self, table: Table, title: str, drawn: Collection[str], sections: Sequence[str]) -> str:
         """Returns the tables as HTML, task by task; unfinished tasks are among them."""
-        known = {entry["task"]: entry for entry in self._entries}
+        entries = {entry["task"]: entry for entry in self._entries}
         parts = [
-            f'<h1>{html.escape(title)}</h1>\n<p class="soft">{_counted(self._entries)}</p>',
+            f'<h1>{html.escape(title)}</h1>\n<p class="soft">{_count_text(self._entries)}</p>',
             '<div class="tables">',
         ]
         tables = {part.columns[0].task: part for part in table.by_task()}
-        for task in dict.fromkeys([*tables, *known]):
-            part, entry = tables.get(task), known.get(task)
-            name = html.escape(part.columns[0].group if part else known[task]["title"])
+        for task in dict.fromkeys([*tables, *entries]):
+            part, entry = tables.get(task), entries.get(task)
+            name = html.escape(part.columns[0].group if part else entries[task]["title"])
             known_as = "" if entry is None else f' id="task-{entry["number"]}"'
             inner = [f'<section class="card"{known_as} aria-label="{name}">', '<div class="head">']
             if entry is None:
@@ -215,11 +215,11 @@ class Report:
 
 def task_titles(table: Table, cases: Sequence[TaskCases]) -> dict[str, str]:
     """Returns the title of each task as the table has it."""
-    found = titles([run for one in cases for run in one.runs.values()])
-    return found | {column.task: column.group for column in table.columns}
+    titles_ = titles([run for case in cases for run in case.runs.values()])
+    return titles_ | {column.task: column.group for column in table.columns}
 
 
-def _counted(entries: Sequence[Mapping[str, Any]]) -> str:
+def _count_text(entries: Sequence[Mapping[str, Any]]) -> str:
     models = {name for entry in entries for name in entry["models"]}
     cases = sum(entry["cases"] for entry in entries)
     counts = ((len(entries), "task"), (len(models), "model"), (cases, "case"))

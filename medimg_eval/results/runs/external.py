@@ -64,16 +64,16 @@ def load_scores(
             `higher` nor `lower`, or one of `proportions` is a metric of ours or has other values than 0 and 1.
     """
     file = Path(file)
-    rows = _read(file)
-    directions, yes_or_no = _directions(direction or {}, rows), _proportions(proportions, rows)
+    rows = _read_rows(file)
+    directions, yes_or_no = _parse_directions(direction or {}, rows), _parse_proportions(proportions, rows)
     by_patient = bool((rows["patient"] != "").any())
     if by_patient and (rows["patient"] == "").any():
         line = _line(rows.index[rows["patient"] == ""][0])
         raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
     runs = []
-    for (task, name), found in rows.groupby(["task", "model"], sort=False, observed=True):
+    for (task, name), model_rows in rows.groupby(["task", "model"], sort=False, observed=True):
         model, condition = model_and_condition(str(name))
-        scores = found.reset_index(drop=True)[list(SCORE_COLUMNS)]
+        scores = model_rows.reset_index(drop=True)[list(SCORE_COLUMNS)]
         shared = scores.select_dtypes("category").columns
         scores = scores.assign(**{column: scores[column].cat.remove_unused_categories() for column in shared})
         cases = rows.loc[rows["task"] == task, "case"]
@@ -100,38 +100,40 @@ def load_scores(
     return runs
 
 
-def _read(file: Path) -> pd.DataFrame:
+def _read_rows(file: Path) -> pd.DataFrame:
     """Returns checked rows with the columns of scores; the index is that of the file.
 
     `case` and `patient` are texts, other columns of texts categories, which rows share.
     """
-    rows = _without_guards(_parsed(file))
+    rows = _without_guards(_parse_csv(file))
     _refuse_shifted(rows, file)
     end = f"; scores need the columns {', '.join(NEEDED)}"
     UserError.refuse_unknown(f"{file}: has no column", rows.columns, *NEEDED, end=end)
     if rows.empty:
         raise UserError(f"{file}: holds no scores below its header")
     for name in ("case", "model", "metric"):
-        rows[name] = _renamed(rows[name], str.strip)
+        rows[name] = _rename_texts(rows[name], str.strip)
         if (rows[name] == "").any():
             raise UserError(f"{file}, {_line(rows.index[rows[name] == ''][0])}: the {name} is empty")
-    stated = _renamed(rows["status"], str.strip) if "status" in rows.columns else _repeated("", rows)
-    rows["patient"] = _renamed(rows["patient"], str.strip) if "patient" in rows.columns else ""
+    stated = _rename_texts(rows["status"], str.strip) if "status" in rows.columns else _repeat_text("", rows)
+    rows["patient"] = _rename_texts(rows["patient"], str.strip) if "patient" in rows.columns else ""
     for name, value in {"task": "scores", "label": WHOLE, "status": "present"}.items():
         if name in rows.columns:
-            rows[name] = _renamed(_renamed(rows[name], str.strip), partial(_or, value))
+            rows[name] = _rename_texts(_rename_texts(rows[name], str.strip), partial(_text_or, value))
         else:
-            rows[name] = _repeated(value, rows)
-    rows["metric"] = _renamed(rows["metric"], _registered)
-    rows["value"] = _numbers(rows["value"], file)
+            rows[name] = _repeat_text(value, rows)
+    rows["metric"] = _rename_texts(rows["metric"], _registered_metric)
+    rows["value"] = _parse_numbers(rows["value"], file)
     _refuse_without_truth(rows, stated, file)
     _refuse_repeated(rows, file)
-    rows["attributes"] = _attributes(rows, file)
-    rows["run"] = _repeated("", rows)
-    return rows.assign(**{name: _ordered(rows[name]) for name in SCORE_COLUMNS if rows[name].dtype == "category"})
+    rows["attributes"] = _attribute_json(rows, file)
+    rows["run"] = _repeat_text("", rows)
+    return rows.assign(
+        **{name: _order_categories(rows[name]) for name in SCORE_COLUMNS if rows[name].dtype == "category"}
+    )
 
 
-def _parsed(file: Path) -> pd.DataFrame:
+def _parse_csv(file: Path) -> pd.DataFrame:
     """Returns a CSV as it is: `UNSHARED` columns as texts, others as categories.
 
     What Arrow does not take, such as a row of too many values, is read by pandas, which says what is wrong.
@@ -171,15 +173,15 @@ def _by_arrow(file: Path, header: Sequence[str]) -> pd.DataFrame | None:
 def _without_guards(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows as they were before apostrophes were put before what would be formulas."""
     named = rows.rename(columns=unguarded)
-    for place, name in enumerate(named.columns):
-        part = rows.iloc[:, place]
+    for index, name in enumerate(named.columns):
+        part = rows.iloc[:, index]
         texts = part if part.dtype != "category" else pd.Series(part.cat.categories, dtype=str)
         if texts.str.startswith("'").any():
-            named[name] = _renamed(part, unguarded)
+            named[name] = _rename_texts(part, unguarded)
     return named
 
 
-def _renamed(column: pd.Series[str], name: Callable[[str], str]) -> pd.Series[str]:
+def _rename_texts(column: pd.Series[str], name: Callable[[str], str]) -> pd.Series[str]:
     """Returns texts under other names; categories that are now called alike are one."""
     if column.dtype != "category":
         return column.str.strip() if name is str.strip else column.map(name)
@@ -187,22 +189,22 @@ def _renamed(column: pd.Series[str], name: Callable[[str], str]) -> pd.Series[st
     after = [name(str(text)) for text in before]
     if after == before:
         return column
-    places, names = pd.factorize(np.array(after, dtype=object))
+    codes_, names = pd.factorize(np.array(after, dtype=object))
     codes = column.cat.codes.to_numpy()
-    return pd.Series(pd.Categorical.from_codes(places[codes], pd.Index(names)), index=column.index, name=column.name)
+    return pd.Series(pd.Categorical.from_codes(codes_[codes], pd.Index(names)), index=column.index, name=column.name)
 
 
-def _or(usual: str, text: str) -> str:
+def _text_or(usual: str, text: str) -> str:
     return text or usual
 
 
-def _ordered(column: pd.Series[str]) -> pd.Series[str]:
+def _order_categories(column: pd.Series[str]) -> pd.Series[str]:
     """Returns categories that sort and compare as their texts do."""
     texts = pd.Categorical(column, sorted(column.cat.categories), ordered=True)
     return pd.Series(texts, index=column.index, name=column.name)
 
 
-def _repeated(text: str, rows: pd.DataFrame) -> pd.Series[str]:
+def _repeat_text(text: str, rows: pd.DataFrame) -> pd.Series[str]:
     """Returns the same text for every row."""
     return pd.Series(pd.Categorical.from_codes(np.zeros(len(rows), dtype=np.int8), pd.Index([text])), index=rows.index)
 
@@ -223,19 +225,19 @@ def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
         raise UserError(f"{file}: two columns are called {twice!r}; rename or remove one")
 
 
-def _registered(name: str) -> str:
+def _registered_metric(name: str) -> str:
     """The registry's name of a metric of single cases; any other stays as it is written."""
-    known = str(metrics.as_known(name))
-    if not is_known(known):
+    known_name = str(metrics.as_known(name))
+    if not is_known(known_name):
         return name
-    if is_summary(known) or metrics.get(known).kind == SET:
-        if known.casefold() == name.casefold():
+    if is_summary(known_name) or metrics.get(known_name).kind == SET:
+        if known_name.casefold() == name.casefold():
             raise UsageError(f"metric {name!r} is one value for a whole run, and scores are of cases; rename it")
         return name  # such as AUC, a column of somebody's own
-    return known
+    return known_name
 
 
-def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
+def _parse_numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
     values = pd.to_numeric(texts, errors="coerce").astype(np.float64)
     # Whatever is no number within the bounds, of which there are few: text that stands for none, or is wrong.
     odd = texts[~(values.abs() <= LARGEST)]
@@ -274,35 +276,37 @@ def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
     repeated = rows.duplicated(keys) & ~several
     if repeated.any():
         second = rows.index[repeated][0]
-        same = (rows[keys] == rows.loc[second, keys]).all(axis=1)
-        one = rows.loc[second]
+        is_repeated = (rows[keys] == rows.loc[second, keys]).all(axis=1)
+        repeated_ = rows.loc[second]
         raise UserError(
-            f"{file}, {_line(rows.index[same][0])} and {_line(second)}: both give {one['metric']} of case "
-            f"{one['case']!r} for {one['model']!r}; keep one, or tell them apart by a column label or task"
+            f"{file}, {_line(rows.index[is_repeated][0])} and {_line(second)}: both give {repeated_['metric']} of case "
+            f"{repeated_['case']!r} for {repeated_['model']!r}; keep one, or tell them apart by a column label or task"
         )
 
 
-def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
+def _attribute_json(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
     """Returns what the further columns say of each case, as JSON; a case is one thing, whoever was asked about it."""
     names = [name for name in rows.columns if name not in (*NEEDED, *OPTIONAL) and not str(name).startswith("Unnamed")]
-    cases = _combined([rows["task"], rows["case"]])
+    cases = _combine_codes([rows["task"], rows["case"]])
     for name in ("patient", *names):
-        both = _combined([cases, rows[name]])
+        both = _combine_codes([cases, rows[name]])
         if both.max() > cases.max():
             # Of a case that has two values, the first such in the order of tasks and cases.
-            told = rows.groupby(["task", "case"], observed=True)[name].nunique()
-            task, case = min(told.index[told > 1])
+            counts = rows.groupby(["task", "case"], observed=True)[name].nunique()
+            task, case = min(counts.index[counts > 1])
             chosen = (rows["task"] == task) & (rows["case"] == case)
             values = rows.loc[chosen, name].unique()
             raise UserError(f"{file}: case {case!r} has two values of {name}: {values[0]!r} and {values[1]!r}")
-    together = _combined([rows[name] for name in names]) if names else np.zeros(len(rows), dtype=np.int64)
+    together = _combine_codes([rows[name] for name in names]) if names else np.zeros(len(rows), dtype=np.int64)
     _, first = np.unique(together, return_index=True)
-    said = [{str(name): str(rows[name].iloc[place]).strip() for name in names} for place in first.tolist()]
-    texts = pd.Categorical.from_codes(together, pd.RangeIndex(len(said)))
-    return _renamed(pd.Series(texts, index=rows.index), lambda place: json.dumps(said[int(place)], sort_keys=True))
+    attributes = [{str(name): str(rows[name].iloc[row]).strip() for name in names} for row in first.tolist()]
+    texts = pd.Categorical.from_codes(together, pd.RangeIndex(len(attributes)))
+    return _rename_texts(
+        pd.Series(texts, index=rows.index), lambda place: json.dumps(attributes[int(place)], sort_keys=True)
+    )
 
 
-def _combined(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+def _combine_codes(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Returns which combination of the columns' values a row has, numbered in the order of their first rows."""
     together: npt.NDArray[np.int64] = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
@@ -317,16 +321,16 @@ def _combined(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.
     return together
 
 
-def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
+def _parse_directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
     held = set(rows["metric"].cat.categories)
-    for name, said in direction.items():
+    for name, direction_ in direction.items():
         UsageError.refuse_unknown("direction names", held, name, then=", of which there are no scores")
-        if said not in ("higher", "lower"):
-            raise UsageError(f"direction.{name} is {said!r}, expected higher or lower")
-    return {name: said == "higher" for name, said in direction.items()}
+        if direction_ not in ("higher", "lower"):
+            raise UsageError(f"direction.{name} is {direction_!r}, expected higher or lower")
+    return {name: direction == "higher" for name, direction in direction.items()}
 
 
-def _proportions(proportions: Iterable[str], rows: pd.DataFrame) -> frozenset[str]:
+def _parse_proportions(proportions: Iterable[str], rows: pd.DataFrame) -> frozenset[str]:
     names, held = frozenset(proportions), set(rows["metric"].cat.categories)
     for name in sorted(names):
         UsageError.refuse_unknown("proportions names", held, name, then=", of which there are no scores")

@@ -159,7 +159,7 @@ class RunScores:
 
     def under(self, condition: str) -> RunScores:
         """Returns the same run with the scores of a condition in the place of those as published."""
-        scores, _ = _apart(self.varied.loc[self.varied["condition"] == condition].assign(condition=""))
+        scores, _ = _split_conditions(self.varied.loc[self.varied["condition"] == condition].assign(condition=""))
         return replace(self, scores=scores, sets=self.sets.iloc[:0], varied=self.varied.iloc[:0])
 
     @property
@@ -200,7 +200,7 @@ def load_runs(paths: Sequence[str | Path]) -> list[RunScores]:
         UserError: If there is no `test` run, or a manifest or score file cannot be used.
     """
     named: dict[Path, RunScores] = {}
-    found: dict[Path, RunScores] = {}
+    runs_: dict[Path, RunScores] = {}
     for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             folder = path.resolve()
@@ -211,26 +211,28 @@ def load_runs(paths: Sequence[str | Path]) -> list[RunScores]:
         for file in sorted(path.rglob(MANIFEST)):
             manifest = read_manifest(file)
             # `fit` runs have no scores, and other programs write files of this name too.
-            if manifest.get("command") == "test" and (folder := file.parent.resolve()) not in found:
-                found[folder] = _described_run(folder, manifest)
-    runs = [*named.values(), *(run for run in _newest(found) if run.folder not in named)]
+            if manifest.get("command") == "test" and (folder := file.parent.resolve()) not in runs_:
+                runs_[folder] = _described_run(folder, manifest)
+    runs = [*named.values(), *(run for run in _newest_runs(runs_) if run.folder not in named)]
     if not runs:
-        places = ", ".join(str(path) for path in paths) or "an empty list of folders"
-        raise UserError(f"No `test` run in {places}; run `python -m medimg_eval test` first, or name another folder")
+        sought = ", ".join(str(path) for path in paths) or "an empty list of folders"
+        raise UserError(f"No `test` run in {sought}; run `python -m medimg_eval test` first, or name another folder")
     # Scores are read last, so that a run which is left out costs nothing and cannot stop the table.
-    return [line for run in runs for line in _lines(_with_scores(run))]
+    return [line for run in runs for line in _table_runs(_with_scores(run))]
 
 
-def _lines(run: RunScores) -> list[RunScores]:
+def _table_runs(run: RunScores) -> list[RunScores]:
     """Returns a run, and its scores without images as a baseline beside it."""
     if run.baseline or NO_IMAGE not in run.conditions:
         return [run]
     blind = run.under(NO_IMAGE)
     failed = int(blind.scores.loc[blind.scores["status"] == "failed", "case"].nunique())
     blind = replace(blind, run=f"{run.run}~{NO_IMAGE}", condition=NO_IMAGE, baseline=True, failed_cases=failed)
-    asked, every = blind.scores["case"].nunique(), run.scores["case"].nunique()
-    if asked < every:  # of a first look that went on without baselines
-        blind = replace(blind, cases=asked, partial=f"{asked:,} of {every:,} {run.noun} asked without images")
+    blind_cases, every = blind.scores["case"].nunique(), run.scores["case"].nunique()
+    if blind_cases < every:  # of a first look that went on without baselines
+        blind = replace(
+            blind, cases=blind_cases, partial=f"{blind_cases:,} of {every:,} {run.noun} asked without images"
+        )
     return [run, replace(blind, timing={}, usage={}, left_out=())]
 
 
@@ -240,7 +242,7 @@ def model_and_condition(name: str) -> tuple[str, str]:
     return model, NO_IMAGE if model != name else ""
 
 
-def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
+def _newest_runs(found: Mapping[Path, RunScores]) -> list[RunScores]:
     """Returns the newest run of each (task, model, settings, runs shown), each with the older ones left out."""
     groups: dict[tuple[str, str, str, tuple[str, ...]], list[RunScores]] = {}
     for run in found.values():
@@ -289,9 +291,9 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     metrics = manifest.get("metrics")
     status = _one_of(entry("status", str), STATUSES, key="status", file=file)
     resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
-    noun, output = _words(manifest)
+    noun, output = _manifest_words(manifest)
     model, condition = model_and_condition(entry("model", str))
-    ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
+    ended = None if manifest.get("ended") is None else _parse_time(entry("ended", str), file)
     return RunScores(
         folder=folder,
         run=entry("run", str),
@@ -302,55 +304,55 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         settings=entry("settings", str),
         status=status,
         cases=entry("cases", int),
-        predicted=entry("predicted", int) if status == "finished" else _answered(folder),
+        predicted=entry("predicted", int) if status == "finished" else _count_answered(folder),
         failed_cases=entry("failed_cases", int),
         data_fingerprint=entry("data_fingerprint", str),
         signature=entry("signature", str),
         resampled=resampled,
-        units=str(_mapping(manifest, "task_config").get("units", "mm")),  # older manifests do not say, and meant mm
+        units=str(_mapping_of(manifest, "task_config").get("units", "mm")),  # older manifests do not say, and meant mm
         notes=tuple(str(note) for note in entry("notes", list)),
-        started=_time(entry("started", str), file),
+        started=_parse_time(entry("started", str), file),
         ended=ended,
         scores=_NO_ROWS.copy(),
         directions={
-            name: better for name, better in _mapping(manifest, "directions").items() if isinstance(better, bool)
+            name: better for name, better in _mapping_of(manifest, "directions").items() if isinstance(better, bool)
         },
         metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
-        facts=_facts(manifest),
+        facts=_manifest_facts(manifest),
         baseline=manifest.get("baseline") is True or bool(condition),
-        task_config=_mapping(manifest, "task_config"),
-        chance=_numbers(manifest, "chance"),
+        task_config=_mapping_of(manifest, "task_config"),
+        chance=_manifest_numbers(manifest, "chance"),
         definitions={
             present_name(name): text
-            for name, text in (_mapping(manifest, "signatures") or _mapping(manifest, "definitions")).items()
+            for name, text in (_mapping_of(manifest, "signatures") or _mapping_of(manifest, "definitions")).items()
         },
         noun=noun,
         output=output,
         partial=str(manifest.get("partial") or ""),
-        training=_mapping(manifest, "training"),
-        subsets=tuple(found if isinstance(found := manifest.get("subsets"), list) else ()),
+        training=_mapping_of(manifest, "training"),
+        subsets=tuple(subsets if isinstance(subsets := manifest.get("subsets"), list) else ()),
         made_of=made_of(manifest),
-        timing=_numbers(manifest, "timing"),
+        timing=_manifest_numbers(manifest, "timing"),
         usage=usage_in_all(manifest.get("usage")),
     )
 
 
-def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
+def _mapping_of(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
     """Returns what a manifest may hold under a key; nothing where older ones lack it."""
-    found = manifest.get(key)
-    return found if isinstance(found, dict) else {}
+    mapping = manifest.get(key)
+    return mapping if isinstance(mapping, dict) else {}
 
 
-def _words(manifest: Mapping[str, object]) -> tuple[str, str]:
+def _manifest_words(manifest: Mapping[str, object]) -> tuple[str, str]:
     """Returns what the task calls its cases and a model's output; older manifests name the task's class alone."""
-    made = str(_mapping(manifest, "task_config").get("_target_", ""))
-    noun, output = next((words for name, words in FORMER_WORDS.items() if made.endswith(name)), ("cases", ""))
+    target = str(_mapping_of(manifest, "task_config").get("_target_", ""))
+    noun, output = next((words for name, words in FORMER_WORDS.items() if target.endswith(name)), ("cases", ""))
     return str(manifest.get("noun", noun)), str(manifest.get("output", output))
 
 
-def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
-    found = _mapping(manifest, key)
-    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+def _manifest_numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
+    mapping = _mapping_of(manifest, key)
+    return {name: float(value) for name, value in mapping.items() if isinstance(value, int | float)}
 
 
 def usage_in_all(said: object) -> Mapping[str, Any]:
@@ -364,14 +366,14 @@ def usage_in_all(said: object) -> Mapping[str, Any]:
     return together
 
 
-def _facts(manifest: Mapping[str, object]) -> dict[str, Any]:
+def _manifest_facts(manifest: Mapping[str, object]) -> dict[str, Any]:
     """Returns the facts of the task, what was measured of the model, and its number of parameters."""
-    facts = {**_mapping(manifest, "facts"), **_mapping(manifest, "efficiency")}
-    parameters = _mapping(manifest, "model_info").get("parameters")
+    facts = {**_mapping_of(manifest, "facts"), **_mapping_of(manifest, "efficiency")}
+    parameters = _mapping_of(manifest, "model_info").get("parameters")
     return facts | ({"parameters": parameters} if parameters else {})
 
 
-def _answered(folder: Path) -> int:
+def _count_answered(folder: Path) -> int:
     """Returns how many cases an unfinished run has stored an answer to; its manifest says how many it began with."""
     lines = (line for shard in folder.glob("predictions-*.jsonl") for line in shard.read_text("utf-8").splitlines(True))
     records = (json.loads(line) for line in lines if line.endswith("\n"))
@@ -386,7 +388,7 @@ def _one_of(value: str, options: Sequence[str], *, key: str, file: Path) -> str:
     return value
 
 
-def _time(text: str, file: Path) -> datetime:
+def _parse_time(text: str, file: Path) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
@@ -413,7 +415,7 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
-    scores, varied = _apart(_by_size(_under_present_names(scores), run))
+    scores, varied = _split_conditions(_by_size(_under_present_names(scores), run))
     of_sets = scores["status"] == SET
     sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):
@@ -435,15 +437,15 @@ def _with_scores(run: RunScores) -> RunScores:
     return run
 
 
-def _apart(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split_conditions(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the rows as published, with `repeat` where there are several, and those under conditions with both."""
     if "repeat" not in scores.columns:
         scores = scores.assign(repeat=0) if "condition" in scores.columns else scores
     if "condition" in scores.columns:
         condition = scores["condition"].fillna("")
-        shown = condition == ""
-        varied = scores.loc[~shown].reset_index(drop=True)
-        scores = scores if shown.all() else scores.loc[shown].reset_index(drop=True)
+        is_published = condition == ""
+        varied = scores.loc[~is_published].reset_index(drop=True)
+        scores = scores if is_published.all() else scores.loc[is_published].reset_index(drop=True)
         scores = scores.drop(columns="condition")
     else:
         varied = pd.DataFrame(columns=[*SCORE_COLUMNS, *VARIED]).astype({"value": np.float64})
@@ -461,17 +463,22 @@ def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
     """Returns the rows of the largest subset with its draws as repeats, and those of each other under its condition."""
     if not run.subsets:
         return scores
-    largest = max(one["size"] for one in run.subsets)
-    held = {one["repeat"]: one for one in run.subsets}
-    keys = {at: "" if one["size"] == largest else subset_key(one["kind"], one["size"]) for at, one in held.items()}
+    largest = max(subset["size"] for subset in run.subsets)
+    held = {subset["repeat"]: subset for subset in run.subsets}
+    keys = {
+        at: "" if subset["size"] == largest else subset_key(subset["kind"], subset["size"])
+        for at, subset in held.items()
+    }
     repeat = scores["repeat"] if "repeat" in scores.columns else pd.Series(0, index=scores.index)
-    return scores.assign(condition=repeat.map(keys), repeat=repeat.map({at: one["draw"] for at, one in held.items()}))
+    return scores.assign(
+        condition=repeat.map(keys), repeat=repeat.map({at: subset["draw"] for at, subset in held.items()})
+    )
 
 
 def list_sweeps(conditions: Sequence[str]) -> dict[str, list[int]]:
     """Returns degradation -> severities above 0, ascending, of conditions such as `mri_affine-5`."""
     swept = [(name, severity) for name, severity in map(split_condition, conditions) if severity]
-    return {name: sorted(found) for name, found in grouped(swept).items()}
+    return {name: sorted(severities) for name, severities in grouped(swept).items()}
 
 
 def salt_names(run: RunScores) -> str:
@@ -491,11 +498,11 @@ def refuse_other_salts(runs: Sequence[RunScores]) -> None:
     Raises:
         UserError: Two runs have different salts, or of one task only one has any.
     """
-    said = [(run, salt) for run in runs if (salt := salt_names(run))]
-    for (run, salt), (other, another) in itertools.combinations(said, 2):
-        if salt != another and (run.task == other.task or "none" not in (salt, another)):
+    salted = [(run, salt) for run in runs if (salt := salt_names(run))]
+    for (run, salt), (second, another) in itertools.combinations(salted, 2):
+        if salt != another and (run.task == second.task or "none" not in (salt, another)):
             raise UserError(
-                f"{run.folder} and {other.folder} name patients with different salts ({salt} and {another}), so that "
+                f"{run.folder} and {second.folder} name patients with different salts ({salt} and {another}), so that "
                 "nobody can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
                 "MEDIMG_EVAL_SALT=FILE), or test again where score says that the data changed"
             )
@@ -520,44 +527,46 @@ def runs_shown(config: Mapping[str, Any]) -> tuple[str, ...]:
     Args:
         config: The task's.
     """
-    found = _settings(config.get("layout"))
-    return tuple(sorted(str(value) for key, value in found.items() if key.rpartition(".")[2] == "run" and value))
+    settings = _layout_settings(config.get("layout"))
+    return tuple(sorted(str(value) for key, value in settings.items() if key.rpartition(".")[2] == "run" and value))
 
 
 def made_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a manifest says that a run was made of, by keys joined with dots."""
 
     def part(*keys: str) -> Mapping[str, Any]:
-        found: Any = manifest
+        mapping: Any = manifest
         for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
+            mapping = mapping.get(key) if isinstance(mapping, Mapping) else None
+        return mapping if isinstance(mapping, Mapping) else {}
 
     version = part("provenance", "versions").get("medimg-eval")
-    return {key: one for key, one in {"seed": manifest.get("seed"), "version": version}.items() if one is not None} | {
-        **_settings({key: one for key, one in part("task_config").items() if key not in TOLD}, "task"),
-        **_settings(part("model_info"), "model"),
-        **_settings(part("config", "trainer"), "trainer"),
+    return {
+        key: value for key, value in {"seed": manifest.get("seed"), "version": version}.items() if value is not None
+    } | {
+        **_layout_settings({key: value for key, value in part("task_config").items() if key not in TOLD}, "task"),
+        **_layout_settings(part("model_info"), "model"),
+        **_layout_settings(part("config", "trainer"), "trainer"),
     }
 
 
 def left_out(run: RunScores) -> Iterator[str]:
     """Yields in what the older runs that were left out for this one differ from it, of the newest ones first."""
-    alike: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for older in reversed(run.left_out):
-        alike.setdefault(_differences(older, run), []).append(older.folder.name)
-    for what, names in [*alike.items()][:SENTENCES]:
+        groups.setdefault(_setting_differences(older, run), []).append(older.folder.name)
+    for what, names in [*groups.items()][:SENTENCES]:
         which = "an older run is" if len(names) == 1 else f"{len(names)} older runs are"
         yield f"{which} left out, {listed(names[:NAMED])}{', ...' * (len(names) > NAMED)} ({what})"
 
 
-def _differences(older: RunScores, run: RunScores) -> str:
+def _setting_differences(older: RunScores, run: RunScores) -> str:
     before, now = older.made_of, run.made_of
     # Of a part that one of the manifests lacks, such as those of older versions, nothing is known.
     parts = {key.partition(".")[0] for key in before} & {key.partition(".")[0] for key in now}
     differ = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
     changes = [
-        f"{key}={_short(before.get(key, 'unset'))}, now {_short(now.get(key, 'unset'))}"
+        f"{key}={_shorten_value(before.get(key, 'unset'))}, now {_shorten_value(now.get(key, 'unset'))}"
         for key in differ
         if key.partition(".")[0] in parts
     ]
@@ -565,26 +574,26 @@ def _differences(older: RunScores, run: RunScores) -> str:
         changes.insert(0, f"other data of {older.cases} cases, now {run.cases}")
     if not changes:
         return "of the same settings and data"
-    more = [f"{len(changes) - NAMED} more"] if len(changes) > NAMED else []
-    return f"with {'; '.join([*changes[:NAMED], *more])}"
+    further = [f"{len(changes) - NAMED} more"] if len(changes) > NAMED else []
+    return f"with {'; '.join([*changes[:NAMED], *further])}"
 
 
-def _short(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _settings(value: Any, key: str = "") -> dict[str, Any]:
+def _layout_settings(value: Any, key: str = "") -> dict[str, Any]:
     """Returns what a layout is set to, by keys joined with dots."""
     if not isinstance(value, Mapping):
         return {key: value} if key else {}
-    found: dict[str, Any] = {}
-    for name, one in value.items():
-        found |= _settings(one, f"{key}.{name}" if key else str(name))
-    return found
+    settings: dict[str, Any] = {}
+    for name, item in value.items():
+        settings |= _layout_settings(item, f"{key}.{name}" if key else str(name))
+    return settings
 
 
 def listed(names: Sequence[str]) -> str:
     """Returns names as they are listed in a sentence."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    *leading, last = names
+    return f"{', '.join(leading)} and {last}" if leading else last

@@ -47,16 +47,16 @@ def needed_rows(metric: str, listed: Iterable[str]) -> tuple[str, ...]:
         metric: As it is asked for, such as "pass_at@2", or "pass_at@2:exact_match" of another than the first.
         listed: The metrics of the run, in its order: what a summary over repeats or conditions is of, unless it says.
     """
-    found, parameter = metrics.parse(metric)
-    if found.needs or not found.over:
-        return found.needs
+    definition, parameter = metrics.parse(metric)
+    if definition.needs or not definition.over:
+        return definition.needs
     text = str(parameter or "")
     head, _, named = text.partition(":")
-    if not named and found.parameter_optional and text and not head.isdigit():
+    if not named and definition.parameter_optional and text and not head.isdigit():
         named = text
     if named:
         return (named,)
-    fit = (one for one in listed if is_known(one) and not (is_summary(one) or is_set(one) or is_evidence(one)))
+    fit = (name for name in listed if is_known(name) and not (is_summary(name) or is_set(name) or is_evidence(name)))
     return tuple(fit)[:1]
 
 
@@ -66,7 +66,7 @@ def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:
     Evidence may hold several rows per label, with statuses of its own, or under labels that name more than a label
     (one reading of one reader). It counts only where there is nothing else.
     """
-    known = scores.loc[scores["status"].isin((*_OUTCOMES, *_ANSWERS))]
-    evidence = [metric for metric in known["metric"].unique() if is_evidence(metric)]
-    values = known.loc[~known["metric"].isin(evidence)]
-    return (values if len(values) else known).drop_duplicates(["case", "label"])
+    answered = scores.loc[scores["status"].isin((*_OUTCOMES, *_ANSWERS))]
+    evidence = [metric for metric in answered["metric"].unique() if is_evidence(metric)]
+    values = answered.loc[~answered["metric"].isin(evidence)]
+    return (values if len(values) else answered).drop_duplicates(["case", "label"])

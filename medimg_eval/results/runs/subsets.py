@@ -81,13 +81,13 @@ class Part:
     def labels(self) -> dict[str, Part]:
         """Returns one part per label that was judged, in the order of the rows; each still counts all cases."""
         judged = set(judged_labels(self.scores)["label"])
-        found = {
+        parts = {
             str(label): Part(self.run, rows, self.clusters, (LABEL, str(label)))
             for label, rows in self.scores.groupby("label", sort=False, observed=True)
             if label in judged and (label != WHOLE or self.run.sets.empty)
         }
-        of_sets = [str(label) for label in self.run.sets["label"].unique() if label not in (WHOLE, *found)]
-        return found | {label: Part(self.run, self.scores.iloc[:0], self.clusters, (LABEL, label)) for label in of_sets}
+        of_sets = [str(label) for label in self.run.sets["label"].unique() if label not in (WHOLE, *parts)]
+        return parts | {label: Part(self.run, self.scores.iloc[:0], self.clusters, (LABEL, label)) for label in of_sets}
 
     def conditions(self) -> dict[str, Part]:
         """Returns one part per condition that cases were shown under, by key."""
@@ -103,14 +103,19 @@ class Part:
         """
         codes, values = attributes(self.scores)
         crossed = crossed_attributes(attribute, values)
-        if any(one not in values for one in crossed):
+        if any(name not in values for name in crossed):
             return self._groups_of_sets(attribute)
-        named = [_binned(values[one], bins[one]) if bins and one in bins else _named(values[one]) for one in crossed]
-        names = np.array([_together(one) for one in zip(*(found for found, _ in named), strict=True)], dtype=object)
+        named = [
+            _binned_groups(values[name], bins[name]) if bins and name in bins else _named_groups(values[name])
+            for name in crossed
+        ]
+        names = np.array(
+            [_join_names(group) for group in zip(*(group_names for group_names, _ in named), strict=True)], dtype=object
+        )
         names = names[codes]
         present = set(names.tolist())
         parts = {}
-        for name in map(_together, product(*(order for _, order in named))):
+        for name in map(_join_names, product(*(order for _, order in named))):
             if name in present:
                 parts[name] = self._of_rows(names == name, (attribute, name))
         if UNKNOWN_NAME in present:
@@ -120,8 +125,8 @@ class Part:
     def _groups_of_sets(self, attribute: str) -> dict[str, Part]:
         """One part per value of what the images of sets have and cases have not, such as the plane of a slice."""
         wheres = [dict(row.where) for row in set_rows(self.run)]
-        found = sorted({where[attribute] for where in wheres if where.keys() == {attribute}})
-        return {value: Part(self.run, self.scores.iloc[:0], self.clusters, (attribute, value)) for value in found}
+        groups = sorted({where[attribute] for where in wheres if where.keys() == {attribute}})
+        return {value: Part(self.run, self.scores.iloc[:0], self.clusters, (attribute, value)) for value in groups}
 
     def of_cases(self, cases: pd.Series[str]) -> Part:
         """Returns the part of some cases, by their ids."""
@@ -140,7 +145,7 @@ def attributes(scores: pd.DataFrame) -> tuple[npt.NDArray[np.int64], dict[str, n
         combination lacks it.
     """
     codes, texts = pd.factorize(scores["attributes"].astype(str))
-    combinations = [_parsed(text) for text in texts]
+    combinations = [_parse_attributes(text) for text in texts]
     names = sorted({name for combination in combinations for name in combination})
     values = {name: np.array([combination.get(name, "") for combination in combinations]) for name in names}
     return codes.astype(np.int64), values
@@ -160,21 +165,21 @@ def crossed_attributes(attribute: str, known: Iterable[str]) -> list[str]:
     """Returns the attributes that a text names: itself, or those that it crosses, as in "sex*site"."""
     if attribute in known:
         return [attribute]
-    return [one.strip() for one in attribute.split(CROSSED)]
+    return [name.strip() for name in attribute.split(CROSSED)]
 
 
-def _together(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     """Returns what a group of several attributes is called; not known where one of them is not."""
     return UNKNOWN_NAME if UNKNOWN_NAME in names else ", ".join(names)
 
 
-def _named(values: npt.NDArray[np.str_]) -> tuple[list[str], list[str]]:
+def _named_groups(values: npt.NDArray[np.str_]) -> tuple[list[str], list[str]]:
     """Returns the group of each value, and the groups in their order."""
     names = [UNKNOWN_NAME if value in UNKNOWN_GROUPS else value for value in values.tolist()]
     return names, sorted(set(names) - {UNKNOWN_NAME})
 
 
-def _binned(values: npt.NDArray[np.str_], edges: Sequence[float]) -> tuple[list[str], list[str]]:
+def _binned_groups(values: npt.NDArray[np.str_], edges: Sequence[float]) -> tuple[list[str], list[str]]:
     """Returns the same of numbers; what is no number is not known."""
     order = [
         f"< {edges[0]:g}",
@@ -183,16 +188,18 @@ def _binned(values: npt.NDArray[np.str_], edges: Sequence[float]) -> tuple[list[
     ]
     numbers = pd.to_numeric(pd.Series(values.tolist(), dtype=object), errors="coerce").to_numpy(dtype=np.float64)
     unknown = np.isnan(numbers) | np.isin(values, list(UNKNOWN_GROUPS))
-    places = np.searchsorted(np.asarray(edges, dtype=np.float64), numbers, side="right")
-    return [UNKNOWN_NAME if lost else order[at] for lost, at in zip(unknown, places.tolist(), strict=True)], order
+    bin_numbers = np.searchsorted(np.asarray(edges, dtype=np.float64), numbers, side="right")
+    return [
+        UNKNOWN_NAME if is_unknown else order[at] for is_unknown, at in zip(unknown, bin_numbers.tolist(), strict=True)
+    ], order
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parse_attributes(text: str) -> dict[str, str]:
     try:
-        found = json.loads(text)
+        attributes = json.loads(text)
     except ValueError:
         return {}
-    return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {name: str(value) for name, value in attributes.items()} if isinstance(attributes, dict) else {}
 
 
 def stratifying(run: RunScores, asked: str) -> str:
@@ -224,8 +231,8 @@ def strata_of(run: RunScores, asked: str) -> pd.Series[str] | None:
     first = ~strata.index.duplicated()
     strata = strata[first]
     if run.resampled == "patients":
-        found = strata.groupby(run.scores["patient"].astype(str).to_numpy()[first]).unique()
-        if len(torn := found[found.map(len) > 1]):
+        strata_of_patient = strata.groupby(run.scores["patient"].astype(str).to_numpy()[first]).unique()
+        if len(torn := strata_of_patient[strata_of_patient.map(len) > 1]):
             one, two, *_ = torn.iloc[0]
             raise UserError(
                 f"Patient {torn.index[0]!r} of {run.task_title} has cases of two strata, {name} {one!r} and {two!r}, "
@@ -234,7 +241,7 @@ def strata_of(run: RunScores, asked: str) -> pd.Series[str] | None:
     return strata
 
 
-_KNOWN = {one.name for one in fields(SetValue)} - {"metric", "value", "details", "flags"}
+_KNOWN = {field.name for field in fields(SetValue)} - {"metric", "value", "details", "flags"}
 _COUNTS: dict[str, Any] = dict.fromkeys(("n_real", "n_generated", "d"), 0)
 
 
@@ -258,7 +265,7 @@ class SetRow:
 def set_rows(run: RunScores) -> list[SetRow]:
     """Returns all values of sets of a run, in the order of its rows."""
     columns = (run.sets[name] for name in ("metric", "label", "value", "attributes"))
-    return [_row(*found) for found in zip(*columns, strict=True)]
+    return [_set_row(*fields) for fields in zip(*columns, strict=True)]
 
 
 def row_of_part(part: Part, metric: str) -> SetRow | None:
@@ -270,15 +277,17 @@ def row_of_part(part: Part, metric: str) -> SetRow | None:
     return next((row for row in fitting if (row.label, row.where) == (label, where)), None)
 
 
-def _row(metric: str, label: str, value: float, attributes: str) -> SetRow:
-    said: Mapping[str, Any] = json.loads(attributes)
-    known: dict[str, Any] = {key: math.nan if found is None else found for key, found in said.items() if key in _KNOWN}
-    details = {key: math.nan if found is None else float(found) for key, found in said.get("details", {}).items()}
-    made = SetValue(
+def _set_row(metric: str, label: str, value: float, attributes: str) -> SetRow:
+    content: Mapping[str, Any] = json.loads(attributes)
+    known_fields: dict[str, Any] = {
+        key: math.nan if number is None else number for key, number in content.items() if key in _KNOWN
+    }
+    details = {key: math.nan if number is None else float(number) for key, number in content.get("details", {}).items()}
+    set_value = SetValue(
         metric=metric,
         value=float(value),
-        flags=tuple(map(str, said.get("flags", ()))),
+        flags=tuple(map(str, content.get("flags", ()))),
         details=details,
-        **(_COUNTS | known),
+        **(_COUNTS | known_fields),
     )
-    return SetRow(metric, label, tuple(sorted(dict(said.get("where") or {}).items())), made)
+    return SetRow(metric, label, tuple(sorted(dict(content.get("where") or {}).items())), set_value)

@@ -26,20 +26,20 @@ def keep_validation(folder: Path, found: Iterable[Mapping[Hashable, Any]], label
         found: rows of `agree`: `question`, `judge`, `statistic`, `value`, `low`, `high`, `n`.
         labels: what the labels are called.
     """
-    kept = read_validation(folder)
+    validation = read_validation(folder)
     for row in found:
-        about = kept.setdefault(str(row["question"]), {}).setdefault(str(row["judge"]), {})
+        about = validation.setdefault(str(row["question"]), {}).setdefault(str(row["judge"]), {})
         about |= {"n": int(row["n"]), "labels": labels}
-        about[str(row["statistic"])] = [None if math.isnan(value) else float(value) for value in _numbers(row)]
+        about[str(row["statistic"])] = [None if math.isnan(value) else float(value) for value in _row_numbers(row)]
     with whole(folder / FILE) as partial:
-        partial.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(validation, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_validation(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """Returns by question and judge what `keep_validation` kept; nothing where it cannot be read."""
     with suppress(OSError, ValueError):
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
     return {}
 
 
@@ -52,11 +52,11 @@ def validation_notes(folder: Path, questions: Collection[str]) -> Iterator[str]:
     """
     if not questions:
         return
-    kept, unknown, judge = read_validation(folder), [], ""
+    stored, unknown, judge = read_validation(folder), [], ""
     with suppress(UserError):
         judge = str(read_manifest(folder / MANIFEST).get("judge", {}).get("id", ""))
     for question in questions:
-        about = kept.get(question, {}).get(judge)
+        about = stored.get(question, {}).get(judge)
         name = next((name for name in SHOWN if about and about.get(name, [None])[0] is not None), None)
         if about is None or name is None:
             unknown.append(question)
@@ -70,5 +70,5 @@ def validation_notes(folder: Path, questions: Collection[str]) -> Iterator[str]:
         yield f"not validated against people: verdicts on {', '.join(unknown)} (see `agree`)"
 
 
-def _numbers(row: Mapping[Hashable, Any]) -> tuple[float, float, float]:
+def _row_numbers(row: Mapping[Hashable, Any]) -> tuple[float, float, float]:
     return row["value"], row["low"], row["high"]

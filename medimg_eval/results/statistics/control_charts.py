@@ -78,21 +78,21 @@ def control_chart(
     by_size = kind in ("p", "laney", "xbar") or (kind != "individuals" and not np.isnan(spreads).all())
     weights = counts[:baseline] if by_size else np.ones(baseline)
     centre = float(np.average(values[:baseline], weights=weights))
-    sigma = _sigma(kind, values, counts, spreads, centre, baseline)
+    sigma = _period_sigma(kind, values, counts, spreads, centre, baseline)
     if not (sigma > 0).all():
         raise ValueError("the periods of the baseline do not differ, so there is nothing to make limits of")
     z = (values - centre) / sigma
     if kind == "ewma":
-        return _ewma(values, centre, sigma)
+        return _ewma_chart(values, centre, sigma)
     if kind == "cusum":
-        return _cusum(z)
+        return _cusum_chart(z)
     low, high = centre - 3 * sigma, centre + 3 * sigma
     if kind in ("p", "laney"):
         low, high = np.maximum(low, 0), np.minimum(high, 1)
     return Charted(values, centre, low, high, z)
 
 
-def _sigma(kind: Chart, values: Floats, counts: Floats, spreads: Floats, centre: float, baseline: int) -> Floats:
+def _period_sigma(kind: Chart, values: Floats, counts: Floats, spreads: Floats, centre: float, baseline: int) -> Floats:
     """The standard deviation of each period's value."""
     if kind in ("p", "laney"):
         alone = np.sqrt(centre * (1 - centre) / counts)
@@ -101,31 +101,31 @@ def _sigma(kind: Chart, values: Floats, counts: Floats, spreads: Floats, centre:
         z = (values[:baseline] - centre) / alone[:baseline]
         return alone * float(np.abs(np.diff(z)).mean()) / D2
     own, number = spreads[:baseline], counts[:baseline]
-    known = ~np.isnan(own) & (number > 1)
-    if kind == "individuals" or not known.any():
+    is_known = ~np.isnan(own) & (number > 1)
+    if kind == "individuals" or not is_known.any():
         moving = float(np.abs(np.diff(values[:baseline])).mean()) / D2
         return np.full(values.shape, moving)
-    pooled = math.sqrt(float(((number - 1) * own**2)[known].sum() / (number - 1)[known].sum()))
+    pooled = math.sqrt(float(((number - 1) * own**2)[is_known].sum() / (number - 1)[is_known].sum()))
     return pooled / np.sqrt(counts)
 
 
-def _ewma(values: Floats, centre: float, sigma: Floats) -> Charted:
+def _ewma_chart(values: Floats, centre: float, sigma: Floats) -> Charted:
     plotted, variance = np.empty_like(values), np.empty_like(values)
     last, spread = centre, 0.0
-    for place, (value, error) in enumerate(zip(values.tolist(), sigma.tolist(), strict=True)):
+    for index, (value, error) in enumerate(zip(values.tolist(), sigma.tolist(), strict=True)):
         last = WEIGHT * value + (1 - WEIGHT) * last
         spread = WEIGHT**2 * error**2 + (1 - WEIGHT) ** 2 * spread
-        plotted[place], variance[place] = last, spread
+        plotted[index], variance[index] = last, spread
     reach = np.sqrt(variance)
     return Charted(plotted, centre, centre - WIDTH * reach, centre + WIDTH * reach, (plotted - centre) / reach)
 
 
-def _cusum(z: Floats) -> Charted:
+def _cusum_chart(z: Floats) -> Charted:
     up, down = np.zeros_like(z), np.zeros_like(z)
     above = below = 0.0
-    for place, value in enumerate(z.tolist()):
+    for index, value in enumerate(z.tolist()):
         above, below = max(0.0, above + value - SLACK), max(0.0, below - value - SLACK)
-        up[place], down[place] = above, below
+        up[index], down[index] = above, below
     plotted = np.where(up >= down, up, -down)
     ends = np.full(z.shape, DECISION)
     return Charted(plotted, 0.0, -ends, ends, np.full(z.shape, np.nan))
@@ -137,20 +137,20 @@ def violations(chart: Charted) -> list[list[str]]:
     A CUSUM and an EWMA remember former periods themselves, so that of them only the limits count: pass those with `z`
     as NaN, or take the first rule alone.
     """
-    found: list[list[str]] = []
-    for place in range(chart.plotted.size):
-        value = chart.plotted[place]
-        broken = [LIMIT] if value < chart.low[place] or value > chart.high[place] else []
-        z = chart.z[: place + 1]
-        broken += [rule for rule, size, of, sigma in _PATTERNS if _pattern(z, size, of, sigma)]
-        found.append(broken)
-    return found
+    rules: list[list[str]] = []
+    for index in range(chart.plotted.size):
+        value = chart.plotted[index]
+        broken = [LIMIT] if value < chart.low[index] or value > chart.high[index] else []
+        z = chart.z[: index + 1]
+        broken += [rule for rule, size, of, sigma in _PATTERNS if _pattern_signals(z, size, of, sigma)]
+        rules.append(broken)
+    return rules
 
 
 _PATTERNS = ((TWO_OF_THREE, 2, 3, 2.0), (FOUR_OF_FIVE, 4, 5, 1.0), (EIGHT, 8, 8, 0.0))
 
 
-def _pattern(z: Floats, least: int, of: int, sigma: float) -> bool:
+def _pattern_signals(z: Floats, least: int, of: int, sigma: float) -> bool:
     """Whether the last of some periods, and so many of them, lie that far on one side; once for each that ends it."""
     last = z[-of:]
     if last.size < least:

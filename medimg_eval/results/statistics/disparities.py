@@ -100,8 +100,12 @@ def gap_bounds(drawn: Sequence[Floats], level: float) -> tuple[float, float]:
 
     Of several sets of groups, for the largest difference within any of them. It holds 0 unless two groups differ.
     """
-    number = sum(one.shape[1] * (one.shape[1] - 1) for one in drawn)
-    pairs = (_others(one, place, np.subtract) for one in drawn for place in range(one.shape[1]))
+    number = sum(group_values.shape[1] * (group_values.shape[1] - 1) for group_values in drawn)
+    pairs = (
+        _compare_others(group_values, index, np.subtract)
+        for group_values in drawn
+        for index in range(group_values.shape[1])
+    )
     low, high = largest(pairs, number, level)
     return max(low, 0.0), high
 
@@ -111,13 +115,13 @@ def ratio_bounds(drawn: Floats, level: float, *, better: bool) -> tuple[float, f
     if (drawn <= 0).any():
         return np.nan, np.nan
     groups = drawn.shape[1]
-    pairs = (_others(drawn, place, np.divide) for place in range(groups))
+    pairs = (_compare_others(drawn, index, np.divide) for index in range(groups))
     low, high = largest(pairs, groups * (groups - 1), level)
     low = max(low, 1.0)
     return (1 / high, 1 / low) if better else (low, high)
 
 
-def _others(drawn: Floats, place: int, compared: np.ufunc) -> Floats:
+def _compare_others(drawn: Floats, place: int, compared: np.ufunc) -> Floats:
     """Returns one group less, or by, each of the others: (resample, group) to (resample, group - 1)."""
     return np.asarray(compared(drawn[:, [place]], np.delete(drawn, place, axis=1)), dtype=np.float64)
 
@@ -253,24 +257,27 @@ def divide(run: RunScores, metric: str, attribute: str, how: DisparitySettings) 
 
     Clusters are drawn from the whole run, so that a patient with cases in two groups is in both or in neither.
     """
-    whole, groups = judged(Part.whole(run), metric), _groups(run, metric, attribute, how)
-    large = {name: one for name, one in groups.items() if one.n >= how.min_group_size and not np.isnan(one.value)}
-    places = [np.searchsorted(whole.clusters, one.clusters) for one in large.values()]
+    whole_part, groups = judged(Part.whole(run), metric), _judged_groups(run, metric, attribute, how)
+    large = {
+        name: group for name, group in groups.items() if group.n >= how.min_group_size and not np.isnan(group.value)
+    }
+    cluster_places = [np.searchsorted(whole_part.clusters, group.clusters) for group in large.values()]
     drawn_whole: list[Floats] = []
     drawn: list[Floats] = []
-    for times in _resamples(run, whole, metric, how).times():
-        drawn_whole.append(whole.values(times.astype(np.float64)))
+    for times in _cluster_resamples(run, whole_part, metric, how).times():
+        drawn_whole.append(whole_part.values(times.astype(np.float64)))
         of_groups = [
-            one.values(times[:, place].astype(np.float64)) for one, place in zip(large.values(), places, strict=True)
+            group.values(times[:, indices].astype(np.float64))
+            for group, indices in zip(large.values(), cluster_places, strict=True)
         ]
         drawn.append(np.stack(of_groups, axis=1) if of_groups else np.empty((len(times), 0)))
     return Divided(
-        whole.value,
-        {name: one.n for name, one in groups.items()},
-        {name: one.value for name, one in large.items()},
+        whole_part.value,
+        {name: group.n for name, group in groups.items()},
+        {name: group.value for name, group in large.items()},
         np.concatenate(drawn_whole),
         np.concatenate(drawn),
-        min((len(one.clusters) for one in large.values()), default=len(whole.clusters)),
+        min((len(group.clusters) for group in large.values()), default=len(whole_part.clusters)),
     )
 
 
@@ -295,29 +302,29 @@ def disparity(
         how: Which groups count, and how intervals are made.
         bounded: Whether the metric lies between 0 and 1, for `equity`; None takes `on_unit_scale`.
     """
-    found = divide(run, metric, attribute, how)
-    if len(found.by_group) < 2:
-        return Disparity(attribute, found.whole, found.n, found.by_group)
+    divided = divide(run, metric, attribute, how)
+    if len(divided.by_group) < 2:
+        return Disparity(attribute, divided.whole, divided.n, divided.by_group)
     better = direction(run, metric)
-    values, names = np.array(list(found.by_group.values())), list(found.by_group)
-    kept, gap = found.kept, _gap([found], how)
-    p, luck, torn = _permuted(run, metric, attribute, names, how)
+    values, names = np.array(list(divided.by_group.values())), list(divided.by_group)
+    complete, gap = divided.kept, _largest_gap([divided], how)
+    p, luck, torn = _permutation_test(run, metric, attribute, names, how)
     if torn:
-        p, luck = _against_resamples(found)
-    plain = Disparity(attribute, found.whole, found.n, found.by_group, gap=gap, luck=luck, p=p, torn=torn)
+        p, luck = _against_resamples(divided)
+    plain = Disparity(attribute, divided.whole, divided.n, divided.by_group, gap=gap, luck=luck, p=p, torn=torn)
     if better is None:
         return plain
     bounded = on_unit_scale([run], metric) if bounded is None else bounded
-    scaled = float(equity(np.array([found.whole]), values[None], better=better, bounded=bounded)[0])
-    scaled_drawn = equity(found.drawn_whole, found.drawn, better=better, bounded=bounded)
+    scaled = float(equity(np.array([divided.whole]), values[None], better=better, bounded=bounded)[0])
+    scaled_drawn = equity(divided.drawn_whole, divided.drawn, better=better, bounded=bounded)
     far, part = float(worst(values, better)), float(ratio(values, better))
     return replace(
         plain,
         worst=names[int(np.flatnonzero(values == far)[0])],
-        worst_value=Estimate(far, *(worst_interval(kept, how.level, better=better) if len(kept) else ())),
-        bias=float(worst(kept, better).mean() - far) if len(kept) else np.nan,
-        ratio=Estimate(part, *(ratio_bounds(kept, how.level, better=better) if len(kept) else ())),
-        equity=percentile(scaled, scaled_drawn, how.level) if len(kept) else Estimate(scaled),
+        worst_value=Estimate(far, *(worst_interval(complete, how.level, better=better) if len(complete) else ())),
+        bias=float(worst(complete, better).mean() - far) if len(complete) else np.nan,
+        ratio=Estimate(part, *(ratio_bounds(complete, how.level, better=better) if len(complete) else ())),
+        equity=percentile(scaled, scaled_drawn, how.level) if len(complete) else Estimate(scaled),
     )
 
 
@@ -331,22 +338,22 @@ def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Es
     hit = divide(run, "class_sensitivity@macro", attribute, how)
     clear = divide(run, "class_specificity@macro", attribute, how)
     sets = {"true positives": [hit], "false positives": [clear], "either": [hit, clear]}
-    if any(len(one.by_group) < 2 for one in (hit, clear)):
+    if any(len(side.by_group) < 2 for side in (hit, clear)):
         return dict.fromkeys(sets, NONE)
-    return {name: _gap(some, how) for name, some in sets.items()}
+    return {name: _largest_gap(some, how) for name, some in sets.items()}
 
 
 def gap_between(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Estimate:
     """Returns the gap between the groups of an attribute, as `disparity` does, without all else."""
-    found = divide(run, metric, attribute, how)
-    return _gap([found], how) if len(found.by_group) > 1 else NONE
+    divided = divide(run, metric, attribute, how)
+    return _largest_gap([divided], how) if len(divided.by_group) > 1 else NONE
 
 
-def _gap(some: Sequence[Divided], how: DisparitySettings) -> Estimate:
+def _largest_gap(some: Sequence[Divided], how: DisparitySettings) -> Estimate:
     """Returns the largest gap between groups of one set of them."""
-    value = max(float(spread(np.array(list(one.by_group.values())))) for one in some)
-    kept = [one.kept for one in some]
-    return Estimate(value, *(gap_bounds(kept, how.level) if all(map(len, kept)) else ()))
+    value = max(float(spread(np.array(list(divided.by_group.values())))) for divided in some)
+    complete = [divided.kept for divided in some]
+    return Estimate(value, *(gap_bounds(complete, how.level) if all(map(len, complete)) else ()))
 
 
 def direction(run: RunScores, metric: str) -> bool | None:
@@ -357,24 +364,24 @@ def direction(run: RunScores, metric: str) -> bool | None:
 def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
     """Returns whether 0 and 1 are the ends of a metric: as it is registered, and by all of its values."""
     if is_known(metric):
-        known = metrics.get(metric)
+        definition = metrics.get(metric)
         if is_summary(metric):
-            return not known.unit and known.best in (0.0, 1.0) and known.higher_is_better is not None
-        if not known.on_unit_scale:
+            return not definition.unit and definition.best in (0.0, 1.0) and definition.higher_is_better is not None
+        if not definition.on_unit_scale:
             return False
     held = [run.scores.loc[run.scores["metric"] == metric, "value"].to_numpy(dtype=np.float64) for run in runs]
     values = np.concatenate(held)
     return bool(((values >= 0) & (values <= 1) | np.isnan(values)).all())
 
 
-def _groups(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> dict[str, Judged]:
+def _judged_groups(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> dict[str, Judged]:
     """Returns the known groups by a metric, those without a case that counts left out."""
     parts = Part.whole(run).groups(attribute, how.bins)
-    found = {name: judged(part, metric) for name, part in parts.items() if name != UNKNOWN}
-    return {name: one for name, one in found.items() if one.n}
+    groups = {name: judged(part, metric) for name, part in parts.items() if name != UNKNOWN}
+    return {name: group for name, group in groups.items() if group.n}
 
 
-def _resamples(run: RunScores, whole: Judged, metric: str, how: DisparitySettings) -> Resamples:
+def _cluster_resamples(run: RunScores, whole: Judged, metric: str, how: DisparitySettings) -> Resamples:
     number = min(how.resamples, MOST_RESAMPLES) if is_summary(metric) else how.resamples
     strata = strata_of(run, how.stratify_by)
     if strata is None:
@@ -385,7 +392,7 @@ def _resamples(run: RunScores, whole: Judged, metric: str, how: DisparitySetting
     return Resamples(len(whole.clusters), resamples=number, seed=how.seed, strata=named)
 
 
-def _permuted(
+def _permutation_test(
     run: RunScores, metric: str, attribute: str, names: Sequence[str], how: DisparitySettings
 ) -> tuple[float, float, bool]:
     """Returns the p-value of the permutation test, the mean gap of permutations, and whether there can be none."""
@@ -397,44 +404,44 @@ def _permuted(
     cases = np.concatenate([parts[name].clusters.index.to_numpy(dtype=str) for name in names])
     every = judged(Part.whole(run).of_cases(pd.Series(cases)), metric)
     label = np.empty(len(every.clusters), dtype=np.intp)
-    for place, one in enumerate(chosen):
-        label[np.searchsorted(every.clusters, one)] = place
+    for index, group_clusters in enumerate(chosen):
+        label[np.searchsorted(every.clusters, group_clusters)] = index
     numbers = np.bincount(label, minlength=len(names)).astype(np.float64)
     rng = np.random.default_rng(how.seed)
     most = PERMUTATIONS // 2 if is_summary(metric) else PERMUTATIONS
     permutations, step = min(how.resamples, most), max(1, _MOST_DRAWS // max(1, label.size))
-    observed = _apart(_regrouped(every, label[None], len(names)), numbers)[0]
+    observed = _group_distance(_regroup_values(every, label[None], len(names)), numbers)[0]
     statistics, gaps = [], []
     for start in range(0, permutations, step):
         shuffled = rng.permuted(np.tile(label, (min(step, permutations - start), 1)), axis=1)
-        values = _regrouped(every, shuffled, len(names))
-        statistics.append(_apart(values, numbers))
+        values = _regroup_values(every, shuffled, len(names))
+        statistics.append(_group_distance(values, numbers))
         gaps.append(spread(values))
     drawn, gap = np.concatenate(statistics), np.concatenate(gaps)
-    known = ~np.isnan(drawn)
-    if known.sum() * 2 < permutations:
+    is_known = ~np.isnan(drawn)
+    if is_known.sum() * 2 < permutations:
         return np.nan, np.nan, False
-    reached = drawn[known] >= observed * (1 - 1e-9) - 1e-15
-    return float((1 + reached.sum()) / (1 + known.sum())), float(gap[known].mean()), False
+    reached = drawn[is_known] >= observed * (1 - 1e-9) - 1e-15
+    return float((1 + reached.sum()) / (1 + is_known.sum())), float(gap[is_known].mean()), False
 
 
 def _against_resamples(found: Divided) -> tuple[float, float]:
     """Returns the p-value from resampled values around those of the sample, and the mean gap among them."""
     values = np.array(list(found.by_group.values()))
     numbers = np.array([found.n[name] for name in found.by_group], dtype=np.float64)
-    known = found.kept - values
-    if not len(known):
+    deviations = found.kept - values
+    if not len(deviations):
         return np.nan, np.nan
-    reached = _apart(known, numbers) >= _apart(values[None], numbers)[0] * (1 - 1e-9) - 1e-15
-    return float((1 + reached.sum()) / (1 + len(known))), float(spread(known).mean())
+    reached = _group_distance(deviations, numbers) >= _group_distance(values[None], numbers)[0] * (1 - 1e-9) - 1e-15
+    return float((1 + reached.sum()) / (1 + len(deviations))), float(spread(deviations).mean())
 
 
-def _regrouped(every: Judged, label: npt.NDArray[np.intp], groups: int) -> Floats:
+def _regroup_values(every: Judged, label: npt.NDArray[np.intp], groups: int) -> Floats:
     """Returns the value of each group where clusters are divided so: (permutation, cluster) to (permutation, group)."""
-    return np.stack([every.values((label == place).astype(np.float64)) for place in range(groups)], axis=1)
+    return np.stack([every.values((label == group).astype(np.float64)) for group in range(groups)], axis=1)
 
 
-def _apart(values: Floats, numbers: Floats) -> Floats:
+def _group_distance(values: Floats, numbers: Floats) -> Floats:
     """Returns how far apart values of groups of so many clusters are: (permutation, group) to (permutation,)."""
     mean = values @ numbers / numbers.sum()
     return np.asarray(((values - mean[:, None]) ** 2) @ numbers, dtype=np.float64)

@@ -95,34 +95,34 @@ def many_effects(
     order = np.argsort(owner, kind="stable")
     owner = owner[order]
     size = int(owner.max()) + 1
-    found: list[Effects] = []
+    effects: list[Effects] = []
     for start in range(0, len(differences), _AT_ONCE):
         values = differences[start : start + _AT_ONCE, order]
-        sums, centres = _sums(values, owner, size)
-        whole = _of_sums(sums.sum(axis=0)[None], centres, values)
-        drawn = _resampled(sums, centres, values, resamples=resamples, seed=seed) if size >= FEWEST else None
-        for place, one in enumerate(values):
-            mean, d_z, superiority = (float(part[0]) for part in whole[:, :, place])
-            biserial = float(_rank_biserial(one, owner, np.ones((1, size)))[0])
+        sums, centres = _patient_sums(values, owner, size)
+        whole_effects = _of_sums(sums.sum(axis=0)[None], centres, values)
+        drawn = _resample_effects(sums, centres, values, resamples=resamples, seed=seed) if size >= FEWEST else None
+        for index, comparison in enumerate(values):
+            mean, d_z, superiority = (float(part[0]) for part in whole_effects[:, :, index])
+            biserial = float(_rank_biserial(comparison, owner, np.ones((1, size)))[0])
             if drawn is None:
                 size_of = [Estimate(value, np.nan, np.nan) for value in (mean, d_z, biserial, superiority)]
-                found.append(Effects(size_of[0], size_of[1], size_of[2], size_of[3], np.nan, np.nan))
+                effects.append(Effects(size_of[0], size_of[1], size_of[2], size_of[3], np.nan, np.nan))
                 continue
-            ranked = _resampled_ranks(one, owner, biserial, size, resamples=resamples, seed=seed)
+            ranked = _resampled_ranks(comparison, owner, biserial, size, resamples=resamples, seed=seed)
             tails = ((1 - level) / 2, (1 + level) / 2)
-            found.append(
+            effects.append(
                 Effects(
-                    Estimate(mean, *quantiles(drawn[place][0], *tails)),
-                    Estimate(d_z, *quantiles(drawn[place][1], *tails)),
+                    Estimate(mean, *quantiles(drawn[index][0], *tails)),
+                    Estimate(d_z, *quantiles(drawn[index][1], *tails)),
                     Estimate(biserial, *quantiles(ranked, *tails)),
-                    Estimate(superiority, *quantiles(drawn[place][2], *tails)),
-                    *quantiles(drawn[place][0], 1 - one_sided, one_sided),
+                    Estimate(superiority, *quantiles(drawn[index][2], *tails)),
+                    *quantiles(drawn[index][0], 1 - one_sided, one_sided),
                 )
             )
-    return found
+    return effects
 
 
-def _resampled(
+def _resample_effects(
     sums: npt.NDArray[np.float64],
     centres: npt.NDArray[np.float64],
     values: npt.NDArray[np.float64],
@@ -132,16 +132,16 @@ def _resampled(
 ) -> list[list[npt.NDArray[np.float64]]]:
     """Returns mean, d_z and superiority of every comparison on resamples, (resample,) each, drawn or expanded."""
     number = len(values)
-    found: list[list[npt.NDArray[np.float64] | None]] = []
-    for place in range(number):
-        own, centre, row = sums[:, [0, *range(1 + place, 1 + 3 * number, number)]], centres[[place]], values[[place]]
-        found.append([expand(partial(_size_of, kind=kind, centre=centre, row=row), own) for kind in range(3)])
-    if all(one is not None for sizes in found for one in sizes):
-        return [[one for one in sizes if one is not None] for sizes in found]
+    effects: list[list[npt.NDArray[np.float64] | None]] = []
+    for index in range(number):
+        own, centre, row = sums[:, [0, *range(1 + index, 1 + 3 * number, number)]], centres[[index]], values[[index]]
+        effects.append([expand(partial(_size_of, kind=kind, centre=centre, row=row), own) for kind in range(3)])
+    if all(size is not None for sizes in effects for size in sizes):
+        return [[size for size in sizes if size is not None] for sizes in effects]
     drawn = _of_sums(Resamples(len(sums), resamples=resamples, seed=seed).sums(sums), centres, values)
     return [
-        [drawn[kind, :, place] if one is None else one for kind, one in enumerate(sizes)]
-        for place, sizes in enumerate(found)
+        [drawn[kind, :, index] if size is None else size for kind, size in enumerate(sizes)]
+        for index, sizes in enumerate(effects)
     ]
 
 
@@ -173,13 +173,13 @@ def _resampled_ranks(
     return np.concatenate([_rank_biserial(values, owner, times) for times in few.times()])
 
 
-def _sums(
+def _patient_sums(
     values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], size: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Returns what each patient adds, (patient, 1 + 3 * comparison), and the centres that squares are about."""
     centres = values.mean(axis=1)  # squares about it lose no digits to a large mean
-    left = values - centres[:, None]
-    parts = np.concatenate([np.ones((1, values.shape[1])), left, left**2, (values > 0) + 0.5 * (values == 0)])
+    residuals = values - centres[:, None]
+    parts = np.concatenate([np.ones((1, values.shape[1])), residuals, residuals**2, (values > 0) + 0.5 * (values == 0)])
     starts = np.searchsorted(owner, np.arange(size))
     return np.add.reduceat(parts, starts, axis=1).T, centres
 
@@ -203,13 +203,13 @@ def _rank_biserial(
     values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], times: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.float64]:
     """Returns the matched-pairs rank-biserial correlation of resamples: (resample,); 0 without a difference."""
-    kept = np.flatnonzero(values)
-    kept = kept[np.argsort(np.abs(values[kept]), kind="stable")]
-    sizes = np.abs(values[kept])
+    indices = np.flatnonzero(values)
+    indices = indices[np.argsort(np.abs(values[indices]), kind="stable")]
+    sizes = np.abs(values[indices])
     if not sizes.size:
         return np.zeros(len(times))
-    drawn = times[:, owner[kept]].astype(np.float64)
-    signed = drawn * np.sign(values[kept])
+    drawn = times[:, owner[indices]].astype(np.float64)
+    signed = drawn * np.sign(values[indices])
     starts = np.flatnonzero(np.append(True, sizes[1:] != sizes[:-1]))
     if starts.size < sizes.size:
         drawn, signed = (np.add.reduceat(some, starts, axis=1) for some in (drawn, signed))
@@ -218,8 +218,8 @@ def _rank_biserial(
     ranks -= (drawn - 1) / 2
     total = np.einsum("rs,rs->r", drawn, ranks)
     signed_ranks = np.einsum("rs,rs->r", signed, ranks)
-    found = np.divide(signed_ranks, total, out=np.zeros(len(times)), where=total > 0)
-    return np.asarray(found, dtype=np.float64)
+    correlations = np.divide(signed_ranks, total, out=np.zeros(len(times)), where=total > 0)
+    return np.asarray(correlations, dtype=np.float64)
 
 
 def _rank_influence(values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.float64]:
@@ -228,18 +228,18 @@ def _rank_influence(values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp]
     A pair that counts once more adds its own signed rank and moves the ranks of all larger differences by one, those of
     its size by one half; the sum of all ranks, by which that is divided, grows by the number of differences.
     """
-    kept = np.flatnonzero(values)
-    if not kept.size:
+    indices = np.flatnonzero(values)
+    if not indices.size:
         return np.zeros(size)
-    sizes, kind, members = np.unique(np.abs(values[kept]), return_inverse=True, return_counts=True)
-    signs = np.sign(values[kept])
+    sizes, kind, members = np.unique(np.abs(values[indices]), return_inverse=True, return_counts=True)
+    signs = np.sign(values[indices])
     signed = np.bincount(kind, weights=signs, minlength=sizes.size)
     ranks = np.cumsum(members) - (members - 1) / 2
-    total, signed_total = kept.size * (kept.size + 1) / 2, float((signed * ranks).sum())
+    total, signed_total = indices.size * (indices.size + 1) / 2, float((signed * ranks).sum())
     larger = signed.sum() - np.cumsum(signed)
     moved = signs * ranks[kind] + (larger + signed / 2)[kind]
-    slopes = (moved - signed_total / total * (kept.size + 0.5)) / total
-    added = np.bincount(owner[kept], weights=slopes, minlength=size)
+    slopes = (moved - signed_total / total * (indices.size + 0.5)) / total
+    added = np.bincount(owner[indices], weights=slopes, minlength=size)
     return np.asarray(added - added.mean(), dtype=np.float64)
 
 
@@ -280,8 +280,8 @@ def detectable_difference(
     size = int(owner.max()) + 1 if values.size else 0
     if size < 2:
         return float("nan")
-    left = np.bincount(owner, weights=values - values.mean())
-    error = float(np.sqrt(size / (size - 1) * (left**2).sum())) / values.size
+    residuals = np.bincount(owner, weights=values - values.mean())
+    error = float(np.sqrt(size / (size - 1) * (residuals**2).sum())) / values.size
     return float(nctdtrinc(size - 1, 1 - power, t.isf(alpha / 2, size - 1))) * error
 
 

@@ -48,12 +48,12 @@ def expand(
     """
     if len(sums) <= MANY_CLUSTERS:
         return None
-    left = _centred(sums, strata)
-    variances, axes = np.linalg.eigh(left.T @ left)
-    kept = variances > 1e-14 * variances.max(initial=0.0)
-    if not kept.any():
+    residuals = _center_sums(sums, strata)
+    variances, axes = np.linalg.eigh(residuals.T @ residuals)
+    is_varying = variances > 1e-14 * variances.max(initial=0.0)
+    if not is_varying.any():
         return None
-    errors, axes = np.sqrt(variances[kept]), axes[:, kept]
+    errors, axes = np.sqrt(variances[is_varying]), axes[:, is_varying]
     steps = _STEP * (axes * errors).T
     middle = sums.sum(axis=0)
     value, ups, downs = total(middle[None])[0], total(middle + steps), total(middle - steps)
@@ -63,7 +63,7 @@ def expand(
         return None
     steepest = slopes @ steps / error
     bend = float(np.diff(total(middle + np.stack([-steepest, 0 * steepest, steepest])), 2)[0]) / _STEP**2
-    return _spread(value, float(bends.sum()) / 2, error, bend, left @ (axes @ (slopes / errors)))
+    return _expanded_quantile(value, float(bends.sum()) / 2, error, bend, residuals @ (axes @ (slopes / errors)))
 
 
 def expand_influence(value: float, influence: npt.NDArray[np.float64], bend: float) -> npt.NDArray[np.float64] | None:
@@ -76,10 +76,10 @@ def expand_influence(value: float, influence: npt.NDArray[np.float64], bend: flo
     """
     if len(influence) <= MANY_CLUSTERS:
         return None
-    return _spread(value, 0.0, float(np.sqrt((influence**2).sum())), bend, influence)
+    return _expanded_quantile(value, 0.0, float(np.sqrt((influence**2).sum())), bend, influence)
 
 
-def _spread(
+def _expanded_quantile(
     value: float, bias: float, error: float, bend: float, influence: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | None:
     if not np.isfinite(error) or error <= 1e-12 * abs(value):
@@ -95,12 +95,12 @@ def _spread(
     return np.asarray(value + bias + error * (deviates + skewness / 6 * (deviates**2 - 1)), dtype=np.float64)
 
 
-def _centred(sums: npt.NDArray[np.float64], strata: npt.NDArray[np.generic] | None) -> npt.NDArray[np.float64]:
+def _center_sums(sums: npt.NDArray[np.float64], strata: npt.NDArray[np.generic] | None) -> npt.NDArray[np.float64]:
     """Returns what clusters add above the mean of their stratum."""
     if strata is None:
         return np.asarray(sums - sums.mean(axis=0), dtype=np.float64)
     _, stratum = np.unique(strata, return_inverse=True)
     members = np.bincount(stratum)
     means = np.stack([np.bincount(stratum, weights=part) / members for part in sums.T], axis=1)
-    left: npt.NDArray[np.float64] = sums - means[stratum]
-    return left
+    residuals: npt.NDArray[np.float64] = sums - means[stratum]
+    return residuals

@@ -58,7 +58,7 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    return _corrected(p, lambda values: np.maximum.accumulate(values * np.arange(len(values), 0, -1)))
+    return _correct_steps(p, lambda values: np.maximum.accumulate(values * np.arange(len(values), 0, -1)))
 
 
 def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -76,7 +76,7 @@ def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     def steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum.accumulate((values * len(values) / np.arange(1, len(values) + 1))[::-1])[::-1]
 
-    return _corrected(p, steps)
+    return _correct_steps(p, steps)
 
 
 def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Alternative = "two-sided") -> SignedRank:
@@ -130,7 +130,7 @@ def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> Grou
     return GroupTest(p, dict(zip(pairs, benjamini_hochberg(raw).tolist(), strict=True)))
 
 
-def _corrected(
+def _correct_steps(
     p: npt.ArrayLike, steps: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
     """Returns p-values after `steps` of those that are numbers, smallest first, none of them above 1."""
@@ -209,15 +209,15 @@ def sign_flip(differences: npt.ArrayLike, patients: npt.ArrayLike, *, draws: int
     _, owner = np.unique(names, return_inverse=True)
     sums = np.bincount(owner, weights=values)
     noise = 1e-12 * float(np.abs(values).sum())
-    seen = float(sums.sum())
+    observed = float(sums.sum())
     sizes = np.sort(np.abs(sums[np.abs(sums) > noise]))  # the order of rows and names must not matter
     if not sizes.size:
         return Sides(1.0, 1.0, 1.0, True)
     exact = sizes.size <= MOST_EXACT
     if exact:
-        greater, less, both = _as_extreme(_every(sizes), seen, noise).mean(axis=1).tolist()
+        greater, less, both = _as_extreme(_all_sums(sizes), observed, noise).mean(axis=1).tolist()
         return Sides(greater, less, both, exact=True)
-    return of_random(np.concatenate(list(_random(sizes, draws, seed))), seen, noise)
+    return of_random(np.concatenate(list(_random_sums(sizes, draws, seed))), observed, noise)
 
 
 def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
@@ -239,12 +239,12 @@ def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
     """
     from scipy.stats import binom
 
-    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if not np.isin(np.concatenate([one, two]), (0.0, 1.0)).all():
+    first_right, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if not np.isin(np.concatenate([first_right, two]), (0.0, 1.0)).all():
         raise ValueError("Expected values that are 1 (right) or 0 (wrong)")
-    if not one.size:
+    if not first_right.size:
         return Sides(np.nan, np.nan, np.nan, True)
-    only_first, only_second = int((one > two).sum()), int((one < two).sum())
+    only_first, only_second = int((first_right > two).sum()), int((first_right < two).sum())
     number = only_first + only_second
     if not number:
         return Sides(1.0, 1.0, 1.0, True)
@@ -252,16 +252,16 @@ def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
     def tail(count: int) -> float:
         return float(binom.sf(count, number, 0.5) + binom.pmf(count, number, 0.5) / 2)
 
-    more = max(only_first, only_second)
+    larger = max(only_first, only_second)
     equal = only_first == only_second
-    both = 1 - float(binom.pmf(more, number, 0.5)) / 2 if equal else 2 * tail(more)
+    both = 1 - float(binom.pmf(larger, number, 0.5)) / 2 if equal else 2 * tail(larger)
     return Sides(tail(only_first), tail(only_second), both, True)
 
 
 def of_random(found: npt.NDArray[np.float64], seen: float, noise: float = 1e-12) -> Sides:
     """Returns p-values from what a difference is in random patterns, NaN where it is undefined, and what was seen."""
-    known = found[~np.isnan(found)]
-    greater, less, both = ((1 + _as_extreme(known, seen, noise).sum(axis=1)) / (1 + known.size)).tolist()
+    drawn = found[~np.isnan(found)]
+    greater, less, both = ((1 + _as_extreme(drawn, seen, noise).sum(axis=1)) / (1 + drawn.size)).tolist()
     return Sides(greater, less, both, exact=False)
 
 
@@ -270,7 +270,7 @@ def _as_extreme(found: npt.NDArray[np.float64], seen: float, noise: float) -> np
     return np.stack([found >= seen - noise, found <= seen + noise, np.abs(found) >= abs(seen) - noise])
 
 
-def _every(sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _all_sums(sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns the sums of all patterns of signs: (2 ** size,)."""
     totals = np.zeros(1)
     for size in sizes:
@@ -278,7 +278,7 @@ def _every(sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return totals
 
 
-def _random(sizes: npt.NDArray[np.float64], draws: int, seed: int) -> Iterator[npt.NDArray[np.float64]]:
+def _random_sums(sizes: npt.NDArray[np.float64], draws: int, seed: int) -> Iterator[npt.NDArray[np.float64]]:
     """Yields the sums of random patterns of signs, `draws` in all."""
     rng = np.random.default_rng(seed)
     kinds, members = np.unique(sizes, return_counts=True)
@@ -429,9 +429,9 @@ def _of_label(
     below = 1 - (ranks[:, ~present] - rankdata(no, axis=1)) / many
     area = above.mean(axis=1)
     added = []
-    for one, who in ((above, owners[present]), (below, owners[~present])):
-        centred = (one - area[:, None]) / one.shape[1]
+    for placements, who in ((above, owners[present]), (below, owners[~present])):
+        centred = (placements - area[:, None]) / placements.shape[1]
         added.append(np.array([np.bincount(who, weights=row, minlength=size) for row in centred]))
     patients = [np.unique(owners[present]).size, np.unique(owners[~present]).size]
     scales = [np.sqrt(number / (number - 1)) if number > 1 else np.nan for number in patients]
-    return area, np.stack([*added, *(scale * one for scale, one in zip(scales, added, strict=True))])
+    return area, np.stack([*added, *(scale * scale_added for scale, scale_added in zip(scales, added, strict=True))])

@@ -40,14 +40,14 @@ def acceleration(
     """
     _, stratum = np.unique(np.zeros(len(left_out)) if strata is None else strata, return_inverse=True)
     squares, cubes = np.zeros(left_out.shape[1:]), np.zeros(left_out.shape[1:])
-    for members in (left_out[stratum == place] for place in range(int(stratum.max()) + 1)):
+    for members in (left_out[stratum == stratum_number] for stratum_number in range(int(stratum.max()) + 1)):
         influence = (len(members) - 1) * (members.mean(axis=0) - members) / len(members)
         squares += (influence**2).sum(axis=0)
         cubes += (influence**3).sum(axis=0)
     level = np.abs(left_out).max(axis=0)
-    known = squares > (_SAME * level) ** 2
-    found = np.divide(cubes, 6 * squares**1.5, out=np.full(np.shape(squares), np.nan), where=known)
-    return np.asarray(found, dtype=np.float64)
+    varies = squares > (_SAME * level) ** 2
+    accelerations = np.divide(cubes, 6 * squares**1.5, out=np.full(np.shape(squares), np.nan), where=varies)
+    return np.asarray(accelerations, dtype=np.float64)
 
 
 def bca_bounds(value: float, drawn: npt.NDArray[np.float64], speed: float, level: float) -> tuple[float, float] | None:
@@ -244,7 +244,7 @@ def bootstrap_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Inter
     Raises:
         ValueError: As `mean_interval` does.
     """
-    return _bootstrapped([_pooled(sample, how) for sample in samples], how)
+    return _bootstrap_intervals([_pool_sample(sample, how) for sample in samples], how)
 
 
 def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
@@ -264,10 +264,14 @@ def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]
     Raises:
         ValueError: As `mean_interval` does.
     """
-    pooled = [_pooled(sample, how) for sample in samples]
-    found = [_without_resampling(one, how.level) for one in pooled]
-    left = iter(_bootstrapped([one for one, known in zip(pooled, found, strict=True) if known is None], how))
-    return [next(left) if known is None else known for known in found]
+    pooled = [_pool_sample(sample, how) for sample in samples]
+    intervals = [_without_resampling(sample, how.level) for sample in pooled]
+    bootstrapped = iter(
+        _bootstrap_intervals(
+            [sample for sample, interval in zip(pooled, intervals, strict=True) if interval is None], how
+        )
+    )
+    return [next(bootstrapped) if interval is None else interval for interval in intervals]
 
 
 class _Pooled(NamedTuple):
@@ -297,36 +301,40 @@ class _Pooled(NamedTuple):
         return Interval(self.mean, low, high, self.n, len(self.sums), method)
 
 
-def _pooled(sample: Sample, how: Bootstrap) -> _Pooled:
+def _pool_sample(sample: Sample, how: Bootstrap) -> _Pooled:
     data, names = np.asarray(sample.values, dtype=np.float64), np.asarray(sample.clusters)
     kinds = np.zeros(data.shape) if sample.labels is None else np.asarray(sample.labels)
     strata = np.zeros(data.shape) if sample.strata is None else np.asarray(sample.strata)
-    _validate(data, (names, kinds, strata), how)
-    kept = ~np.isnan(data)
-    data, names, kinds, strata = data[kept], names[kept], kinds[kept], strata[kept]
+    _validate_sample(data, (names, kinds, strata), how)
+    is_known = ~np.isnan(data)
+    data, names, kinds, strata = data[is_known], names[is_known], kinds[is_known], strata[is_known]
     if not data.size:
         return _Pooled(np.nan, 0, np.empty((0, 1)), np.empty((0, 1)), None, False, False, False)
-    found, owner = np.unique(names, return_inverse=True)
+    cluster_names, owner = np.unique(names, return_inverse=True)
     _, kind = np.unique(kinds, return_inverse=True)
-    shape = (len(found), int(kind.max()) + 1)
+    shape = (len(cluster_names), int(kind.max()) + 1)
     # Floating-point sums depend on their order, so the order is fixed before anything is summed.
     order = np.lexsort((data, kind, owner))
-    place = (owner * shape[1] + kind)[order]
-    sums = np.bincount(place, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    cell_number = (owner * shape[1] + kind)[order]
+    sums = (
+        np.bincount(cell_number, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    )
+    counts = np.bincount(cell_number, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     labelled = sample.labels is not None
     mean = float((sums.sum(axis=0) / counts.sum(axis=0)).mean()) if labelled else math.fsum(data) / data.size
     binary = sample.share and bool(((data == 0) | (data == 1)).all())
     equal = bool((data == data[0]).all())
-    return _Pooled(mean, int(data.size), sums, counts, _strata(strata, owner, found), binary, equal, labelled)
+    return _Pooled(
+        mean, int(data.size), sums, counts, _cluster_strata(strata, owner, cluster_names), binary, equal, labelled
+    )
 
 
-def _validate(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray[np.generic]], how: Bootstrap) -> None:
-    for other in beside:
-        if data.ndim != 1 or other.shape != data.shape:
+def _validate_sample(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray[np.generic]], how: Bootstrap) -> None:
+    for other_values in beside:
+        if data.ndim != 1 or other_values.shape != data.shape:
             raise ValueError(
                 "Expected `values` and `clusters` (and labels and strata) to be two sequences of one length, "
-                f"got shapes {data.shape} and {other.shape}"
+                f"got shapes {data.shape} and {other_values.shape}"
             )
     if np.isinf(data).any():
         raise ValueError("Expected `values` to be finite or NaN, got an infinite value")
@@ -338,12 +346,12 @@ def _validate(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray[np.gen
         raise ValueError(f"Expected `method` to be one of {', '.join(METHODS)}, got {how.method!r}")
 
 
-def _strata(
+def _cluster_strata(
     strata: npt.NDArray[np.generic], owner: npt.NDArray[np.intp], names: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.intp] | None:
     """Returns the stratum of each cluster, (cluster,), from those of its values; None where there is one."""
-    found, stratum = np.unique(strata, return_inverse=True)
-    if len(found) < 2:
+    stratum_names, stratum = np.unique(strata, return_inverse=True)
+    if len(stratum_names) < 2:
         return None
     of_cluster = np.zeros(len(names), dtype=np.intp)
     of_cluster[owner] = stratum
@@ -368,34 +376,34 @@ def _without_resampling(one: _Pooled, level: float) -> Interval | None:
     return one.interval(np.nan, np.nan, EQUAL) if one.equal else None
 
 
-def _bootstrapped(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:
+def _bootstrap_intervals(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:
     """Returns the interval of each by the bootstrap; those of as many clusters (in each stratum) share its draws."""
-    found: dict[int, Interval] = {}
-    alike: dict[tuple[int, bytes], list[int]] = {}
-    for place, one in enumerate(pooled):
-        if len(one.sums) < 2:
-            found[place] = one.interval(np.nan, np.nan, TOO_FEW if one.n else "")
+    intervals: dict[int, Interval] = {}
+    by_clusters: dict[tuple[int, bytes], list[int]] = {}
+    for index, sample in enumerate(pooled):
+        if len(sample.sums) < 2:
+            intervals[index] = sample.interval(np.nan, np.nan, TOO_FEW if sample.n else "")
         else:
-            strata = b"" if one.strata is None else one.strata.tobytes()
-            alike.setdefault((len(one.sums), strata), []).append(place)
-    for places in alike.values():
-        for batch in _batches(places, pooled):
-            for place, means in zip(batch, _resampled_means([pooled[at] for at in batch], how), strict=True):
-                found[place] = _with_bounds(pooled[place], *means, how)
-    return [found[place] for place in range(len(pooled))]
+            strata = b"" if sample.strata is None else sample.strata.tobytes()
+            by_clusters.setdefault((len(sample.sums), strata), []).append(index)
+    for indices in by_clusters.values():
+        for batch in _sum_batches(indices, pooled):
+            for index, means in zip(batch, _resampled_means([pooled[at] for at in batch], how), strict=True):
+                intervals[index] = _with_bounds(pooled[index], *means, how)
+    return [intervals[index] for index in range(len(pooled))]
 
 
-def _batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[list[int]]:
+def _sum_batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[list[int]]:
     """Yields the places in batches of not too many sums."""
     batch: list[int] = []
     width = 0
-    for place in places:
-        more = 2 * pooled[place].sums.shape[1]
-        if batch and width + more > _MOST_FEATURES:
+    for index in places:
+        size = 2 * pooled[index].sums.shape[1]
+        if batch and width + size > _MOST_FEATURES:
             yield batch
             batch, width = [], 0
-        batch.append(place)
-        width += more
+        batch.append(index)
+        width += size
     yield batch
 
 
@@ -408,19 +416,19 @@ def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[tuple[npt
     size, strata = len(first.sums), first.strata
     resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=strata, keep=False)
     # Where each cluster holds one value, every resample holds as many values.
-    features = [one.sums if one.plain else np.hstack([one.sums, one.counts]) for one in alike]
-    found: dict[int, tuple[npt.NDArray[np.float64], str]] = {}
-    for place, (one, some) in enumerate(zip(alike, features, strict=True)):
+    features = [sample.sums if sample.plain else np.hstack([sample.sums, sample.counts]) for sample in alike]
+    means: dict[int, tuple[npt.NDArray[np.float64], str]] = {}
+    for index, (sample, some) in enumerate(zip(alike, features, strict=True)):
         if (drawn := resamples.sums_by_kind(some)) is not None:
-            found[place] = _label_means(drawn, one), PERCENTILE
-        elif (expanded := expand(partial(_label_means, one=one), some, strata)) is not None:
-            found[place] = expanded, EXPANSION
-    if left := [place for place in range(len(alike)) if place not in found]:
-        together = resamples.sums(np.hstack([features[place] for place in left]))
-        ends = np.cumsum([features[place].shape[1] for place in left])[:-1]
-        for place, sums in zip(left, np.split(together, ends, axis=1), strict=True):
-            found[place] = _label_means(sums, alike[place]), PERCENTILE
-    return [found[place] for place in range(len(alike))]
+            means[index] = _label_means(drawn, sample), PERCENTILE
+        elif (expanded := expand(partial(_label_means, one=sample), some, strata)) is not None:
+            means[index] = expanded, EXPANSION
+    if missing := [index for index in range(len(alike)) if index not in means]:
+        together = resamples.sums(np.hstack([features[index] for index in missing]))
+        ends = np.cumsum([features[index].shape[1] for index in missing])[:-1]
+        for index, sums in zip(missing, np.split(together, ends, axis=1), strict=True):
+            means[index] = _label_means(sums, alike[index]), PERCENTILE
+    return [means[index] for index in range(len(alike))]
 
 
 def _label_means(drawn: npt.NDArray[np.float64], one: _Pooled) -> npt.NDArray[np.float64]:
@@ -428,17 +436,17 @@ def _label_means(drawn: npt.NDArray[np.float64], one: _Pooled) -> npt.NDArray[np
     if one.plain:
         return np.asarray(drawn[:, 0] / one.n, dtype=np.float64)
     labels = one.sums.shape[1]
-    return _means(drawn[:, :labels], drawn[:, labels:])
+    return _mean_over_labels(drawn[:, :labels], drawn[:, labels:])
 
 
-def _means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _mean_over_labels(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     by_label = np.divide(sums, counts, out=np.zeros_like(counts), where=counts > 0)
     return np.asarray(by_label.sum(axis=1) / (counts > 0).sum(axis=1), dtype=np.float64)
 
 
 def _with_bounds(one: _Pooled, means: npt.NDArray[np.float64], made: str, how: Bootstrap) -> Interval:
     if how.method == BCA:
-        left_out = _means(one.sums.sum(axis=0) - one.sums, one.counts.sum(axis=0) - one.counts)
+        left_out = _mean_over_labels(one.sums.sum(axis=0) - one.sums, one.counts.sum(axis=0) - one.counts)
         corrected = bca_bounds(one.mean, means, float(acceleration(left_out, one.strata)), how.level)
         if corrected is not None:
             return one.interval(*corrected, BCA if made == PERCENTILE else made)

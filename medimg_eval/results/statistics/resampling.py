@@ -64,16 +64,16 @@ class Resamples:
     def times(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yields how often each cluster is drawn, some resamples at a time: (resample, cluster)."""
         if self._keep and self.size * self.resamples <= _MOST_KEPT:
-            chunks: Iterator[npt.NDArray[np.uint8]] = iter(_kept(self._members, self.resamples, self.seed))
+            chunks: Iterator[npt.NDArray[np.uint8]] = iter(_cached_counts(self._members, self.resamples, self.seed))
         else:
-            chunks = _counted(self._members, self.resamples, self.seed)
+            chunks = _count_draws(self._members, self.resamples, self.seed)
         back = None if self._order is None else np.argsort(self._order, kind="stable")
         for chunk in chunks:
             yield chunk if back is None else chunk[:, back]
 
     def drawn(self) -> Iterator[npt.NDArray[np.int64]]:
         """Yields which clusters are drawn, some resamples at a time: (resample, cluster), indices."""
-        for some in _drawn(self._members, self.resamples, self.seed):
+        for some in _draw_clusters(self._members, self.resamples, self.seed):
             yield some if self._order is None else self._order[some]
 
     def sums(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -99,10 +99,10 @@ class Resamples:
 
 def draws(size: int, *, resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
     """Returns all resamples of `size` clusters, some at a time: (resample, size), the indices of those drawn."""
-    return _drawn((size,), resamples, seed)
+    return _draw_clusters((size,), resamples, seed)
 
 
-def _drawn(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
+def _draw_clusters(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
     """Yields the indices of the clusters drawn, (resample, cluster); those of each stratum come from that stratum."""
     rng = np.random.default_rng(seed)
     size = sum(members)
@@ -116,24 +116,24 @@ def _drawn(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.
         yield rng.integers(low, high, size=(min(rows, resamples - start), size))
 
 
-def _counted(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _count_draws(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.uint8]]:
     """Yields how often each cluster is drawn: that one is drawn over 255 times has a chance below 1e-300."""
     size = sum(members)
-    for some in _drawn(members, resamples, seed):
-        places = some + size * np.arange(len(some))[:, None]
-        yield np.bincount(places.ravel(), minlength=places.size).astype(np.uint8).reshape(some.shape)
+    for some in _draw_clusters(members, resamples, seed):
+        positions = some + size * np.arange(len(some))[:, None]
+        yield np.bincount(positions.ravel(), minlength=positions.size).astype(np.uint8).reshape(some.shape)
 
 
 @lru_cache(maxsize=2)
-def _kept(members: tuple[int, ...], resamples: int, seed: int) -> tuple[npt.NDArray[np.uint8], ...]:
-    """Returns all of `_counted`, kept for whatever else is judged on as many clusters."""
-    return tuple(_counted(members, resamples, seed))
+def _cached_counts(members: tuple[int, ...], resamples: int, seed: int) -> tuple[npt.NDArray[np.uint8], ...]:
+    """Returns all of `_count_draws`, kept for whatever else is judged on as many clusters."""
+    return tuple(_count_draws(members, resamples, seed))
 
 
 def quantiles(drawn: npt.NDArray[np.float64], low: float, high: float) -> tuple[float, float]:
     """Returns two quantiles of the values of resamples, (resample,); NaN where most of them, or all, have none."""
-    known = drawn[~np.isnan(drawn)]
-    if not known.size or known.size * 2 < drawn.size:
+    defined = drawn[~np.isnan(drawn)]
+    if not defined.size or defined.size * 2 < drawn.size:
         return np.nan, np.nan
-    first, second = np.quantile(known, [low, high])
+    first, second = np.quantile(defined, [low, high])
     return float(first), float(second)

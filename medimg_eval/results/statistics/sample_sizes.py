@@ -125,8 +125,8 @@ class Design:
             raise ValueError(f"The expected value is the bound itself, {bound}: no number of cases lies beyond it")
         if not 0 < power < 1:
             raise ValueError(f"Expected a power between 0 and 1, got {power}")
-        found = self._least(lambda number: self.power(number, bound) >= power)
-        return found if self.value != "proportion" else self._beyond_teeth(found, bound, power)
+        cases = self._least(lambda number: self.power(number, bound) >= power)
+        return cases if self.value != "proportion" else self._beyond_teeth(cases, bound, power)
 
     def _beyond_teeth(self, found: int, bound: float, power: float) -> int:
         share, limit = (self.expected, bound) if self.expected > bound else (1 - self.expected, 1 - bound)
@@ -164,12 +164,12 @@ def _share_power(numbers: npt.NDArray[np.int64], share: float, limit: float, lev
     least = np.ceil(numbers * limit + z * np.sqrt(numbers * limit * (1 - limit)) - 1e-9)
     all_right = ((1 - level) / 2) ** (1 / numbers) >= limit  # where all count the exact interval is printed
     least = np.where(least < numbers, least, np.where(all_right, numbers, numbers + 1))
-    for place in np.flatnonzero(numbers <= FEW_TRIALS):
-        number = int(numbers[place])
+    for index in np.flatnonzero(numbers <= FEW_TRIALS):
+        number = int(numbers[index])
         enough = [count for count in range(number + 1) if exact_interval(count, number, level)[0] >= limit]
-        least[place] = min(enough, default=number + 1)
-    found = np.where(least > numbers, 0.0, bdtrc(np.minimum(least, numbers) - 1, numbers, share))
-    return np.asarray(found, dtype=np.float64)
+        least[index] = min(enough, default=number + 1)
+    indices = np.where(least > numbers, 0.0, bdtrc(np.minimum(least, numbers) - 1, numbers, share))
+    return np.asarray(indices, dtype=np.float64)
 
 
 def largest_sd(expected: float, low: float, high: float) -> float:

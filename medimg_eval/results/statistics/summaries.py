@@ -120,8 +120,8 @@ class Source:
         self.label = scores["label"].to_numpy(dtype=str)
         self.value = scores["value"].to_numpy(dtype=np.float64)
         self.status = scores["status"].to_numpy(dtype=str)
-        self.repeat = _column(scores, "repeat", np.int64)
-        self.condition = _column(scores, "condition", np.str_)
+        self.repeat = _score_column(scores, "repeat", np.int64)
+        self.condition = _score_column(scores, "condition", np.str_)
         self.codes, self.values = attributes(scores)
         self.facts = part.run.facts
 
@@ -149,20 +149,20 @@ class Source:
         )
 
 
-def _column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[Any]:
+def _score_column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[Any]:
     return scores[name].to_numpy(dtype=kind) if name in scores.columns else np.zeros(0, kind)
 
 
-def _sources(part: Part, metric: str) -> list[Source]:
+def _summary_sources(part: Part, metric: str) -> list[Source]:
     """Returns the rows of a summary, those of each repeat by themselves unless it compares them.
 
     A case that has rows in other repeats alone is not counted, as in the folds of a cross-validation; one that has
     none anywhere is counted in each.
     """
-    found, needs = parse(metric)[0], part.needed(metric)
-    if (key := (needs, found.over)) not in part.kept:
+    definition, needs = parse(metric)[0], part.needed(metric)
+    if (key := (needs, definition.over)) not in part.kept:
         part.kept.clear()  # those of one metric after the other need the same rows, if at all
-        part.kept[key] = _sources_over(part, needs, found.over)
+        part.kept[key] = _sources_over(part, needs, definition.over)
     sources: list[Source] = part.kept[key]
     return sources
 
@@ -174,8 +174,8 @@ def _sources_over(part: Part, needs: tuple[str, ...], over: str) -> list[Source]
         return [Source(part, needs)]
     every, sources = set(part.scores["case"].astype(str)), []
     for _, rows in part.scores.groupby("repeat", sort=True):
-        one = Part(part.run, rows, part.clusters, part.of)
-        sources.append(Source(one, needs, every - set(rows["case"].astype(str))))
+        restricted = Part(part.run, rows, part.clusters, part.of)
+        sources.append(Source(restricted, needs, every - set(rows["case"].astype(str))))
     return sources
 
 
@@ -193,35 +193,35 @@ def by_times(name: str, part: Part) -> Weighed:
 
     Clusters are in the order of their names; a value is NaN where none counts, or there are no rows.
     """
-    of_each = [_times_of(name, source) for source in _sources(part, name)]
+    of_each = [_times_of(name, source) for source in _summary_sources(part, name)]
     if len(of_each) == 1:
         return of_each[0]
-    return lambda times: _known_mean(np.array([one(times) for one in of_each]))
+    return lambda times: _known_mean(np.array([weighed(times) for weighed in of_each]))
 
 
 def _known_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns the mean over repeats that are defined: (repeat, resample) to (resample,)."""
-    known = ~np.isnan(values)
-    return quotient(np.where(known, values, 0).sum(axis=0), known.sum(axis=0))
+    is_known = ~np.isnan(values)
+    return quotient(np.where(is_known, values, 0).sum(axis=0), is_known.sum(axis=0))
 
 
 def _times_of(name: str, source: Source) -> Weighed:
-    found, parameter = parse(name)
+    definition, parameter = parse(name)
     every = np.arange(source.size)
-    one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
-    if not one.whole.case.size:
+    summary = _Summary(source, source.rows(every), definition, () if parameter is None else (parameter,))
+    if not summary.whole.case.size:
         return lambda times: np.full(len(times), np.nan)
-    judge = one.judge()
+    judge = summary.judge()
 
     def values(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         some = np.full(len(times), np.nan)
         held = times.any(axis=1)
-        if found.pieces is not None:
-            some[held] = one.total(times[held] @ one.sums())
+        if definition.pieces is not None:
+            some[held] = summary.total(times[held] @ summary.sums())
         elif judge is not None and held.any():
-            some[held] = one.weighed(judge, times[held])
+            some[held] = summary.weighed(judge, times[held])
         else:
-            some[held] = [one.called(np.repeat(every, row.astype(np.intp))) for row in times[held]]
+            some[held] = [summary.called(np.repeat(every, row.astype(np.intp))) for row in times[held]]
         return some
 
     return values
@@ -256,26 +256,30 @@ def summarise(
         The value, its bounds, and counts of cases and clusters. The bounds are NaN below `FEWEST` clusters, and where
         most resamples have no value.
     """
-    found, parameter = parse(name)
+    definition, parameter = parse(name)
     how = Bootstrap(min(resamples, MOST_RESAMPLES), level, seed, method)
-    sources = _sources(part, name)
+    sources = _summary_sources(part, name)
     if len(sources) > 1:
-        return _over_repeats(sources, found, () if parameter is None else (parameter,), how, strata)
+        return _over_repeats(sources, definition, () if parameter is None else (parameter,), how, strata)
     source = sources[0]
-    one = _Summary(source, source.rows(np.arange(source.size)), found, () if parameter is None else (parameter,))
-    if np.isnan(value := one.value()):
+    summary = _Summary(
+        source, source.rows(np.arange(source.size)), definition, () if parameter is None else (parameter,)
+    )
+    if np.isnan(value := summary.value()):
         return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
-    whole, size = one.whole, source.size
+    whole_value, size = summary.whole, source.size
     if size < FEWEST:
-        return Summarised(value, np.nan, np.nan, whole.cases, size, 0, TOO_FEW)
+        return Summarised(value, np.nan, np.nan, whole_value.cases, size, 0, TOO_FEW)
     stratum = None if strata is None else source.of_clusters(strata)
-    if found.pieces is None and found.weighed is None:
-        macro = _macro(one, how, stratum)
+    if definition.pieces is None and definition.weighed is None:
+        macro = _macro_interval(summary, how, stratum)
         # It is the same number only if the summary leaves out nothing else and weighs its groups alike.
         if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
-            return Summarised(value, macro.low, macro.high, whole.cases, size, 0, macro.method)
-    drawn = one.resampled(Resamples(size, resamples=how.resamples, seed=seed, strata=stratum))
-    return _with_bounds(Summarised(value, np.nan, np.nan, whole.cases, size, 0, ""), [one], drawn, how, stratum)
+            return Summarised(value, macro.low, macro.high, whole_value.cases, size, 0, macro.method)
+    drawn = summary.resampled(Resamples(size, resamples=how.resamples, seed=seed, strata=stratum))
+    return _with_bounds(
+        Summarised(value, np.nan, np.nan, whole_value.cases, size, 0, ""), [summary], drawn, how, stratum
+    )
 
 
 def _with_bounds(
@@ -286,17 +290,17 @@ def _with_bounds(
     stratum: npt.NDArray[np.generic] | None,
 ) -> Summarised:
     """Returns a value with its bounds from those on resamples; `each` is the summary of every repeat."""
-    known = drawn[~np.isnan(drawn)]
-    of = of._replace(dropped=drawn.size - known.size)
-    if known.size * 2 < drawn.size:
+    defined = drawn[~np.isnan(drawn)]
+    of = of._replace(dropped=drawn.size - defined.size)
+    if defined.size * 2 < drawn.size:
         return of
     pieces = each[0].found.pieces is not None
     if how.method == BCA and (pieces or of.n_clusters <= MOST_LEFT_OUT):
-        left = np.mean([one.left_out() for one in each], axis=0)
-        corrected = bca_bounds(of.mean, known, float(acceleration(left, stratum)), how.level)
+        jackknife = np.mean([summary.left_out() for summary in each], axis=0)
+        corrected = bca_bounds(of.mean, defined, float(acceleration(jackknife, stratum)), how.level)
         if corrected is not None:
             return of._replace(low=corrected[0], high=corrected[1], method=BCA)
-    low, high = np.quantile(known, [(1 - how.level) / 2, (1 + how.level) / 2])
+    low, high = np.quantile(defined, [(1 - how.level) / 2, (1 + how.level) / 2])
     return of._replace(low=float(low), high=float(high), method=PERCENTILE)
 
 
@@ -310,10 +314,10 @@ def _over_repeats(
     """Returns the mean of a summary over the repeats that define it; all meet the same resamples of clusters."""
     size = sources[0].size
     each = [_Summary(source, source.rows(np.arange(size)), found, arguments) for source in sources]
-    values = {place: value for place, one in enumerate(each) if not np.isnan(value := one.value())}
+    values = {index: value for index, summary in enumerate(each) if not np.isnan(value := summary.value())}
     if not values:
         return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
-    each, of_each = [each[place] for place in values], list(values.values())
+    each, of_each = [each[index] for index in values], list(values.values())
     value = float(np.mean(of_each))
     between = float(np.std(of_each, ddof=1)) if len(of_each) > 1 else None
     n = len(sources[0].names)
@@ -321,7 +325,7 @@ def _over_repeats(
         return Summarised(value, np.nan, np.nan, n, size, 0, TOO_FEW, between)
     stratum = None if strata is None else sources[0].of_clusters(strata)
     resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=stratum)
-    drawn = np.mean([one.resampled(resamples) for one in each], axis=0)
+    drawn = np.mean([summary.resampled(resamples) for summary in each], axis=0)
     return _with_bounds(Summarised(value, np.nan, np.nan, n, size, 0, "", between), each, drawn, how, stratum)
 
 
@@ -352,9 +356,9 @@ class _Summary(NamedTuple):
             sums = self.sums()
             return self.total(sums.sum(axis=0) - sums)
         if (judge := self.judge()) is not None:
-            others = np.ones((every.size, every.size), dtype=np.uint8) - np.eye(every.size, dtype=np.uint8)
-            return self.weighed(judge, others)
-        return np.array([self.called(np.delete(every, place)) for place in every], dtype=np.float64)
+            leave_one_out = np.ones((every.size, every.size), dtype=np.uint8) - np.eye(every.size, dtype=np.uint8)
+            return self.weighed(judge, leave_one_out)
+        return np.array([self.called(np.delete(every, index)) for index in every], dtype=np.float64)
 
     def sums(self) -> npt.NDArray[np.float64]:
         """Returns what each cluster adds, (cluster, quantity), of a summary that is a function of sums."""
@@ -387,23 +391,23 @@ class _Summary(NamedTuple):
         return self.found.function(self.source.rows(clusters), *self.arguments)
 
 
-def _macro(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None) -> Interval | None:
+def _macro_interval(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None) -> Interval | None:
     """Returns the mean over groups of cases of their means, all resamples at once, where that is what is asked for.
 
     To call a summary a thousand times costs a minute with 100,000 cases.
     """
-    source, whole, found, _ = one
+    source, whole_value, definition, _ = one
     attribute = str(one.arguments[0]) if one.arguments else ""
-    if found.name != f"macro_{found.needs[0]}" or attribute not in whole.attributes:
+    if definition.name != f"macro_{definition.needs[0]}" or attribute not in whole_value.attributes:
         return None
-    means, at = case_means(whole, found.needs[0])
-    names, name = np.unique(whole.attributes[attribute][at], return_inverse=True)
-    lists = [[part for one in str(value).split(",") if (part := one.strip())] for value in names]
+    means, at = case_means(whole_value, definition.needs[0])
+    names, name = np.unique(whole_value.attributes[attribute][at], return_inverse=True)
+    lists = [[part for name in str(value).split(",") if (part := name.strip())] for value in names]
     if len({part for parts in lists for part in parts}) * source.size > _MOST_SUMS:
         return None
     # A case of several groups counts in each.
     times = np.array([len(parts) for parts in lists], dtype=np.intp)[name]
-    groups = [part for place in name.tolist() for part in lists[place]]
+    groups = [part for group in name.tolist() for part in lists[group]]
     owner = np.repeat(source.owner[at], times)
     sample = Sample(np.repeat(means, times), owner, groups, None if strata is None else strata[owner])
     return bootstrap_intervals([sample], how)[0]
@@ -437,9 +441,9 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     """
     repeated = "repeat" in rows.columns
     rows = rows.assign(failed=rows["status"] == "failed", rows=1, undefined=rows["value"].isna())
-    kept = ["value", "patient", "failed", "rows", "undefined"]
+    columns = ["value", "patient", "failed", "rows", "undefined"]
     if rows["case"].is_unique:
-        return rows.set_index("case")[kept].sort_index()
+        return rows.set_index("case")[columns].sort_index()
     together: dict[str, Any] = {
         "value": ("value", "mean"),
         "patient": ("patient", "first"),
@@ -449,8 +453,8 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     }
     if repeated:
         rows = rows.groupby(["case", "repeat"], observed=True, sort=True).agg(**together).reset_index("case")
-    found: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
-    return found
+    table: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
+    return table
 
 
 def label_values(rows: pd.DataFrame) -> pd.DataFrame:

@@ -47,29 +47,29 @@ def fit_rasch(right: npt.ArrayLike, *, prior: float = 2.0) -> Rasch:
     from scipy.optimize import minimize
 
     table = np.asarray(right, float)
-    asked = ~np.isnan(table)
-    if table.ndim != 2 or not asked.any() or np.any((table[asked] < 0) | (table[asked] > 1)):
+    is_asked = ~np.isnan(table)
+    if table.ndim != 2 or not is_asked.any() or np.any((table[is_asked] < 0) | (table[is_asked] > 1)):
         raise UsageError(
             "right: expected a table of models and items with values from 0 to 1, NaN where nothing was asked"
         )
     models = len(table)
-    value = np.where(asked, table, 0.0)
+    value = np.where(is_asked, table, 0.0)
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
         margin = parameters[:models, None] - parameters[None, models:]
-        lost = np.where(asked, np.logaddexp(0, margin) - value * margin, 0.0).sum()
-        slope = np.where(asked, 1 / (1 + np.exp(-margin)) - value, 0.0)
+        loss = np.where(is_asked, np.logaddexp(0, margin) - value * margin, 0.0).sum()
+        slope = np.where(is_asked, 1 / (1 + np.exp(-margin)) - value, 0.0)
         gradient = np.concatenate([slope.sum(1), -slope.sum(0)]) + parameters / prior**2
-        return float(lost + (parameters @ parameters) / (2 * prior**2)), gradient
+        return float(loss + (parameters @ parameters) / (2 * prior**2)), gradient
 
-    found = minimize(
+    solution = minimize(
         loss,
         np.zeros(sum(table.shape)),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 2000, "gtol": 1e-4, "ftol": 1e-12},
     )
-    return Rasch(found.x[:models], found.x[models:])
+    return Rasch(solution.x[:models], solution.x[models:])
 
 
 def informative_models(fit: Rasch, count: int) -> list[int]:

@@ -45,7 +45,7 @@ def seal_run(folder: Path) -> Seal:
     """
     if (folder / FILE).exists():
         raise UserError(f"{folder / FILE}: the run is sealed already; check it, or make another run")
-    seal = Seal(datetime.now(UTC).isoformat(timespec="seconds"), _digests(folder))
+    seal = Seal(datetime.now(UTC).isoformat(timespec="seconds"), _file_digests(folder))
     (folder / FILE).write_text(json.dumps(asdict(seal), indent=1), encoding="utf-8")
     return seal
 
@@ -66,19 +66,21 @@ def check_seal(folder: Path, *, resolved: date | None = None) -> Seal:
     with UserError.about(path, "is no seal; seal_run makes one", OSError, ValueError, KeyError, TypeError):
         stored = json.loads(path.read_text(encoding="utf-8"))
         seal = Seal(str(stored["sealed"]), dict(stored["digests"]))
-        made = datetime.fromisoformat(seal.sealed).date()
-    now = _digests(folder)
+        sealed_on = datetime.fromisoformat(seal.sealed).date()
+    now = _file_digests(folder)
     strange = sorted(name for name in now.keys() | seal.digests.keys() if now.get(name) != seal.digests.get(name))
     if strange:
         raise UserError(f"{folder / strange[0]}: is not as it was sealed ({len(strange)} files differ)")
-    if resolved is not None and made >= resolved:
-        raise UserError(f"{path}: was sealed on {made}, expected a day before {resolved}, when the truth was known")
+    if resolved is not None and sealed_on >= resolved:
+        raise UserError(
+            f"{path}: was sealed on {sealed_on}, expected a day before {resolved}, when the truth was known"
+        )
     return seal
 
 
-def _digests(folder: Path) -> dict[str, str]:
+def _file_digests(folder: Path) -> dict[str, str]:
     files = sorted(file for pattern in SEALED for file in folder.glob(pattern) if file.is_file())
-    found = {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    if not found:
+    digests = {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    if not digests:
         raise UserError(f"{folder}: holds no predictions to seal ({', '.join(SEALED)})")
-    return found
+    return digests

@@ -59,42 +59,44 @@ def representative_tasks(scores: pd.DataFrame, count: int) -> TaskSubset:
         )
     if not 1 <= count <= table.shape[1]:
         raise UsageError(f"count={count}: expected 1 to {table.shape[1]}, the number of tasks")
-    chosen = _chosen(table, count)
-    agreement, error = _worth(table, chosen)
+    chosen = _choose_tasks(table, count)
+    agreement, error = _subset_score(table, chosen)
     left_out = {}
-    for place, name in enumerate(scores.index):
-        others = np.delete(np.arange(len(table)), place)
-        without = _chosen(table[others], count)
-        left_out[str(name)] = abs(float(_ranks(table[:, without].mean(1))[place] - _ranks(table.mean(1))[place]))
-    return TaskSubset(tuple(str(scores.columns[place]) for place in chosen), agreement, -error, left_out)
+    for index, name in enumerate(scores.index):
+        other_tasks = np.delete(np.arange(len(table)), index)
+        without = _choose_tasks(table[other_tasks], count)
+        left_out[str(name)] = abs(
+            float(_average_ranks(table[:, without].mean(1))[index] - _average_ranks(table.mean(1))[index])
+        )
+    return TaskSubset(tuple(str(scores.columns[column]) for column in chosen), agreement, -error, left_out)
 
 
-def _chosen(table: Floats, count: int) -> list[int]:
+def _choose_tasks(table: Floats, count: int) -> list[int]:
     tasks = range(table.shape[1])
     chosen: list[int] = []
     for _ in range(count):
         free = [task for task in tasks if task not in chosen]
-        chosen.append(max(free, key=lambda task: _worth(table, [*chosen, task])))
+        chosen.append(max(free, key=lambda task: _subset_score(table, [*chosen, task])))
     better = True
     while better:
         better = False
-        for place in range(count):
+        for step in range(count):
             for task in tasks:
-                changed = [*chosen[:place], task, *chosen[place + 1 :]]
-                if task not in chosen and _worth(table, changed) > _worth(table, chosen):
+                changed = [*chosen[:step], task, *chosen[step + 1 :]]
+                if task not in chosen and _subset_score(table, changed) > _subset_score(table, chosen):
                     chosen, better = changed, True
     return sorted(chosen)
 
 
-def _worth(table: Floats, tasks: Sequence[int]) -> tuple[float, float]:
+def _subset_score(table: Floats, tasks: Sequence[int]) -> tuple[float, float]:
     from scipy.stats import kendalltau
 
-    part, whole = table[:, list(tasks)].mean(1), table.mean(1)
-    tau = float(kendalltau(part, whole).statistic)
-    return (-1.0 if np.isnan(tau) else tau), -float(np.abs(part - whole).mean())
+    part, full = table[:, list(tasks)].mean(1), table.mean(1)
+    tau = float(kendalltau(part, full).statistic)
+    return (-1.0 if np.isnan(tau) else tau), -float(np.abs(part - full).mean())
 
 
-def _ranks(values: Floats) -> Floats:
+def _average_ranks(values: Floats) -> Floats:
     from scipy.stats import rankdata
 
     ranks: Floats = rankdata(-values)

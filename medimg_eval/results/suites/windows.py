@@ -41,26 +41,28 @@ def release_windows(
     import pandas as pd
 
     UsageError.refuse_unknown("scores: has no column", scores.columns, "model", "value", "released")
-    released = scores["released"].map(_day)
-    bounds = sorted(map(_day, edges))
+    released = scores["released"].map(_parse_day)
+    bounds = sorted(map(_parse_day, edges))
     window = released.map(lambda day: sum(day >= bound for bound in bounds))
-    limits = {model: _day(day) for model, day in (cutoffs or {}).items()}
+    limits = {model: _parse_day(day) for model, day in (cutoffs or {}).items()}
     rows = []
-    for (model, place), part in scores.assign(released=released, window=window).groupby(["model", "window"], sort=True):
+    for (model, release), part in scores.assign(released=released, window=window).groupby(
+        ["model", "window"], sort=True
+    ):
         clusters = part["patient"] if "patient" in part else np.arange(len(part))
-        found = mean_interval(part["value"].to_numpy(float), clusters, resamples=resamples)
+        interval = mean_interval(part["value"].to_numpy(float), clusters, resamples=resamples)
         first, last = part["released"].min(), part["released"].max()
-        known = _known(first, last, limits.get(str(model)))
-        rows.append((model, place, first, last, len(part), found.mean, found.low, found.high, known))
+        is_after = _known_before(first, last, limits.get(str(model)))
+        rows.append((model, release, first, last, len(part), interval.mean, interval.low, interval.high, is_after))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _day(text: object) -> date:
+def _parse_day(text: object) -> date:
     with UsageError.about("a date", f"is {text!r}, expected YYYY-MM-DD", ValueError, TypeError):
         return text if isinstance(text, date) else date.fromisoformat(str(text))
 
 
-def _known(first: date, last: date, cutoff: date | None) -> str:
+def _known_before(first: date, last: date, cutoff: date | None) -> str:
     if cutoff is None:
         return ""
     return "yes" if last <= cutoff else "no" if first > cutoff else "partly"

@@ -200,16 +200,16 @@ def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
     if not is_known(metric):
         # Of a plug-in that is not installed here, or computed elsewhere: without a direction it cannot be ranked.
         return Column(task, group, metric, metric, run.directions.get(metric), 3)
-    known = metrics.get(metric)
+    definition = metrics.get(metric)
     title = metrics.title(metric)
-    unit = "px" if known.unit == "mm" and run.units == "pixel" else known.unit
+    unit = "px" if definition.unit == "mm" and run.units == "pixel" else definition.unit
     return Column(
         task,
         group,
         metric,
         f"{title} ({unit})" if unit else title,
-        known.higher_is_better,
-        2 if known.unit else 4 if known.kind == SET else 3,
+        definition.higher_is_better,
+        2 if definition.unit else 4 if definition.kind == SET else 3,
     )
 
 
@@ -251,7 +251,10 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
             cells[metric] = Cell(run=part.run, failed=failed)
         else:
             cases = case_values(scores)
-            means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
+            means[metric] = (
+                cases,
+                _make_sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class"),
+            )
     intervals = table_intervals([sample for _, sample in means.values()], settings.bootstrap)
     for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
         cells[metric] = _with_spread(_with_counts(part.run, cases, interval, failed), part, metric)
@@ -265,7 +268,7 @@ def _with_spread(cell: Cell, part: Part, metric: str) -> Cell:
     return replace(cell, between=between, within=within)
 
 
-def _sample(
+def _make_sample(
     run: RunScores,
     metric: str,
     cases: pd.DataFrame,
@@ -296,22 +299,22 @@ def _case_sample(
 
 def _set_cell(part: Part, metric: str, failed: int) -> Cell:
     """Returns the value of a set with its own interval; of fewer cases than were asked for if some failed."""
-    found = row_of_part(part, metric)
-    if found is None:
+    set_row = row_of_part(part, metric)
+    if set_row is None:
         return Cell(run=part.run, failed=failed)
-    one = found.value
-    count = 0 if np.isnan(one.value) else one.n_generated
+    set_value = set_row.value
+    count = 0 if np.isnan(set_value.value) else set_value.n_generated
     return Cell(
         run=part.run,
-        mean=one.value,
-        low=one.low,
-        high=one.high,
+        mean=set_value.value,
+        low=set_value.low,
+        high=set_value.high,
         n=count,
         n_clusters=count,
-        method="" if np.isnan(one.low) else OWN,
+        method="" if np.isnan(set_value.low) else OWN,
         rows=1,
         failed=failed,
-        of_set=found,
+        of_set=set_row,
     )
 
 

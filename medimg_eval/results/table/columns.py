@@ -39,15 +39,19 @@ def make_columns(
     if isinstance(asked, Mapping):
         return _by_task(runs, asked), []
     by_task = grouped((run.task, run) for run in runs)
-    scored = {task: _scored(members) for task, members in by_task.items()}
+    scored = {task: _scored_metrics(members) for task, members in by_task.items()}
     everything = {metric for names in scored.values() for metric in names}
     for metric in asked or ():
         # Before anything is scored there is nothing to compare a name with, and the table says "unfinished".
-        if everything and not any(_has(names, metric) for names in scored.values()):
-            raise UsageError(f"No run has scores of {metric!r}{_hint(metric, everything)}")
+        if everything and not any(_has_metric(names, metric) for names in scored.values()):
+            raise UsageError(f"No run has scores of {metric!r}{_metric_hint(metric, everything)}")
     columns, hidden = [], []
     for task, title in titles(runs).items():
-        chosen = _shown(by_task[task], scored[task]) if asked is None else [m for m in asked if _has(scored[task], m)]
+        chosen = (
+            _shown_metrics(by_task[task], scored[task])
+            if asked is None
+            else [m for m in asked if _has_metric(scored[task], m)]
+        )
         if scored[task] and not chosen:
             hidden.append(title)
         else:
@@ -57,34 +61,34 @@ def make_columns(
 
 def _by_task(runs: Sequence[RunScores], asked: Mapping[str, Sequence[str]]) -> list[Column]:
     """Returns the columns of the tasks named, each with its own metrics, in the order of both."""
-    known = titles(runs)
+    title_of = titles(runs)
     columns: list[Column] = []
     for task, wanted in asked.items():
-        if task not in known:
-            raise UsageError(f"metrics names task {task!r}, which has no run{nearest(task, known)}")
+        if task not in title_of:
+            raise UsageError(f"metrics names task {task!r}, which has no run{nearest(task, title_of)}")
         if not wanted:
             raise UsageError(f"metrics names none of task {task!r}; name at least one, or leave the task out")
-        found, _ = make_columns([run for run in runs if run.task == task], wanted)
-        columns += [replace(column, group=known[task]) for column in found]
+        columns_, _ = make_columns([run for run in runs if run.task == task], wanted)
+        columns += [replace(column, group=title_of[task]) for column in columns_]
     return columns
 
 
 def titles(runs: Sequence[RunScores]) -> dict[str, str]:
     """Returns the title of each task in the order of `runs`, with the task's name if two tasks share one."""
-    found: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for run in runs:
-        found.setdefault(run.task, run.task_title)
-    times = Counter(found.values())
-    return {task: title if times[title] == 1 else f"{title} ({task})" for task, title in found.items()}
+        titles.setdefault(run.task, run.task_title)
+    times = Counter(titles.values())
+    return {task: title if times[title] == 1 else f"{title} ({task})" for task, title in titles.items()}
 
 
-def _scored(runs: Sequence[RunScores]) -> dict[str, None]:
+def _scored_metrics(runs: Sequence[RunScores]) -> dict[str, None]:
     """Returns the metrics that rows of one task's runs have; a dict for its order."""
     rows = (part for run in runs for part in (run.scores, run.sets))
     return dict.fromkeys(metric for part in rows for metric in part["metric"].unique())
 
 
-def _has(scored: Collection[str], metric: str) -> bool:
+def _has_metric(scored: Collection[str], metric: str) -> bool:
     """Returns whether a task's rows have a metric, or something that a summary is computed from."""
     if metric in scored:
         return True
@@ -92,16 +96,18 @@ def _has(scored: Collection[str], metric: str) -> bool:
     return is_summary(metric) and any(need in scored for need in needed_rows(metric, scored))
 
 
-def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
+def _shown_metrics(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
     """Returns the metrics of a task as its runs list them; of a run without a list, those of its rows."""
     listed: dict[str, None] = {}
     for run in runs:
         listed |= dict.fromkeys(run.metrics or run.scores["metric"].unique())
     # A summary of rows that no run left is shown as undefined, for the task asked for it.
-    return [metric for metric in listed if (_has(scored, metric) or is_summary(metric)) and not is_evidence(metric)]
+    return [
+        metric for metric in listed if (_has_metric(scored, metric) or is_summary(metric)) and not is_evidence(metric)
+    ]
 
 
-def _hint(metric: str, scored: set[str]) -> str:
+def _metric_hint(metric: str, scored: set[str]) -> str:
     """Returns what else could have been meant; of a summary, what it lacks."""
     if is_summary(metric):
         lacking = " or ".join(needed_rows(metric, scored))
@@ -139,17 +145,19 @@ def restyled(
             half-width of the column's intervals, models before baselines; None for those of the metrics. A column
             without any interval keeps those of its metric.
     """
-    made = []
-    for place, column in enumerate(columns):
-        one = _in_percent(column) if percent else column
+    restyled_columns = []
+    for index, column in enumerate(columns):
+        restyled_column = _in_percent(column) if percent else column
         if precision == AUTO:
-            widths = _half_widths([row.cells[place] for row in rows])
+            widths = _half_widths([row.cells[index] for row in rows])
             if widths:
-                one = replace(one, decimals=supported(one.scale * float(np.median(widths))))
+                restyled_column = replace(
+                    restyled_column, decimals=supported(restyled_column.scale * float(np.median(widths)))
+                )
         elif isinstance(precision, int):
-            one = replace(one, decimals=precision)
-        made.append(one)
-    return made
+            restyled_column = replace(restyled_column, decimals=precision)
+        restyled_columns.append(restyled_column)
+    return restyled_columns
 
 
 def _in_percent(column: Column) -> Column:
@@ -161,8 +169,8 @@ def _in_percent(column: Column) -> Column:
 
 def _half_widths(cells: Sequence[Cell]) -> list[float]:
     """Returns the half-widths above 0 of the models' intervals; of the baselines', where models have none."""
-    found: dict[bool, list[float]] = {False: [], True: []}
+    widths: dict[bool, list[float]] = {False: [], True: []}
     for cell in cells:
         if cell.run is not None and cell.high > cell.low:
-            found[cell.run.baseline].append((cell.high - cell.low) / 2)
-    return found[False] or found[True]
+            widths[cell.run.baseline].append((cell.high - cell.low) / 2)
+    return widths[False] or widths[True]

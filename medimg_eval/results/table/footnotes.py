@@ -101,12 +101,18 @@ def write_footnotes(
         hidden: Titles of the tasks that have no score of any metric asked for.
         by: What the table is divided by, if it is.
     """
-    groups = _groups(columns, rows)
-    notes = [*_method(columns, groups, shown, settings), *_legend(shown, by)]
+    groups = _note_groups(columns, rows)
+    notes = [*_method_notes(columns, groups, shown, settings), *_legend_notes(shown, by)]
     for group in groups:
-        notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
+        notes += [
+            *_basis_notes(group),
+            *_chance_notes(group),
+            *_warning_notes(group),
+            *_different_cases(group),
+            *_of_sets(group),
+        ]
         for entry in group.entries:
-            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *left_out(entry.run))]
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_fact_notes(entry), *left_out(entry.run))]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
         notes += [f"{group.title}: {note}" for note in from_manifests]
     if any(_label_counts(entry.run) for group in groups for entry in group.finished):
@@ -119,7 +125,7 @@ def write_footnotes(
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
     if older := sum(len(entry.run.left_out) for group in groups for entry in group.entries):
         notes.append(
-            f"{_count(older, 'older run')} of the same task and model name left out; "
+            f"{_count_noun(older, 'older run')} of the same task and model name left out; "
             "name a run folder to show it beside the newest."
         )
     return notes
@@ -133,10 +139,10 @@ def comparability(title: str, runs: Mapping[str, RunScores]) -> list[str]:
         runs: The runs by model.
     """
     group = _Group(title, [_Entry(name, run, ()) for name, run in runs.items()])
-    return [*_basis(group), *_warnings(group)]
+    return [*_basis_notes(group), *_warning_notes(group)]
 
 
-def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
+def _note_groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
     groups = []
     for task, title in {column.task: column.group for column in columns}.items():
         entries = []
@@ -151,7 +157,7 @@ def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
     return groups
 
 
-def _method(
+def _method_notes(
     columns: Sequence[Column], groups: Sequence[_Group], shown: Sequence[Row], settings: Settings
 ) -> Iterator[str]:
     """Yields what the numbers are, once there are numbers."""
@@ -167,12 +173,12 @@ def _method(
         what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
     strata = dict.fromkeys(stratifying(entry.run, settings.stratify_by) for group in groups for entry in group.finished)
     within = f" within strata of {listed(names)}" if (names := [name for name in strata if name]) else ""
-    methods = _methods(columns, shown)
+    methods = _interval_methods(columns, shown)
 
     def interval(resamples: int, of: Sequence[str]) -> str:
         how = f"{100 * settings.level:g} % interval"
-        made = {method for metric in of for method in methods[metric]}
-        if made and made <= {WILSON, EXACT, EXPANSION}:
+        kinds = {method for metric in of for method in methods[metric]}
+        if kinds and kinds <= {WILSON, EXACT, EXPANSION}:
             return f"[{how}]"
         bounds = "BCa" if settings.interval == BCA else PERCENTILE
         return f"[{how}: {bounds} bootstrap, {resamples:,} resamples of {what}{within}, seed {settings.seed}]"
@@ -197,12 +203,12 @@ def _method(
             "fewer than 50 images on a side."
         )
     yield from _told_once((title, metrics.get(metric).definition) for metric, title in (summaries | sets).items())
-    known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
-    yield from _told_once((title, f"{how}.") for title, how in known if how)
+    settings_of = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
+    yield from _told_once((title, f"{how}.") for title, how in settings_of if how)
     yield from _other_intervals(columns, methods, " or ".join(sorted(units)), within, settings)
 
 
-def _methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[str]]:
+def _interval_methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[str]]:
     """Returns how the intervals of each metric were made."""
     methods: dict[str, set[str]] = {column.metric: set() for column in columns}
     for row in rows:
@@ -216,7 +222,7 @@ def _other_intervals(
     columns: Sequence[Column], methods: Mapping[str, set[str]], what: str, within: str, settings: Settings
 ) -> Iterator[str]:
     """Yields which columns have intervals that are not the bootstrap asked for."""
-    said = {
+    descriptions = {
         WILSON: f"Wilson interval of a proportion, of values that are 0 or 1, one for each of the {what}.",
         EXACT: "exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are all "
         f"the same or of at most {FEW_TRIALS} {what}.",
@@ -227,16 +233,19 @@ def _other_intervals(
         ),
     }
     if settings.interval == BCA:
-        said[PERCENTILE] = (
+        descriptions[PERCENTILE] = (
             f"percentile interval where BCa has none: where all resamples agree, or more than {MOST_LEFT_OUT:,} {what} "
             "would be left out one by one."
         )
     yield from _told_once(
-        (column.title, note) for method, note in said.items() for column in columns if method in methods[column.metric]
+        (column.title, note)
+        for method, note in descriptions.items()
+        for column in columns
+        if method in methods[column.metric]
     )
-    if any(TOO_FEW in made for made in methods.values()):
+    if any(TOO_FEW in method for method in methods.values()):
         yield f"{SMALL_N}: a bootstrap of fewer than {FEWEST} {what} covers far less than it says."
-    if any(EQUAL in made for made in methods.values()):
+    if any(EQUAL in method for method in methods.values()):
         yield (
             f"{ALL_EQUAL}: all values are the same, and so would all resamples be; how much others would differ is "
             "unknown."
@@ -251,7 +260,7 @@ def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (f"{listed(list(of))}: {fact}" for fact, of in titles.items())
 
 
-def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
+def _legend_notes(rows: Sequence[Row], by: str) -> Iterator[str]:
     cells = [cell for row in rows for cell in row.cells]
     if any(cell.mark for cell in cells):
         among = "" if not by else f" and {'label' if by == LABEL else 'group'}"
@@ -271,7 +280,7 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
         yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
 
 
-def _basis(group: _Group) -> Iterator[str]:
+def _basis_notes(group: _Group) -> Iterator[str]:
     """Yields the number of cases and patients, and the settings that the scores depend on."""
     signatures = _names_by(group.models, lambda run: run.signature)
     basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
@@ -292,13 +301,13 @@ def _case_basis(group: _Group) -> str:
     return basis
 
 
-def _chance(group: _Group) -> Iterator[str]:
-    shown = dict.fromkeys(column.metric for entry in group.entries for column, _ in entry.cells)
+def _chance_notes(group: _Group) -> Iterator[str]:
+    shown_metrics = dict.fromkeys(column.metric for entry in group.entries for column, _ in entry.cells)
     if group.asks:
-        yield from chance_note(group.title, [entry.run for entry in group.finished], list(shown))
+        yield from chance_note(group.title, [entry.run for entry in group.finished], list(shown_metrics))
 
 
-def _warnings(group: _Group) -> Iterator[str]:
+def _warning_notes(group: _Group) -> Iterator[str]:
     """Yields why the rows of one task may not be comparable."""
     for entry in group.entries:
         if entry.run.partial:
@@ -309,7 +318,7 @@ def _warnings(group: _Group) -> Iterator[str]:
     if len(fingerprints) > 1 and not _own_cases(group):
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
-    if len(salts := _names_by([one for one in group.finished if salt_names(one.run)], salt_names)) > 1:
+    if len(salts := _names_by([entry for entry in group.finished if salt_names(entry.run)], salt_names)) > 1:
         parts = "; ".join(f"{names} with {salt}" for salt, names in salts.items())
         yield (
             f"Warning: patients of {group.title} are named with different salts, so its rows cannot be paired: {parts}."
@@ -322,7 +331,7 @@ def _warnings(group: _Group) -> Iterator[str]:
         )
         > 1
     ):
-        parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
+        parts = "; ".join(f"{names} on {salt}" for salt, names in labels.items())
         yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
 
 
@@ -384,7 +393,7 @@ def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dic
     return names
 
 
-def _facts(entry: _Entry) -> Iterator[str]:
+def _fact_notes(entry: _Entry) -> Iterator[str]:
     """Yields what is missing, failed or undefined in one run."""
     run = entry.run
     if not run.finished:
@@ -394,18 +403,18 @@ def _facts(entry: _Entry) -> Iterator[str]:
     scored = run.scores["case"].nunique()
     if scored != run.cases:
         yield f"{scored} of {run.cases} cases have scores"
-    yield from _failures(entry)
+    yield from _failure_notes(entry)
     if run.asks:
         yield from question_facts(run)
     if counts := _label_counts(run):
         total = len(judged_labels(run.scores))
-        yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
+        yield f"of {_count_noun(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
         yield from _cell_facts(column, cell)
-    yield from _spreads(entry)
+    yield from _spread_notes(entry)
     yield from _not_shown(entry)
-    yield from _remarks(entry)
-    yield from _validation(entry)
+    yield from _remark_notes(entry)
+    yield from _validation_notes(entry)
     # Numbers that summaries may have used beside scores.
     numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
     if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
@@ -417,9 +426,9 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
     if not cell.matched:
         return
     if cell.undefined_labels:
-        whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
-        labels = _count(cell.undefined_labels, "label")
-        yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
+        whole_text = f" ({_count_noun(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
+        labels = _count_noun(cell.undefined_labels, "label")
+        yield f"{column.title} undefined for {labels}{whole_text}, left out of the mean"
     if not cell.rows and column.metric != NO_METRIC:
         yield f"no {column.title} scores; score the run again to have them"
     elif cell.raised:
@@ -428,10 +437,10 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
         hint = " (it needs efficiency=true; see docs/definitions/run_metrics.md)" if column.metric == "u_score" else ""
         yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
     if cell.dropped:
-        yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
+        yield f"{column.title} undefined on {_count_noun(cell.dropped, 'resample')}, left out of its interval"
 
 
-def _spreads(entry: _Entry) -> Iterator[str]:
+def _spread_notes(entry: _Entry) -> Iterator[str]:
     """Yields how far the repeats of a run lie apart; of one repeat nothing."""
     if entry.run.repeats < 2:
         return
@@ -450,8 +459,8 @@ def _spreads(entry: _Entry) -> Iterator[str]:
         texts += [f"{column.title} {' and '.join(of)}"] if of else []
     sds = f"; SD (n - 1): {', '.join(texts)}" if texts else ""
     if entry.run.in_folds:
-        told = f"; SD (n - 1), which is no interval: {', '.join(texts)}" if texts else ""
-        yield f"summaries are of each of {entry.run.repeats} folds by itself, then their mean{told}"
+        deviations_text = f"; SD (n - 1), which is no interval: {', '.join(texts)}" if texts else ""
+        yield f"summaries are of each of {entry.run.repeats} folds by itself, then their mean{deviations_text}"
         return
     if entry.run.subsets:
         last = max(entry.run.subsets, key=lambda one: one["size"])
@@ -465,10 +474,10 @@ def _not_shown(entry: _Entry) -> Iterator[str]:
     """Yields which of the task's metrics have no column, for no run has a value of them."""
     scored = {*entry.run.scores["metric"].unique(), *entry.run.sets["metric"].unique()}
     wanted = [name for name in entry.run.metrics if not (is_summary(name) or is_evidence(name))]
-    shown = {column.metric for column, _ in entry.cells}
-    if any(name in scored and name not in shown for name in wanted):
+    shown_metrics = {column.metric for column, _ in entry.cells}
+    if any(name in scored and name not in shown_metrics for name in wanted):
         return  # some columns were asked for, and others were not
-    for name in (one for one in wanted if one not in scored):
+    for name in (metric for metric in wanted if metric not in scored):
         why = "no judge was asked" if name.startswith("judge") else "it judges none of the cases"
         yield f"no {metrics.title(name) if is_known(name) else name} scores: {why}"
 
@@ -477,31 +486,31 @@ JUDGED = "judged@"
 """How metrics are called that are a judge's verdict on one question."""
 
 
-def _validation(entry: _Entry) -> Iterator[str]:
+def _validation_notes(entry: _Entry) -> Iterator[str]:
     """Yields how far the judge whose verdicts are shown agrees with people, or that nobody knows."""
-    asked = [column.metric.removeprefix(JUDGED) for column, _ in entry.cells if column.metric.startswith(JUDGED)]
-    yield from validation_notes(entry.run.folder, dict.fromkeys(asked))
+    questions = [column.metric.removeprefix(JUDGED) for column, _ in entry.cells if column.metric.startswith(JUDGED)]
+    yield from validation_notes(entry.run.folder, dict.fromkeys(questions))
 
 
-def _remarks(entry: _Entry) -> Iterator[str]:
+def _remark_notes(entry: _Entry) -> Iterator[str]:
     """Yields what summaries have to say of a run, each thing once."""
-    told: dict[str, None] = {}
-    whole = Part.whole(entry.run)
+    remarks: dict[str, None] = {}
+    whole_part = Part.whole(entry.run)
     rows_by_needs: dict[
         tuple[tuple[str, ...], bool], ScoreTable
     ] = {}  # of the last summary: those that follow mostly need the same
     for column, cell in entry.cells:
-        found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
-        if found is not None and found.remark is not None and cell.rows:
-            key = whole.needed(column.metric), entry.run.in_folds or found.over == "repeats"
+        definition, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
+        if definition is not None and definition.remark is not None and cell.rows:
+            key = whole_part.needed(column.metric), entry.run.in_folds or definition.over == "repeats"
             if key not in rows_by_needs:
-                rows_by_needs = {key: rows_of(whole, key[0], every=key[1])}
+                rows_by_needs = {key: rows_of(whole_part, key[0], every=key[1])}
             rows = rows_by_needs[key]
-            told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
-    yield from (remark for remark in told if remark)
+            remarks[definition.remark(rows, *(() if parameter is None else (parameter,)))] = None
+    yield from (remark for remark in remarks if remark)
 
 
-def _failures(entry: _Entry) -> Iterator[str]:
+def _failure_notes(entry: _Entry) -> Iterator[str]:
     scores = entry.run.scores
     failed = int(scores.loc[scores["status"] == "failed", "case"].nunique())
     if not failed:
@@ -516,11 +525,15 @@ def _label_counts(run: RunScores) -> dict[str, int]:
     """Returns how many labels were missed, hallucinated or absent; only those that occur."""
     judged = judged_labels(run.scores)
     # Of classes, `absent` is what is true of one, and no outcome.
-    classes = [one for one in judged["metric"].unique() if is_known(one) and metrics.get(one).kind == "classification"]
+    classes = [
+        metric
+        for metric in judged["metric"].unique()
+        if is_known(metric) and metrics.get(metric).kind == "classification"
+    ]
     labels = judged.loc[~judged["metric"].isin(classes), "status"]
     counts = {status: int((labels == status).sum()) for status in ("missed", "hallucinated", "absent")}
     return {status: number for status, number in counts.items() if number}
 
 
-def _count(number: int, noun: str) -> str:
+def _count_noun(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

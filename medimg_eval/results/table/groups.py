@@ -54,26 +54,28 @@ def divided(
         UsageError: If no case has such an attribute.
     """
     runs = [run for by_task in named.values() for run in by_task.values()]
-    known = attribute_names(runs)
-    lacking = next((one for one in crossed_attributes(by, known) if one not in known), None)
+    names_ = attribute_names(runs)
+    lacking = next((name for name in crossed_attributes(by, names_) if name not in names_), None)
     if by not in (LABEL, CONDITION) and lacking is not None and any(run.finished for run in runs):
         raise UsageError(
-            f"No case has an attribute {lacking!r} to divide the table by{nearest(lacking, known | {LABEL})}"
+            f"No case has an attribute {lacking!r} to divide the table by{nearest(lacking, names_ | {LABEL})}"
         )
-    shown = {column.task for column in columns}
+    shown_tasks = {column.task for column in columns}
     parts = {
-        (name, task): _parts(run, by)
+        (name, task): _run_parts(run, by)
         for name, by_task in named.items()
         for task, run in by_task.items()
-        if task in shown
+        if task in shown_tasks
     }
-    names = dict.fromkeys(group for found in parts.values() for group in found)
+    names = dict.fromkeys(group for part in parts.values() for group in part)
     if by == CONDITION and not names and any(run.finished for run in runs):
         raise UsageError("No run was shown its cases under a condition; run test with conditions= first")
-    totals = [replace(row, group=all_of(by), cells=tuple(map(_counted, row.cells))) for row in whole]
+    totals = [replace(row, group=all_of(by), cells=tuple(map(_counted_cell, row.cells))) for row in whole]
 
     def row(name: str, group: str) -> Row:
-        cells = (_cell(named[name].get(c.task), parts.get((name, c.task), {}).get(group), c, settings) for c in columns)
+        cells = (
+            _group_cell(named[name].get(c.task), parts.get((name, c.task), {}).get(group), c, settings) for c in columns
+        )
         return Row(name, tuple(cells), group)
 
     if by == LABEL:
@@ -85,11 +87,11 @@ def divided(
         groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
         blocks += [total, *groups]
         if by != CONDITION:
-            blocks += _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
+            blocks += _gap_row(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
     return blocks
 
 
-def _parts(run: RunScores, by: str) -> dict[str, Part]:
+def _run_parts(run: RunScores, by: str) -> dict[str, Part]:
     if not run.finished:
         return {}
     part = Part.whole(run)
@@ -102,24 +104,26 @@ def _has_part(row: Row, parts: Mapping[tuple[str, str], Mapping[str, Part]], col
     return any(row.group in parts.get((row.name, column.task), {}) for column in columns)
 
 
-def _cell(run: RunScores | None, part: Part | None, column: Column, settings: Settings) -> Cell:
+def _group_cell(run: RunScores | None, part: Part | None, column: Column, settings: Settings) -> Cell:
     if run is None or (part is None and run.finished):
         return Cell()
-    return _counted(make_cell(run if part is None else part, column.metric, settings))
+    return _counted_cell(make_cell(run if part is None else part, column.metric, settings))
 
 
-def _counted(cell: Cell) -> Cell:
+def _counted_cell(cell: Cell) -> Cell:
     """Returns the cell with the number of its cases after the interval, flagged where they are few."""
     return replace(cell, remark=f"n = {cell.n}{'*' if cell.n < SMALL else ''}") if cell.n else cell
 
 
-def _gap(total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, settings: Settings) -> Iterator[Row]:
+def _gap_row(
+    total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, settings: Settings
+) -> Iterator[Row]:
     """Yields the row of gaps, where there are two groups large enough to be compared."""
     cells = []
-    for place, (whole, column) in enumerate(zip(total.cells, columns, strict=True)):
-        means = [line.cells[place].mean for line in groups if line.cells[place].n >= SMALL]
-        if len(means) < 2 or whole.run is None:
-            cells.append(replace(whole, mean=np.nan, low=np.nan, high=np.nan, n=0, n_clusters=0, remark=""))
+    for index, (total_cell, column) in enumerate(zip(total.cells, columns, strict=True)):
+        means = [line.cells[index].mean for line in groups if line.cells[index].n >= SMALL]
+        if len(means) < 2 or total_cell.run is None:
+            cells.append(replace(total_cell, mean=np.nan, low=np.nan, high=np.nan, n=0, n_clusters=0, remark=""))
             continue
         bounds = NONE
         # Of a mean over labels, and of sets, groups are not resampled together.
@@ -127,9 +131,9 @@ def _gap(total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, 
             how = DisparitySettings(
                 settings.resamples, settings.level, settings.seed, SMALL, stratify_by=settings.stratify_by
             )
-            bounds = gap_between(whole.run, column.metric, by, how)
+            bounds = gap_between(total_cell.run, column.metric, by, how)
         method = "" if np.isnan(bounds.low) else PERCENTILE
-        gap = Cell(whole.run, max(means) - min(means), bounds.low, bounds.high, n=len(means), method=method)
+        gap = Cell(total_cell.run, max(means) - min(means), bounds.low, bounds.high, n=len(means), method=method)
         cells.append(gap)
     if any(cell.n for cell in cells):
         yield Row(total.name, tuple(cells), GAP)

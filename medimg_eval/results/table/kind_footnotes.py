@@ -54,12 +54,12 @@ def chance_note(title: str, runs: Sequence[RunScores], shown: Sequence[str]) -> 
     """
     rows = {run.data_fingerprint for run in runs if run.model == CHANCE}
     for data, chance in {run.data_fingerprint: run.chance for run in runs if run.chance}.items():
-        known = {name: value for name, value in chance.items() if name in shown and is_known(name)}
-        if data not in rows and known:
-            yield f"{title}: chance {_chances(known)}."
+        chances = {name: value for name, value in chance.items() if name in shown and is_known(name)}
+        if data not in rows and chances:
+            yield f"{title}: chance {_chance_text(chances)}."
 
 
-def _chances(values: Mapping[str, float]) -> str:
+def _chance_text(values: Mapping[str, float]) -> str:
     texts = []
     for name, value in values.items():
         unit = metrics.get(name).unit
@@ -71,8 +71,8 @@ def _chances(values: Mapping[str, float]) -> str:
 def question_facts(run: RunScores) -> Iterator[str]:
     """Yields of a finished run how many replies held no answer, the harness's share of the time, and the cost."""
     # Where a metric raised, its row says nothing of the reply.
-    one = run.scores.loc[run.scores["status"] != "error"].drop_duplicates("case")["status"].value_counts()
-    nulls = {word: int(one[status]) for status, word in NULLS.items() if status in one}
+    statuses = run.scores.loc[run.scores["status"] != "error"].drop_duplicates("case")["status"].value_counts()
+    nulls = {word: int(statuses[status]) for status, word in NULLS.items() if status in statuses}
     if nulls:
         parts = ", ".join(f"{number:,} {word}" for word, number in nulls.items())
         total = sum(nulls.values())
@@ -81,11 +81,11 @@ def question_facts(run: RunScores) -> Iterator[str]:
     if long_enough and (overhead := run.timing.get("overhead")) is not None:
         seconds = f" of {run.timing['seconds']:,.0f} s" if "seconds" in run.timing else ""
         yield f"harness overhead {100 * overhead:.1f} %{seconds}"
-    if used := [_used(name, value) for name, value in run.usage.items() if value]:
+    if used := [_setting_text(name, value) for name, value in run.usage.items() if value]:
         yield f"used {', '.join(used)}"
 
 
-def _used(name: str, value: object) -> str:
+def _setting_text(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"{words} {value}"
@@ -106,56 +106,56 @@ def set_notes(title: str, cells: Mapping[str, Iterable[tuple[Column, Cell]]]) ->
         title: Of the task.
         cells: The cells of each model.
     """
-    told = grouped((fact, name) for name, of_model in cells.items() for fact in _facts(of_model))
-    for fact, names in told.items():
+    by_fact = grouped((fact, name) for name, of_model in cells.items() for fact in _value_notes(of_model))
+    for fact, names in by_fact.items():
         yield f"{title}: {fact}." if len(names) == len(cells) else f"{title}, {', '.join(names)}: {fact}."
 
 
-def _facts(cells: Iterable[tuple[Column, Cell]]) -> Iterator[str]:
+def _value_notes(cells: Iterable[tuple[Column, Cell]]) -> Iterator[str]:
     """Yields counts and extractors, floors, intervals and flags of one model's values."""
-    found = [(column, cell.of_set.value) for column, cell in cells if cell.of_set is not None]
-    there = [(column, one) for column, one in found if not math.isnan(one.value)]
-    yield from _together(there, _basis)
+    set_values = [(column, cell.of_set.value) for column, cell in cells if cell.of_set is not None]
+    there = [(column, set_value) for column, set_value in set_values if not math.isnan(set_value.value)]
+    yield from _join_notes(there, _basis_text)
     floors: dict[str, list[str]] = {}
-    for column, one in there:
-        if not math.isnan(one.floor):
+    for column, set_value in there:
+        if not math.isnan(set_value.floor):
             group = GROUPS.get(metrics.get(column.metric).name, "fidelity")
-            said = f"{INSTEAD[group]}, n = {one.floor_n}" if one.floor_n else "expected by chance"
-            floors.setdefault(said, []).append(f"{metrics.title(column.metric)} {column.text(one.floor)}")
-    for said, texts in floors.items():
-        yield f"{said}: {', '.join(texts)}"
-    yield from _together(there, lambda one: f"interval: {one.interval}" if one.interval else "no interval is known")
-    for flag in dict.fromkeys(flag for _, one in found for flag in one.flags):
-        yield f"{_titles([column for column, one in found if flag in one.flags])}: {flag}"
+            floor_text = f"{INSTEAD[group]}, n = {set_value.floor_n}" if set_value.floor_n else "expected by chance"
+            floors.setdefault(floor_text, []).append(f"{metrics.title(column.metric)} {column.text(set_value.floor)}")
+    for floor_text, texts in floors.items():
+        yield f"{floor_text}: {', '.join(texts)}"
+    yield from _join_notes(there, lambda one: f"interval: {one.interval}" if one.interval else "no interval is known")
+    for flag in dict.fromkeys(flag for _, set_value in set_values for flag in set_value.flags):
+        yield f"{_metric_titles([column for column, set_value in set_values if flag in set_value.flags])}: {flag}"
 
 
 def set_warnings(title: str, runs: Mapping[str, RunScores], columns: Sequence[Column]) -> Iterator[str]:
     """Yields that values of findings follow the number of images, or that sets of other sizes are not ranked."""
     for column in columns:
-        whole = {}
+        sizes_ = {}
         for name, run in runs.items():
             rows = [row for row in set_rows(run) if row.metric == column.metric]
             for row in rows:
                 if (row.label, row.where) == (WHOLE, ()) and row.value.depends_on_n:
-                    whole[name] = (row.value.n_real, row.value.n_generated)
+                    sizes_[name] = (row.value.n_real, row.value.n_generated)
             _, warning = tracks_n({row.label: row.value for row in rows if row.label != WHOLE})
             if warning:
                 yield f"Warning: {title}, {name}, findings: {warning}"
-        if len(set(whole.values())) > 1:
-            sizes = "; ".join(f"{name} {m} against {n} real ones" for name, (n, m) in whole.items())
+        if len(set(sizes_.values())) > 1:
+            sizes = "; ".join(f"{name} {m} against {n} real ones" for name, (n, m) in sizes_.items())
             yield f"Warning: {title}: {column.title} drifts with the number of images and is not ranked: {sizes}."
 
 
-def _basis(one: SetValue) -> str:
+def _basis_text(one: SetValue) -> str:
     features = f", {one.d} features of {one.extractor}" if one.d else ""
     return f"{one.n_generated} pictures against {one.n_real} real images{features}"
 
 
-def _together(found: Sequence[Found], text: Callable[[SetValue], str]) -> Iterator[str]:
+def _join_notes(found: Sequence[Found], text: Callable[[SetValue], str]) -> Iterator[str]:
     """Yields a text of each value, once of all that it is true of."""
-    titles = grouped((text(one), column) for column, one in found)
-    yield from (f"{_titles(columns)}: {said}" for said, columns in titles.items())
+    titles = grouped((text(value), column) for column, value in found)
+    yield from (f"{_metric_titles(columns)}: {text}" for text, columns in titles.items())
 
 
-def _titles(columns: Sequence[Column]) -> str:
+def _metric_titles(columns: Sequence[Column]) -> str:
     return listed(list(dict.fromkeys(metrics.title(column.metric) for column in columns)))

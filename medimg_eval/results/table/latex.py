@@ -131,7 +131,7 @@ def to_latex(table: Printable) -> str:
     with accents, Greek and signs become commands, and what LaTeX's own fonts lack, such as an emoji, its code point.
     """
     layout = table.layout()
-    blocks = [_tabular(block) for block in _blocks(layout)]
+    blocks = [_make_tabular(block) for block in _layout_blocks(layout)]
     lines = [
         r"\begin{table}[t]",
         r"\centering",
@@ -149,36 +149,36 @@ def to_latex(table: Printable) -> str:
 
 def escape(text: str) -> str:
     """Returns plain text as LaTeX that prints it, in ASCII; neighbouring hyphens do not join into a dash."""
-    return re.sub("-(?=-)", "-{}", "".join(map(_character, unicodedata.normalize("NFC", text))))
+    return re.sub("-(?=-)", "-{}", "".join(map(_latex_character, unicodedata.normalize("NFC", text))))
 
 
-def _character(char: str) -> str:
+def _latex_character(char: str) -> str:
     if char in _CHARACTERS:
         return _CHARACTERS[char]
     if char.isascii():
         return char
     letter, *marks = list(unicodedata.normalize("NFD", char))
-    if greek := _greek(letter):
+    if greek := _greek_letter(letter):
         return greek
-    return _accented(letter, marks) if marks and letter.isascii() else _undressed(char)
+    return _accented_letter(letter, marks) if marks and letter.isascii() else _plain_character(char)
 
 
-def _accented(letter: str, marks: Sequence[str]) -> str:
+def _accented_letter(letter: str, marks: Sequence[str]) -> str:
     """Returns a Latin letter with its marks, without those that LaTeX's first font encoding lacks, as an ogonek."""
     for mark in marks:
         letter = rf"\{_ACCENTS[mark]}{{{letter}}}" if mark in _ACCENTS else letter
     return letter
 
 
-def _undressed(char: str) -> str:
+def _plain_character(char: str) -> str:
     """Returns what full-width letters, ligatures, subscripts and the like stand for; of anything else, where it is."""
     plain = unicodedata.normalize("NFKC", char)
     if plain != char and plain.isascii():
-        return "".join(map(_character, plain))
+        return "".join(map(_latex_character, plain))
     return "" if unicodedata.combining(char) or unicodedata.category(char) == "Cf" else f"[U+{ord(char):04X}]"
 
 
-def _greek(char: str) -> str:
+def _greek_letter(char: str) -> str:
     """Returns a Greek letter as a command of mathematics; "" for anything else."""
     kind, _, name = unicodedata.name(char, "").partition(" LETTER ")
     if kind not in ("GREEK SMALL", "GREEK CAPITAL"):
@@ -188,7 +188,7 @@ def _greek(char: str) -> str:
     return rf"$\{name}$" if name in _GREEK else _LATIN_LOOKALIKES.get(name, "")
 
 
-def _blocks(layout: Layout) -> Iterator[Layout]:
+def _layout_blocks(layout: Layout) -> Iterator[Layout]:
     """Yields the layout in blocks of columns that a page may hold."""
     columns = len(layout.headings)
     number = max(math.ceil(columns / _COLUMNS), 1)
@@ -196,7 +196,7 @@ def _blocks(layout: Layout) -> Iterator[Layout]:
         yield layout.columns(slice(columns * block // number, columns * (block + 1) // number))
 
 
-def _tabular(layout: Layout) -> str:
+def _make_tabular(layout: Layout) -> str:
     spans, rules, first = [""] * len(layout.stubs), [], len(layout.stubs) + 1
     for title, width in layout.groups:
         spans.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(title)}}}")
@@ -206,14 +206,14 @@ def _tabular(layout: Layout) -> str:
     headings = [escape(text) for text in (*layout.stubs, *(heading.text for heading in layout.headings))]
     body = [
         ("\\midrule\n" if line.opens else "")
-        + _row([*map(escape, line.names), *(_cell(layout, cell) for cell in line.cells)])
+        + _latex_row([*map(escape, line.names), *(_latex_cell(layout, cell) for cell in line.cells)])
         for line in layout.lines
     ]
     lines = [
         rf"\begin{{tabular}}{{{'l' * len(layout.stubs)}{'c' * len(layout.headings)}}}",
         r"\toprule",
-        *([_row(spans), " ".join(rules)] if layout.grouped else []),
-        _row(headings),
+        *([_latex_row(spans), " ".join(rules)] if layout.grouped else []),
+        _latex_row(headings),
         r"\midrule",
         *body,
         r"\bottomrule",
@@ -222,12 +222,12 @@ def _tabular(layout: Layout) -> str:
     return "\n".join(lines)
 
 
-def _cell(layout: Layout, spans: Sequence[Span]) -> str:
+def _latex_cell(layout: Layout, spans: Sequence[Span]) -> str:
     lines = [" ".join(_STYLES[span.style] % escape(span.text) for span in line) for line in layout.cell_lines(spans)]
     return lines[0] if len(lines) == 1 else rf"\shortstack{{{_BREAK.join(lines)}}}"
 
 
-def _row(cells: Sequence[str]) -> str:
+def _latex_row(cells: Sequence[str]) -> str:
     row = rf"{' & '.join(cells)} \\"
     # At the start of a row these two would be read as an argument of the \\ that ends the row before.
     return f"{{}}{row}" if row.startswith(("[", "*")) else row

@@ -90,7 +90,7 @@ class Layout(NamedTuple):
         """Returns the layout of some of the columns, with the names of all rows."""
         titles = [title for title, width in self.groups for _ in range(width)]
         return self._replace(
-            groups=[(title, len(list(same))) for title, same in itertools.groupby(titles[places])],
+            groups=[(title, len(list(members))) for title, members in itertools.groupby(titles[places])],
             headings=self.headings[places],
             lines=[line._replace(cells=line.cells[places]) for line in self.lines],
         )
@@ -141,20 +141,20 @@ def lay_out(table: Table) -> Layout:
     for column in table.columns:
         groups[column.group] = groups.get(column.group, 0) + 1
     lines: list[Line] = []
-    for place, row in enumerate(table.rows):
-        names = [one_line(name) for name in _names(table.by, row)]
+    for index, row in enumerate(table.rows):
+        names = [one_line(name) for name in _row_names(table.by, row)]
         opens = bool(table.by and lines) and lines[-1].names[0] != names[0]
         # Baselines stand apart from the models above them.
-        opens |= row.baseline and bool(lines) and not table.rows[place - 1].baseline
-        spans = [_spans(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
+        opens |= row.baseline and bool(lines) and not table.rows[index - 1].baseline
+        spans = [_cell_spans(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
         lines.append(Line(names, spans, opens))
-    for place, printed in enumerate(table.published):
-        names = [one_line(name) for name in _names(table.by, printed)]
+    for index, printed in enumerate(table.published):
+        names = [one_line(name) for name in _row_names(table.by, printed)]
         cells = [_published_spans(column, cell) for column, cell in zip(table.columns, printed.cells, strict=True)]
-        lines.append(Line(names, cells, opens=place == 0))
+        lines.append(Line(names, cells, opens=index == 0))
     return Layout(
         groups=[(one_line(title), span) for title, span in groups.items()],
-        headings=[_heading(column) for column in table.columns],
+        headings=[_column_heading(column) for column in table.columns],
         lines=lines,
         footnotes=[one_line(note) for note in table.footnotes],
         stubs={"": ["Model"], LABEL: ["Label", "Model"]}.get(table.by, ["Model", one_line(table.by)]),
@@ -162,19 +162,19 @@ def lay_out(table: Table) -> Layout:
     )
 
 
-def _heading(column: Column) -> Heading:
+def _column_heading(column: Column) -> Heading:
     # A share has no unit, so its title ends in none.
     percent = "" if column.scale == 1 else " (%)"
     return Heading(one_line(column.group), f"{one_line(column.title)}{percent} {column.arrow}".rstrip())
 
 
-def _names(by: str, row: Row | PublishedRow) -> list[str]:
+def _row_names(by: str, row: Row | PublishedRow) -> list[str]:
     if not by:
         return [row.name]
     return [row.group, row.name] if by == LABEL else [row.name, row.group]
 
 
-def _spans(column: Column, cell: Cell) -> list[Span]:
+def _cell_spans(column: Column, cell: Cell) -> list[Span]:
     text = cell.text(column)
     if not cell.n:
         return [Span(text, "quiet")]
@@ -217,13 +217,13 @@ class Look(NamedTuple):
 
     def check(self) -> None:
         """Raises UsageError for invalid settings."""
-        for key, value, known in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
-            UsageError.refuse_unknown(f"{key} must be one of {', '.join(known)}, got", known, value)
+        for key, value, allowed in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
+            UsageError.refuse_unknown(f"{key} must be one of {', '.join(allowed)}, got", allowed, value)
         if not isinstance(self.percent, bool):
             raise UsageError(f"percent must be true or false, got {self.percent!r}")
         decimals = self.precision
-        whole = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MOST_DECIMALS
-        if not whole and decimals not in (None, AUTO):
+        is_whole = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MOST_DECIMALS
+        if not is_whole and decimals not in (None, AUTO):
             raise UsageError(
                 f"precision must be auto, or a number of decimals from 0 to {MOST_DECIMALS}, got {self.precision!r}"
             )
@@ -234,17 +234,19 @@ USUAL = Look()
 
 def lay_out_as(table: Table, look: Look) -> Layout:
     """Returns every text of `table` in its place and style, in the form asked for."""
-    make = {"wide": lay_out, "transposed": _transposed, "stacked": _stacked, "long": _long}[look.form]
-    made = make(table)
+    make = {"wide": lay_out, "transposed": _transposed_layout, "stacked": _stacked_layout, "long": _long_layout}[
+        look.form
+    ]
+    layout = make(table)
     ranked_along = {"transposed": "row", "long": "metric of a task"}.get(look.form, "column")
     # Footnotes speak of the wide form.
-    notes = [note.replace("Best of each column", f"Best of each {ranked_along}", 1) for note in made.footnotes]
+    notes = [note.replace("Best of each column", f"Best of each {ranked_along}", 1) for note in layout.footnotes]
     if look.form == "transposed":
         notes = [note.replace("Baselines, below the models", "Baselines, behind the models", 1) for note in notes]
-    return made._replace(below=look.ci == "below", footnotes=notes)
+    return layout._replace(below=look.ci == "below", footnotes=notes)
 
 
-def _transposed(table: Table) -> Layout:
+def _transposed_layout(table: Table) -> Layout:
     """Metrics as rows, grouped by task; models as columns, baselines behind them."""
     wide = lay_out(table)
     several = wide.several_tasks
@@ -255,47 +257,47 @@ def _transposed(table: Table) -> Layout:
         *outer, name = line.names
         headings.append(Heading(outer[0] if outer else block, name))
     lines: list[Line] = []
-    for place, heading in enumerate(wide.headings):
+    for index, heading in enumerate(wide.headings):
         names = [heading.group, heading.text] if several else [heading.text]
         opens = several and bool(lines) and lines[-1].names[0] != heading.group
-        lines.append(Line(names, [line.cells[place] for line in wide.lines], opens))
+        lines.append(Line(names, [line.cells[index] for line in wide.lines], opens))
     return wide._replace(
-        groups=[(group, len(list(same))) for group, same in itertools.groupby(head.group for head in headings)],
+        groups=[(group, len(list(members))) for group, members in itertools.groupby(head.group for head in headings)],
         headings=headings,
         lines=lines,
         stubs=["Task", "Metric"] if several else ["Metric"],
     )
 
 
-def _stacked(table: Table) -> Layout:
+def _stacked_layout(table: Table) -> Layout:
     """Tasks below each other; a task whose columns differ from those above begins with its own heads."""
     wide = lay_out(table)
     if not wide.several_tasks:
         return wide
     parts = [lay_out(part) for part in table.by_task()]
     width = max(len(part.headings) for part in parts)
-    heads = _heads(parts[0], width)
+    heads = _part_heads(parts[0], width)
     headings = [Heading("", text) for text in heads]
     lines: list[Line] = []
     for part in parts:
         ((title, _),) = part.groups
-        own = _heads(part, width)
+        own = _part_heads(part, width)
         opens = bool(lines)
         if own != heads:
             lines.append(Line([title, *part.stubs], [[Span(text, "head")] if text else [] for text in own], opens))
             heads, opens = own, False
-        for place, line in enumerate(part.lines):
+        for index, line in enumerate(part.lines):
             missing: list[list[Span]] = [[] for _ in range(width - len(line.cells))]
-            lines.append(Line([title, *line.names], [*line.cells, *missing], opens if place == 0 else line.opens))
+            lines.append(Line([title, *line.names], [*line.cells, *missing], opens if index == 0 else line.opens))
     return wide._replace(groups=[("", width)], headings=headings, lines=lines, stubs=["Task", *wide.stubs])
 
 
-def _heads(part: Layout, width: int) -> list[str]:
-    found = [heading.text for heading in part.headings]
-    return found + [""] * (width - len(found))
+def _part_heads(part: Layout, width: int) -> list[str]:
+    heads = [heading.text for heading in part.headings]
+    return heads + [""] * (width - len(heads))
 
 
-def _long(table: Table) -> Layout:
+def _long_layout(table: Table) -> Layout:
     """One value per row: its task, model and metric, the value, its interval and the cases that it rests on."""
     wide = lay_out(table)
     several = wide.several_tasks
@@ -309,7 +311,7 @@ def _long(table: Table) -> Layout:
                     continue
                 names = [*([task] if several else []), *line.names, heading.text]
                 opens = bool(lines) and lines[-1].names[:-1] != names[:-1]
-                lines.append(Line(names, _apart(cell, spans), opens))
+                lines.append(Line(names, _split_cell(cell, spans), opens))
     return wide._replace(
         groups=[("" if several else wide.groups[0][0], 3)],
         headings=[Heading("", title) for title in ("Value", "Interval", "n")],
@@ -318,7 +320,7 @@ def _long(table: Table) -> Layout:
     )
 
 
-def _apart(cell: Cell | PublishedCell, spans: Sequence[Span]) -> list[list[Span]]:
+def _split_cell(cell: Cell | PublishedCell, spans: Sequence[Span]) -> list[list[Span]]:
     """Returns the value, its interval and its n as cells of their own."""
     value, *after = spans
     if not isinstance(cell, Cell):

@@ -81,15 +81,15 @@ class _Cases:
     def values(self, attribute: str) -> tuple[list[str], npt.NDArray[np.intp]]:
         """Returns the distinct values of an attribute, and of each case the place of its own, (case,)."""
         if attribute not in self._members:
-            codes, known = self._attributes
+            codes, values_of = self._attributes
             if attribute == LABEL:
-                found, member = np.unique(self._first["label"].to_numpy(dtype=str), return_inverse=True)
-            elif attribute in known:
-                found, of_code = np.unique(known[attribute], return_inverse=True)
+                names, member = np.unique(self._first["label"].to_numpy(dtype=str), return_inverse=True)
+            elif attribute in values_of:
+                names, of_code = np.unique(values_of[attribute], return_inverse=True)
                 member = of_code[codes]
             else:
-                found, member = np.array([""]), np.zeros(len(self._first), dtype=np.intp)
-            self._members[attribute] = [str(value) for value in found], member
+                names, member = np.array([""]), np.zeros(len(self._first), dtype=np.intp)
+            self._members[attribute] = [str(value) for value in names], member
         return self._members[attribute]
 
     def where(self, conditions: Sequence[tuple[str, tuple[str, ...]]]) -> npt.NDArray[np.bool_]:
@@ -97,8 +97,8 @@ class _Cases:
         mask = np.ones(len(self._first), dtype=np.bool_)
         for attribute, wanted in conditions:
             if (attribute, wanted) not in self._masks:
-                found, member = self.values(attribute)
-                meets = np.array([not {value, *value.split(BETWEEN)}.isdisjoint(wanted) for value in found], np.bool_)
+                names, member = self.values(attribute)
+                meets = np.array([not {value, *value.split(BETWEEN)}.isdisjoint(wanted) for value in names], np.bool_)
                 self._masks[attribute, wanted] = meets[member]
             mask &= self._masks[attribute, wanted]
         return mask
@@ -116,8 +116,8 @@ class _Cases:
             return make_cell(
                 part.of_cases(self._first["case"][mask]) if column.where else part, column.metric, settings
             )
-        cases, unit, place = self._of_metric(column.metric)
-        chosen = mask[place]
+        cases, unit, case_index = self._of_metric(column.metric)
+        chosen = mask[case_index]
         if not chosen.any():
             return Cell(run=self.run, failed=failed)
         return case_mean_cell(self.run, column.metric, cases.loc[chosen], unit[chosen], failed, settings)
@@ -126,8 +126,8 @@ class _Cases:
         """Returns the values of a metric by case, what is resampled with each, and its place among all cases."""
         if metric not in self._metrics:
             cases = case_values(self.run.scores.loc[self.run.scores["metric"] == metric])
-            place = np.searchsorted(self._first["case"].to_numpy(dtype=object), cases.index.to_numpy(dtype=object))
-            self._metrics[metric] = cases, units(self.run, cases), place
+            case_index = np.searchsorted(self._first["case"].to_numpy(dtype=object), cases.index.to_numpy(dtype=object))
+            self._metrics[metric] = cases, units(self.run, cases), case_index
         return self._metrics[metric]
 
 
@@ -190,85 +190,85 @@ def build_authors_tables(
     for task, title in titles(runs).items():
         members = {name: by_task[task] for name, by_task in named.items() if task in by_task}
         cases = {name: _Cases(run) for name, run in members.items() if run.finished}
-        tables.append(_table(_Field(task, title, members, cases), settings, published=published_numbers))
+        tables.append(_published_table(_Field(task, title, members, cases), settings, published=published_numbers))
     return tables
 
 
-def _table(field: _Field, settings: Settings, *, published: bool) -> Table:
-    columns = _columns(field)
+def _published_table(field: _Field, settings: Settings, *, published: bool) -> Table:
+    columns = _stated_columns(field)
     rows = baselines_last(
-        Row(name, tuple(_cell(field, name, column, settings) for column in columns)) for name in field.runs
+        Row(name, tuple(_value_cell(field, name, column, settings) for column in columns)) for name in field.runs
     )
     rows = ranked(columns, rows)
     notes = write_footnotes(columns, rows, shown=rows, settings=settings, hidden=[], by="")
-    notes += _notes(field, columns, rows)
+    notes += _layout_notes(field, columns, rows)
     printed: tuple[PublishedRow, ...] = ()
     if published:
-        printed, more = published_rows([field.newest], columns, rows, by="", compared=True)
-        notes += more
+        printed, notes_ = published_rows([field.newest], columns, rows, by="", compared=True)
+        notes += notes_
     return Table(tuple(columns), tuple(rows), notes, own_columns=True, published=printed)
 
 
-def _cell(field: _Field, name: str, column: Column, settings: Settings) -> Cell:
+def _value_cell(field: _Field, name: str, column: Column, settings: Settings) -> Cell:
     if name not in field.cases:
         return make_cell(field.runs[name], column.metric, settings)
     cell = field.cases[name].cell(column, settings)
     return replace(cell, remark=f"n = {cell.n}*") if 0 < cell.n < SMALL else cell
 
 
-def _columns(field: _Field) -> list[Column]:
+def _stated_columns(field: _Field) -> list[Column]:
     """Returns the columns that the config of the newest run asks for."""
     run = field.newest
-    asked = run.task_config.get("table")
-    if not asked:
+    stated = run.task_config.get("table")
+    if not stated:
         raise UsageError(
             f"task {field.task!r} has no `table` in its config, which table=authors prints; "
             "leave table=authors out, or add the columns of its paper (docs/publish/tables.md)"
         )
-    if not isinstance(asked, list):
-        raise UsageError(f"task {field.task!r}: expected `table` to be a list of columns, got {asked!r}")
-    columns = [column for number, entry in enumerate(asked, 1) for column in _of_entry(field, entry, number)]
+    if not isinstance(stated, list):
+        raise UsageError(f"task {field.task!r}: expected `table` to be a list of columns, got {stated!r}")
+    columns = [column for number, entry in enumerate(stated, 1) for column in _of_entry(field, entry, number)]
     return columns or [make_column(field.task, field.title, NO_METRIC, run)]
 
 
 def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     """Yields the columns of one entry of `table`."""
-    place = f"task {field.task!r}, column {number} of `table`"
+    location = f"task {field.task!r}, column {number} of `table`"
     if not isinstance(entry, dict):
-        raise UsageError(f"{place}: expected keys such as `title` and `where`, got {entry!r}")
-    UsageError.refuse_unknown(f"{place}: there is no key", _KEYS, *entry)
+        raise UsageError(f"{location}: expected keys such as `title` and `where`, got {entry!r}")
+    UsageError.refuse_unknown(f"{location}: there is no key", _KEYS, *entry)
     run = field.newest
     metric = str(entry.get("metric") or next(iter(run.metrics or run.task_config.get("metrics", ())), NO_METRIC))
     if metric not in field.scored:
         metrics.parse(metric)
     column = make_column(field.task, field.title, metric, run)
-    where = cases_where(entry.get("where") or {}, place)
+    where = cases_where(entry.get("where") or {}, location)
     if "by" not in entry:
         if wrong := [key for key in ("order", "titles") if key in entry]:
-            raise UsageError(f"{place}: `{wrong[0]}` needs `by`, the attribute whose values are the columns")
+            raise UsageError(f"{location}: `{wrong[0]}` needs `by`, the attribute whose values are the columns")
         yield replace(column, title=str(entry.get("title") or column.title), where=where)
         return
-    attribute, shown = str(entry["by"]), {str(key): str(text) for key, text in (entry.get("titles") or {}).items()}
-    for value in _values(field, attribute, [str(value) for value in entry.get("order") or ()], place):
-        yield replace(column, title=shown.get(value, value), where=(*where, (attribute, (value,))))
+    attribute, titles = str(entry["by"]), {str(key): str(text) for key, text in (entry.get("titles") or {}).items()}
+    for value in _attribute_values(field, attribute, [str(value) for value in entry.get("order") or ()], location):
+        yield replace(column, title=titles.get(value, value), where=(*where, (attribute, (value,))))
 
 
-def _values(field: _Field, attribute: str, order: Sequence[str], place: str) -> list[str]:
+def _attribute_values(field: _Field, attribute: str, order: Sequence[str], place: str) -> list[str]:
     """Returns the values of an attribute that get a column: those of `order` first."""
-    known = {name for cases in field.cases.values() for name in cases.names}
-    if field.cases and attribute not in known:
-        raise UsageError(f"{place}: no case has an attribute {attribute!r}{nearest(attribute, known)}")
-    found = {value for cases in field.cases.values() for value in cases.values(attribute)[0]} - set(order)
-    rest = {part for value in found for part in value.split(BETWEEN)} - set(order) - UNKNOWN_GROUPS
-    return [*dict.fromkeys(order), *sorted(rest, key=_natural)]
+    names = {name for cases in field.cases.values() for name in cases.names}
+    if field.cases and attribute not in names:
+        raise UsageError(f"{place}: no case has an attribute {attribute!r}{nearest(attribute, names)}")
+    values = {value for cases in field.cases.values() for value in cases.values(attribute)[0]} - set(order)
+    remaining = {part for value in values for part in value.split(BETWEEN)} - set(order) - UNKNOWN_GROUPS
+    return [*dict.fromkeys(order), *sorted(remaining, key=_natural_key)]
 
 
-def _natural(value: str) -> list[str | int]:
+def _natural_key(value: str) -> list[str | int]:
     """Returns what sorts "frame 2" before "frame 10"."""
-    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", value))]
+    return [int(part) if position % 2 else part for position, part in enumerate(re.split(r"(\d+)", value))]
 
 
-def _notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[str]:
+def _layout_notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[str]:
     """Yields what the columns are means of, on how many cases they rest, and which are about none."""
     if not field.cases:
         return
@@ -276,20 +276,22 @@ def _notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Ite
     by_metric: dict[str, list[str]] = {}
     sizes: dict[str, str] = {}
     empty: list[str] = []
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         by_metric.setdefault(column.metric, []).append(column.title)
-        found = [row.cells[place] for row in rows if row.cells[place].n]
-        counts = sorted({cell.n for cell in found})
+        cells = [row.cells[index] for row in rows if row.cells[index].n]
+        counts = sorted({cell.n for cell in cells})
         if counts:
             sizes[column.title] = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
-        if not any(row.cells[place].matched for row in rows if row.name in field.cases):
+        if not any(row.cells[index].matched for row in rows if row.name in field.cases):
             empty.append(f"{column.title} ({'; '.join(f'{name}: {BETWEEN.join(v)}' for name, v in column.where)})")
-    *others, main = sorted(by_metric, key=lambda metric: len(by_metric[metric]))
-    if others:
-        parts = [f"{BETWEEN.join(by_metric[metric])}: {_title(metric)}" for metric in by_metric if metric in others]
-        yield f"{field.title}: {'; '.join(parts)}; all other columns: {_title(main)}."
+    *further, main = sorted(by_metric, key=lambda metric: len(by_metric[metric]))
+    if further:
+        parts = [
+            f"{BETWEEN.join(by_metric[metric])}: {_metric_title(metric)}" for metric in by_metric if metric in further
+        ]
+        yield f"{field.title}: {'; '.join(parts)}; all other columns: {_metric_title(main)}."
     elif main != NO_METRIC:
-        yield f"{field.title}: all columns are {_title(main)}."
+        yield f"{field.title}: all columns are {_metric_title(main)}."
     if all(is_known(metric) and not metrics.get(metric).unit for metric in by_metric):
         yield SHARES
     yield f"n, in {noun}: {', '.join(f'{title} {size}' for title, size in sizes.items())}."
@@ -300,5 +302,5 @@ def _notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Ite
         yield f"{field.title}: {listed(empty)} {verb} none of its {noun}."
 
 
-def _title(metric: str) -> str:
+def _metric_title(metric: str) -> str:
     return metrics.title(metric) if is_known(metric) else metric

@@ -55,7 +55,9 @@ class PublishedCell:
             return "", ""
         last = 2 * self.number.rounding * column.scale
         decimals = min(column.decimals, max(0, math.ceil(round(-math.log10(last), 9))))
-        value, low, high = (f"{one * column.scale:.{decimals}f}" for one in (self.number.value, *self.number.bounds))
+        value, low, high = (
+            f"{number * column.scale:.{decimals}f}" for number in (self.number.value, *self.number.bounds)
+        )
         return value, f"[{low}, {high}]" if self.number.interval else ""
 
 
@@ -83,59 +85,74 @@ def published_rows(
         by: What it is divided by, "" for nothing.
         compared: Whether its intervals are of what papers print: means over cases.
     """
-    numbers = {task: _numbers(run) for task, run in _newest(runs).items() if task in {one.task for one in columns}}
+    numbers = {
+        task: _card_numbers(run)
+        for task, run in _newest_by_task(runs).items()
+        if task in {column.task for column in columns}
+    }
     stated = [number for of_task in numbers.values() for number in of_task]
-    made, used = [], set()
+    printed_rows, used = [], set()
     for group in dict.fromkeys(row.group for row in rows):
         where = () if group in ("", all_of(by)) else ((by, (group,)),)
         ours = [row for row in rows if row.group == group]
         for model, source in dict.fromkeys((number.model, number.source) for number in stated):
-            found = [
+            matches = [
                 next(
-                    (n for n in numbers[c.task] if (n.model, n.source) == (model, source) and _fits(n, c, where)), None
+                    (
+                        n
+                        for n in numbers[c.task]
+                        if (n.model, n.source) == (model, source) and _fits_column(n, c, where)
+                    ),
+                    None,
                 )
                 for c in columns
             ]
-            if any(found):
-                cells = tuple(_cell(one, place, ours, compared=compared) for place, one in enumerate(found))
-                made.append(PublishedRow(_name(model, source, stated), cells, group))
-                used |= {one for one in found if one is not None}
+            if any(matches):
+                cells = tuple(
+                    _published_cell(number, index, ours, compared=compared) for index, number in enumerate(matches)
+                )
+                printed_rows.append(PublishedRow(_row_name(model, source, stated), cells, group))
+                used |= {number for number in matches if number is not None}
     titles = {column.task: column.group for column in columns}
-    return tuple(made), list(_notes(numbers, used, titles, compared=compared))
+    return tuple(printed_rows), list(_published_notes(numbers, used, titles, compared=compared))
 
 
-def _newest(runs: Iterable[RunScores]) -> dict[str, RunScores]:
+def _newest_by_task(runs: Iterable[RunScores]) -> dict[str, RunScores]:
     """Returns the newest run of each task, whose card counts."""
     return {run.task: run for run in sorted(runs, key=lambda run: run.started)}
 
 
-def _numbers(run: RunScores) -> tuple[PublishedNumber, ...]:
+def _card_numbers(run: RunScores) -> tuple[PublishedNumber, ...]:
     return published_numbers((run.task_config.get("card") or {}).get("published"), run.task)
 
 
-def _name(model: str, source: str, stated: Sequence[PublishedNumber]) -> str:
+def _row_name(model: str, source: str, stated: Sequence[PublishedNumber]) -> str:
     """Returns the name of a row, which tells the source where a model has several."""
     several = len({number.source for number in stated if number.model == model}) > 1
     return f"{model} ({PUBLISHED}, {source})" if several else f"{model} ({PUBLISHED})"
 
 
-def _fits(number: PublishedNumber, column: Column, where: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
+def _fits_column(number: PublishedNumber, column: Column, where: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
     return number.metric == column.metric and same_cases(number.where, (*column.where, *where))
 
 
-def _cell(number: PublishedNumber | None, place: int, ours: Sequence[Row], *, compared: bool) -> PublishedCell:
+def _published_cell(
+    number: PublishedNumber | None, place: int, ours: Sequence[Row], *, compared: bool
+) -> PublishedCell:
     if number is None or not compared:
         return PublishedCell(number)
-    cells, wanted = [row.cells[place] for row in ours], _plain(number.model)  # "GPT-4o" and "gpt4o" are the same
-    same = [cell for cell in cells if cell.run is not None and _plain(cell.run.name) == wanted]
-    return PublishedCell(number, tuple(number.within(cell.low, cell.high) for cell in same if not np.isnan(cell.low)))
+    cells, wanted = [row.cells[place] for row in ours], _plain_name(number.model)  # "GPT-4o" and "gpt4o" are the same
+    same_model = [cell for cell in cells if cell.run is not None and _plain_name(cell.run.name) == wanted]
+    return PublishedCell(
+        number, tuple(number.within(cell.low, cell.high) for cell in same_model if not np.isnan(cell.low))
+    )
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return "".join(char for char in name.casefold() if char.isalnum())
 
 
-def _notes(
+def _published_notes(
     numbers: Mapping[str, Sequence[PublishedNumber]],
     used: set[PublishedNumber],
     titles: Mapping[str, str],
@@ -144,19 +161,19 @@ def _notes(
 ) -> Iterator[str]:
     """Yields what published rows are, where each number is printed, and which tasks have none."""
     if used:
-        beside = (
+        remark = (
             f'"{INSIDE}" is by its rounding and our run of that model.'
             if compared
             else ("They are not compared with ours, which are means over labels.")
         )
-        yield f"Rows marked ({PUBLISHED}) are numbers as their authors print them, neither ranked nor tested; {beside}"
+        yield f"Rows marked ({PUBLISHED}) are numbers as their authors print them, neither ranked nor tested; {remark}"
     for task, of_task in numbers.items():
         sources: dict[str, dict[str, None]] = {}
-        for one in (number for number in of_task if number in used):
-            sources.setdefault("; ".join(filter(None, (one.source, one.note))), {})[one.model] = None
+        for number in (number for number in of_task if number in used):
+            sources.setdefault("; ".join(filter(None, (number.source, number.note))), {})[number.model] = None
         for source, models in sources.items():
             yield f"{titles[task]}, {PUBLISHED}: {', '.join(models)}: {source}."
-        if rest := len(set(of_task) - used):
-            yield f"{titles[task]}: {rest} published numbers are of other metrics or cases than this table's."
+        if unused := len(set(of_task) - used):
+            yield f"{titles[task]}: {unused} published numbers are of other metrics or cases than this table's."
     if without := [titles[task] for task, of_task in numbers.items() if not of_task]:
         yield f"No published numbers on the card that the newest run holds: {listed(without)}."

@@ -67,27 +67,29 @@ def build_severity_tables(
     first = {column.task: column for column in reversed(make_columns(swept, metrics)[0])}
     for task in dict.fromkeys(run.task for run in swept if run.task in first):
         named = named_runs([run for run in swept if run.task == task])
-        tables.append(_build({name: by_task[task] for name, by_task in named.items()}, first[task], settings))
+        tables.append(_build_table({name: by_task[task] for name, by_task in named.items()}, first[task], settings))
     return tables
 
 
-def _build(named: Mapping[str, RunScores], column: Column, settings: Settings) -> Table:
-    sweeps = {name: list(_sweeps(run)) for name, run in named.items()}
-    severities = sorted({severity for found in sweeps.values() for sweep in found for severity in sweep.severities})
+def _build_table(named: Mapping[str, RunScores], column: Column, settings: Settings) -> Table:
+    sweeps = {name: list(_list_run_sweeps(run)) for name, run in named.items()}
+    severities = sorted(
+        {severity for model_sweeps in sweeps.values() for sweep in model_sweeps for severity in sweep.severities}
+    )
     of_cases = not (is_summary(column.metric) or is_set(column.metric))
     columns = [replace(column, title=f"{column.title} at {severity}") for severity in (0, *severities)]
     for loss in LOSSES if of_cases else ():
         named_loss = make_column(column.task, column.group, f"{loss}@NAME:{column.metric}", next(iter(named.values())))
         columns.append(replace(named_loss, title=known_metrics.get(loss).title))
     rows: list[Row] = []
-    for degradation in dict.fromkeys(sweep.degradation for found in sweeps.values() for sweep in found):
-        for name, found in sweeps.items():
-            sweep = next((one for one in found if one.degradation == degradation), None)
+    for degradation in dict.fromkeys(sweep.degradation for model_sweeps in sweeps.values() for sweep in model_sweeps):
+        for name, model_sweeps in sweeps.items():
+            sweep = next((sweep for sweep in model_sweeps if sweep.degradation == degradation), None)
             if sweep is not None:
-                rows.append(Row(name, _cells(sweep, column.metric, severities, settings, of_cases), degradation))
+                rows.append(Row(name, _sweep_cells(sweep, column.metric, severities, settings, of_cases), degradation))
     rows = ranked(columns, baselines_last(rows))
-    whole = [next(row for row in rows if row.name == name) for name in named]
-    notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=(), by=DEGRADATION)
+    clean_rows = [next(row for row in rows if row.name == name) for name in named]
+    notes = write_footnotes(columns, clean_rows, shown=rows, settings=settings, hidden=(), by=DEGRADATION)
     notes = [note.replace(f"@NAME:{column.metric}", "") for note in notes]
     notes.append("Severity 0 is the cases as published. Losses are paired: of cases with a value at every severity.")
     if of_cases:
@@ -95,12 +97,12 @@ def _build(named: Mapping[str, RunScores], column: Column, settings: Settings) -
     return Table(tuple(columns), tuple(rows), notes, DEGRADATION, own_columns=True)
 
 
-def _sweeps(run: RunScores) -> Iterator[_Sweep]:
+def _list_run_sweeps(run: RunScores) -> Iterator[_Sweep]:
     for degradation, severities in list_sweeps(run.conditions).items():
         yield _Sweep(run, degradation, tuple(severities))
 
 
-def _cells(
+def _sweep_cells(
     sweep: _Sweep, metric: str, severities: Sequence[int], settings: Settings, of_cases: bool
 ) -> tuple[Cell, ...]:
     cells = [make_cell(sweep.run, metric, settings)]
@@ -127,13 +129,15 @@ def break_severities(run: RunScores, metric: str) -> pd.DataFrame:
     """Returns how many severities each case stands before it breaks: a row for each case, a column per degradation."""
     less = is_known(metric) and known_metrics.get(metric).higher_is_better is False
     clean = _case_means(run.scores, metric)
-    found = {}
+    breaks = {}
     for degradation, severities in list_sweeps(run.conditions).items():
         rows = run.varied
-        values = [_case_means(rows[rows["condition"] == f"{degradation}-{one}"], metric) for one in severities]
-        wide = pd.concat([clean, *(one.reindex(clean.index) for one in values)], axis=1).to_numpy(np.float64)
-        found[degradation] = pd.Series(find_breaks(wide, -1 if less else 1), index=clean.index)
-    return pd.DataFrame(found)
+        values = [
+            _case_means(rows[rows["condition"] == f"{degradation}-{severity}"], metric) for severity in severities
+        ]
+        wide = pd.concat([clean, *(means.reindex(clean.index) for means in values)], axis=1).to_numpy(np.float64)
+        breaks[degradation] = pd.Series(find_breaks(wide, -1 if less else 1), index=clean.index)
+    return pd.DataFrame(breaks)
 
 
 def _case_means(scores: pd.DataFrame, metric: str) -> pd.Series[float]:

@@ -69,8 +69,8 @@ class Table:
     @property
     def runs(self) -> list[RunScores]:
         """The runs that its cells are of, each once."""
-        found = {id(cell.run): cell.run for row in self.rows for cell in row.cells if cell.run is not None}
-        return list(found.values())
+        runs_by_id = {id(cell.run): cell.run for row in self.rows for cell in row.cells if cell.run is not None}
+        return list(runs_by_id.values())
 
     def looking(self, look: Look) -> Table:
         """Returns the table as it is to be printed; its numbers stay as they are.
@@ -82,13 +82,16 @@ class Table:
         """
         look.check()
         columns = restyled(self.columns, self.rows, percent=look.percent, precision=look.precision)
-        compared = [any(row.cells[place].mark for row in self.rows) for place in range(len(columns))]
+        compared = [any(row.cells[index].mark for row in self.rows) for index in range(len(columns))]
         rows = [
             replace(
                 row,
-                cells=tuple(new if one else old for one, new, old in zip(compared, anew.cells, row.cells, strict=True)),
+                cells=tuple(
+                    new if is_compared else old
+                    for is_compared, new, old in zip(compared, ranked_row.cells, row.cells, strict=True)
+                ),
             )
-            for row, anew in zip(self.rows, ranked(columns, self.rows), strict=True)
+            for row, ranked_row in zip(self.rows, ranked(columns, self.rows), strict=True)
         ]
         notes = self.footnotes
         if any(column.scale != 1 for column in columns):
@@ -99,17 +102,17 @@ class Table:
         """Returns one table per task, without footnotes, of the models that were run on it."""
         tables = []
         for task in dict.fromkeys(column.task for column in self.columns):
-            part = self._of([place for place, column in enumerate(self.columns) if column.task == task])
-            kept = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
+            part = self._of([index for index, column in enumerate(self.columns) if column.task == task])
+            filled_rows = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
             printed = tuple(row for row in part.published if not all(cell.absent for cell in row.cells))
-            tables.append(replace(part, rows=kept, published=printed))
+            tables.append(replace(part, rows=filled_rows, published=printed))
         return tables
 
     def _of(self, places: Sequence[int]) -> Table:
         """Returns the table of some columns, without footnotes."""
-        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
-        published = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.published)
-        columns = tuple(self.columns[place] for place in places)
+        rows = tuple(replace(row, cells=tuple(row.cells[index] for index in places)) for row in self.rows)
+        published = tuple(replace(row, cells=tuple(row.cells[index] for index in places)) for row in self.published)
+        columns = tuple(self.columns[index] for index in places)
         return replace(self, columns=columns, rows=rows, footnotes=[], published=published)
 
     def layout(self) -> Layout:
@@ -177,7 +180,7 @@ class Table:
         types = FRAME_TYPES | (PUBLISHED_TYPES if self.published else {})
         records = [record | dict.fromkeys(PUBLISHED_TYPES, "") for record in records] + self._published_records()
         frame = pd.DataFrame(records, columns=list(types)).astype(types)
-        left_out = [name for name, kept in (("group", self.by), ("column", self.own_columns)) if not kept]
+        left_out = [name for name, is_shown in (("group", self.by), ("column", self.own_columns)) if not is_shown]
         return frame.drop(columns=left_out)
 
     def _published_records(self) -> list[dict[str, Any]]:
@@ -260,16 +263,18 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
         runs = [run for run in runs if not run.run.endswith(f"~{NO_IMAGE}")]
     columns, hidden = make_columns(runs, metrics)
     settings = Settings(resamples, level, seed, mean, interval, stratify_by or "")
-    shown = {column.task for column in columns}
-    named = named_runs([run for run in runs if run.task in shown])
-    whole = baselines_last(Row(name, tuple(_cells(by_task, columns, settings))) for name, by_task in named.items())
-    rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
+    shown_tasks = {column.task for column in columns}
+    named = named_runs([run for run in runs if run.task in shown_tasks])
+    whole_rows = baselines_last(
+        Row(name, tuple(_model_cells(by_task, columns, settings))) for name, by_task in named.items()
+    )
+    rows = divided(columns, named, whole_rows, by=by, settings=settings) if by else whole_rows
     rows = ranked(columns, rows)
-    notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
+    notes = write_footnotes(columns, whole_rows, shown=rows, settings=settings, hidden=hidden, by=by or "")
     if not published_numbers:
         return Table(tuple(columns), tuple(rows), notes, by or "")
-    printed, more = published_rows(runs, columns, rows, by=by or "", compared=mean == "case")
-    return Table(tuple(columns), tuple(rows), [*notes, *more], by or "", published=printed)
+    printed, further_notes = published_rows(runs, columns, rows, by=by or "", compared=mean == "case")
+    return Table(tuple(columns), tuple(rows), [*notes, *further_notes], by or "", published=printed)
 
 
 def check_numbers(resamples: object, level: object, seed: object) -> None:
@@ -301,13 +306,13 @@ def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     return named
 
 
-def _cells(by_task: Mapping[str, RunScores], columns: Sequence[Column], settings: Settings) -> list[Cell]:
+def _model_cells(by_task: Mapping[str, RunScores], columns: Sequence[Column], settings: Settings) -> list[Cell]:
     """Returns the cells of one model, those of each task made together."""
-    made: dict[tuple[str, str], Cell] = {}
+    cells_made: dict[tuple[str, str], Cell] = {}
     for task, run in by_task.items():
         wanted = [column.metric for column in columns if column.task == task]
-        made |= {(task, name): cell for name, cell in zip(wanted, make_cells(run, wanted, settings), strict=True)}
-    return [made.get((column.task, column.metric), Cell()) for column in columns]
+        cells_made |= {(task, name): cell for name, cell in zip(wanted, make_cells(run, wanted, settings), strict=True)}
+    return [cells_made.get((column.task, column.metric), Cell()) for column in columns]
 
 
 def baselines_last(rows: Iterable[Row]) -> list[Row]:
@@ -319,38 +324,38 @@ def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
     """Returns the rows with the marks of every column set; models are compared within one label or group."""
     marked = list(rows)
     for group in {row.group: row for row in rows if row.group != GAP}:
-        places = [place for place, row in enumerate(rows) if row.group == group]
-        rivals = [[_rival(cell) for cell in rows[place].cells] for place in places]
-        marks = [_marks(column, means) for column, means in zip(columns, zip(*rivals, strict=True), strict=True)]
+        row_indices = [row_index for row_index, row in enumerate(rows) if row.group == group]
+        rivals = [[_comparable_mean(cell) for cell in rows[row_index].cells] for row_index in row_indices]
+        marks = [_column_marks(column, means) for column, means in zip(columns, zip(*rivals, strict=True), strict=True)]
         for number, mark in enumerate(marks):
-            if not _alike([rows[place].cells[number] for place in places]):
+            if not _are_comparable([rows[row_index].cells[number] for row_index in row_indices]):
                 marks[number] = [""] * len(mark)
-        for index, place in enumerate(places):
-            cells = zip(rows[place].cells, marks, strict=True)
-            marked[place] = replace(
-                rows[place], cells=tuple(replace(cell, mark=of_column[index]) for cell, of_column in cells)
+        for index, row_index in enumerate(row_indices):
+            cells = zip(rows[row_index].cells, marks, strict=True)
+            marked[row_index] = replace(
+                rows[row_index], cells=tuple(replace(cell, mark=of_column[index]) for cell, of_column in cells)
             )
     return marked
 
 
-def _rival(cell: Cell) -> float:
+def _comparable_mean(cell: Cell) -> float:
     """Returns the mean that is compared with others; NaN for a baseline, which is not."""
     return np.nan if cell.run is not None and cell.run.baseline else cell.mean
 
 
-def _alike(cells: Sequence[Cell]) -> bool:
+def _are_comparable(cells: Sequence[Cell]) -> bool:
     """Returns whether sets may be compared: by a metric that drifts with their size, only those of one size may."""
     drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
-    return len({(one.n_real, one.n_generated) for one in drifting}) < 2
+    return len({(cell.n_real, cell.n_generated) for cell in drifting}) < 2
 
 
-def _marks(column: Column, means: Sequence[float]) -> list[Mark]:
+def _column_marks(column: Column, means: Sequence[float]) -> list[Mark]:
     """Returns the mark of each mean of one column; NaN (absent, unfinished, undefined, a baseline) is never marked."""
     unmarked: list[Mark] = [""] * len(means)
     if column.higher_is_better is None or np.count_nonzero(~np.isnan(means)) < 2:
         return unmarked
     # What is compared is what is printed: a difference that the reader cannot see must not decide.
     printed = [None if np.isnan(mean) else float(column.text(mean)) for mean in means]
-    places = sorted({value for value in printed if value is not None}, reverse=column.higher_is_better)
-    by_place: dict[float | None, Mark] = dict(zip(places, ("best", "second"), strict=False))
+    levels = sorted({value for value in printed if value is not None}, reverse=column.higher_is_better)
+    by_place: dict[float | None, Mark] = dict(zip(levels, ("best", "second"), strict=False))
     return [by_place.get(value, "") for value in printed]

@@ -55,51 +55,54 @@ def write_xlsx(table: Printable, file: Path) -> Path:
 
 def _fill_table(sheet: Worksheet, layout: Layout) -> None:
     """Writes the heads, the rows and the footnotes of a layout."""
-    parts = [[_parts(spans) for spans in line.cells] for line in layout.lines]
-    widths = [_places([row[place] for row in parts]) for place in range(len(layout.headings))]
-    body = _head(sheet, layout, widths)
+    parts = [[_split_spans(spans) for spans in line.cells] for line in layout.lines]
+    widths = [_cell_parts([row[index] for row in parts]) for index in range(len(layout.headings))]
+    body = _write_head(sheet, layout, widths)
     for row, (line, cells) in enumerate(zip(layout.lines, parts, strict=True), body):
         _fill_row(
-            sheet, row, line, [part for cell, names in zip(cells, widths, strict=True) for part in _of(cell, names)]
+            sheet,
+            row,
+            line,
+            [part for cell, names in zip(cells, widths, strict=True) for part in _part_texts(cell, names)],
         )
     for row, note in enumerate(layout.footnotes, body + len(layout.lines) + 1):
-        _put(sheet, row, 1, note)
+        _put_text(sheet, row, 1, note)
     sheet.freeze_panes = sheet.cell(body, len(layout.stubs) + 1)
-    _fit(sheet, len(layout.lines) + body - 1)
+    _fit_columns(sheet, len(layout.lines) + body - 1)
 
 
-def _places(cells: Sequence[_Parts]) -> list[str]:
+def _cell_parts(cells: Sequence[_Parts]) -> list[str]:
     """Returns which parts any cell of a column has; the value always."""
     bounds = ["low", "high"] if any(cell.low for cell in cells) else []
     return ["value", *bounds, *(["note"] if any(cell.note for cell in cells) else [])]
 
 
-def _of(cell: _Parts, names: Sequence[str]) -> list[tuple[str, Style]]:
+def _part_texts(cell: _Parts, names: Sequence[str]) -> list[tuple[str, Style]]:
     texts = {"value": cell.value, "low": cell.low, "high": cell.high, "note": cell.note}
     return [(texts[name], cell.style if name == "value" else "plain") for name in names]
 
 
-def _head(sheet: Worksheet, layout: Layout, widths: Sequence[Sequence[str]]) -> int:
+def _write_head(sheet: Worksheet, layout: Layout, widths: Sequence[Sequence[str]]) -> int:
     """Writes the rows of the head and returns the first row below them."""
     from openpyxl.styles import Alignment, Border, Font, Side
 
     groups = 1 if layout.grouped else 0
     last = groups + (2 if any(len(names) > 1 for names in widths) else 1)
     for column, stub in enumerate(layout.stubs, 1):
-        _put(sheet, last, column, stub)
+        _put_text(sheet, last, column, stub)
     start = len(layout.stubs) + 1
     column = start
     for heading, names in zip(layout.headings, widths, strict=True):
-        _merge(sheet, groups + 1, column, len(names), heading.text)
+        _merge_cells(sheet, groups + 1, column, len(names), heading.text)
         if last > groups + 1:
-            for place, name in enumerate(names):
-                _put(sheet, last, column + place, name)
+            for index, name in enumerate(names):
+                _put_text(sheet, last, column + index, name)
         column += len(names)
     if groups:
         column, done = start, 0
         for title, width in layout.groups:
             spread = sum(len(names) for names in widths[done : done + width])
-            _merge(sheet, 1, column, spread, title)
+            _merge_cells(sheet, 1, column, spread, title)
             column, done = column + spread, done + width
     for cells in sheet.iter_rows(min_row=1, max_row=last):
         for cell in cells:
@@ -110,8 +113,8 @@ def _head(sheet: Worksheet, layout: Layout, widths: Sequence[Sequence[str]]) -> 
     return last + 1
 
 
-def _merge(sheet: Worksheet, row: int, column: int, width: int, text: str) -> None:
-    _put(sheet, row, column, text)
+def _merge_cells(sheet: Worksheet, row: int, column: int, width: int, text: str) -> None:
+    _put_text(sheet, row, column, text)
     if width > 1:
         sheet.merge_cells(start_row=row, end_row=row, start_column=column, end_column=column + width - 1)
 
@@ -125,7 +128,7 @@ def _fill_row(sheet: Worksheet, row: int, line: Line, parts: Sequence[tuple[str,
         "quiet": {"color": "808080"},
         "head": {"italic": True},
     }
-    cells = [_put(sheet, row, column, name) for column, name in enumerate(line.names, 1)]
+    cells = [_put_text(sheet, row, column, name) for column, name in enumerate(line.names, 1)]
     for column, (text, style) in enumerate(parts, len(line.names) + 1):
         cell = _put_number(sheet, row, column, text)
         cell.font = Font(**styles.get(style, {}))
@@ -136,14 +139,14 @@ def _fill_row(sheet: Worksheet, row: int, line: Line, parts: Sequence[tuple[str,
             cell.border = Border(top=Side("thin"))
 
 
-def _parts(spans: Sequence[Span]) -> _Parts:
+def _split_spans(spans: Sequence[Span]) -> _Parts:
     """Returns what a cell is made of; text that is neither a value nor an interval is its note."""
     value, low, high, notes = "", "", "", list[str]()
     style: Style = "plain"
-    for place, span in enumerate(spans):
-        if found := _BOUNDS.fullmatch(span.text):
-            low, high = found.groups()
-        elif place == 0:
+    for index, span in enumerate(spans):
+        if match := _BOUNDS.fullmatch(span.text):
+            low, high = match.groups()
+        elif index == 0:
             value, style = span.text, span.style
         else:
             notes.append(span.text)
@@ -151,7 +154,7 @@ def _parts(spans: Sequence[Span]) -> _Parts:
     return _Parts(value.rstrip(_SIGNS), style, low, high, " ".join([*([signs] if signs else []), *notes]))
 
 
-def _put(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
+def _put_text(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
     """Writes a text as what it is, also where a workbook would read a formula."""
     cell: Cell = sheet.cell(row, column, one_line(text))
     if text:
@@ -161,10 +164,10 @@ def _put(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
 
 def _put_number(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
     """Writes a text as the number it says, showing as many decimals, or as a text where it says none."""
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return _put(sheet, row, column, text)
-    decimals = found.group(1) or ""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return _put_text(sheet, row, column, text)
+    decimals = match.group(1) or ""
     cell: Cell = sheet.cell(row, column, float(text) if decimals else int(text))
     cell.number_format = f"0.{'0' * len(decimals)}" if decimals else "0"
     return cell
@@ -174,26 +177,26 @@ def _fill_frame(sheet: Worksheet, table: Printable) -> None:
     """Writes the tidy frame; a number that is not there is an empty cell."""
     frame = table.frame()
     for column, name in enumerate(frame.columns, 1):
-        _put(sheet, 1, column, str(name))
+        _put_text(sheet, 1, column, str(name))
         for row, value in enumerate(frame[name].tolist(), 2):
             if isinstance(value, bool | int | float):
                 if value == value:  # noqa: PLR0124 - NaN is unlike itself
                     sheet.cell(row, column, value)
             elif value is not None:
-                _put(sheet, row, column, str(value))
+                _put_text(sheet, row, column, str(value))
     sheet.freeze_panes = "A2"
-    _fit(sheet, sheet.max_row)
+    _fit_columns(sheet, sheet.max_row)
 
 
-def _fit(sheet: Worksheet, last: int) -> None:
+def _fit_columns(sheet: Worksheet, last: int) -> None:
     """Makes columns as wide as what stands in them down to the row `last`, within reason."""
     from openpyxl.utils import get_column_letter
 
     merged = {(area.min_row, area.min_col) for area in sheet.merged_cells.ranges}
     for column in range(1, sheet.max_column + 1):
-        shown = [
+        widths = [
             len(str(cell.value))
             for (cell,) in sheet.iter_rows(max_row=last, min_col=column, max_col=column)
             if cell.value is not None and (cell.row, column) not in merged
         ]
-        sheet.column_dimensions[get_column_letter(column)].width = min(max(shown, default=4) + 2, _WIDEST)
+        sheet.column_dimensions[get_column_letter(column)].width = min(max(widths, default=4) + 2, _WIDEST)

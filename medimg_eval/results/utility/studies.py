@@ -84,7 +84,7 @@ class Study:
     @property
     def runs(self) -> list[RunScores]:
         """The tests that are finished."""
-        return [one.run for one in self.trained if one.run is not None]
+        return [trained.run for trained in self.trained if trained.run is not None]
 
 
 class Worth(NamedTuple):
@@ -114,20 +114,20 @@ def load_utility(paths: Sequence[Path]) -> list[Study]:
         UserError: a study, or a run of it, cannot be read.
     """
     files = {file.resolve() for path in paths for file in path.rglob(STUDY)}
-    return [_study(file) for file in sorted(files)]
+    return [_read_study(file) for file in sorted(files)]
 
 
-def _study(file: Path) -> Study:
+def _read_study(file: Path) -> Study:
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        trained = tuple(_trained(file.parent, one) for one in told["cells"])
-        names = {key: str(told[key]) for key in ("task", "title", "model", "metric")}
-        return Study(file.parent, synthetic=told["synthetic"], trained=trained, **names)
+        content = json.loads(file.read_text(encoding="utf-8"))
+        trained = tuple(_read_trained(file.parent, cell) for cell in content["cells"])
+        names = {key: str(content[key]) for key in ("task", "title", "model", "metric")}
+        return Study(file.parent, synthetic=content["synthetic"], trained=trained, **names)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: cannot be read as a study of utility ({error}); run utility again") from error
 
 
-def _trained(folder: Path, told: Mapping[str, Any]) -> Trained:
+def _read_trained(folder: Path, told: Mapping[str, Any]) -> Trained:
     run = None
     if told["status"] == "finished":
         (run,) = load_runs([folder / told["folder"] / "test"])
@@ -142,24 +142,24 @@ def find_worths(study: Study, metric: str, *, resamples: int, level: float, seed
     Intervals speak of other patients (or cases, where the data name no patients) and of other seeds; see `over_seeds`.
     A gain pairs runs of one seed and fraction on the same patients.
     """
-    done = [one for one in study.trained if one.run is not None]
+    done = [trained for trained in study.trained if trained.run is not None]
     drawn = resample_runs(study.runs, metric, resamples=resamples, seed=seed) if done else EMPTY
-    places = {(one.setting, one.fraction, one.seed): place for place, one in enumerate(done)}
+    index_of = {(trained.setting, trained.fraction, trained.seed): index for index, trained in enumerate(done)}
 
     def estimate(at: Sequence[int], less: Sequence[int] = ()) -> Estimate:
         if not at:
             return Estimate()
-        own, other = ([side[list(some)] for side in drawn] for some in (at, less or at))
-        found = Drawn(own[0] - other[0], own[1] - other[1]) if less else Drawn(*own)
-        return over_seeds(found, level=level, seed=seed)
+        own, second = ([side[list(some)] for side in drawn] for some in (at, less or at))
+        difference = Drawn(own[0] - second[0], own[1] - second[1]) if less else Drawn(*own)
+        return over_seeds(difference, level=level, seed=seed)
 
     worths = []
-    for setting, fraction in dict.fromkeys((one.setting, one.fraction) for one in study.trained):
-        own = {one: place for (*which, one), place in places.items() if which == [setting, fraction]}
-        paired = {} if setting == REAL else {one: places.get((REAL, fraction, one)) for one in own}
-        rivals = [place for place in paired.values() if place is not None]
+    for setting, fraction in dict.fromkeys((trained.setting, trained.fraction) for trained in study.trained):
+        own = {seed: index for (*which, seed), index in index_of.items() if which == [setting, fraction]}
+        paired = {} if setting == REAL else {seed: index_of.get((REAL, fraction, seed)) for seed in own}
+        rivals = [index for index in paired.values() if index is not None]
         value = within_range(estimate(list(own.values())), metric)
-        gain = estimate([own[one] for one, place in paired.items() if place is not None], rivals)
+        gain = estimate([own[seed] for seed, index in paired.items() if index is not None], rivals)
         worths.append(Worth(setting, fraction, len(own), value, gain, len(rivals)))
     return worths
 
@@ -204,23 +204,23 @@ def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, see
     shared = shared_cases(parts)
     names = np.unique(shared.to_numpy(dtype=str))
     features = np.zeros((len(names), 2 * len(parts)))
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         cases = case_values(part.scores.loc[part.scores["metric"] == metric])["value"].dropna()
         cases = cases.loc[cases.index.isin(shared.index)]
         owner = np.searchsorted(names, shared.loc[cases.index].to_numpy(dtype=str))
-        np.add.at(features[:, 2 * place], owner, cases.to_numpy(dtype=np.float64))
-        np.add.at(features[:, 2 * place + 1], owner, 1.0)
+        np.add.at(features[:, 2 * index], owner, cases.to_numpy(dtype=np.float64))
+        np.add.at(features[:, 2 * index + 1], owner, 1.0)
     drawn = features[:0]
     if len(names) >= FEWEST:
         drawn = Resamples(len(names), resamples=resamples, seed=seed).sums(features)
-    return Drawn(_means(features.sum(axis=0)[None])[:, 0], _means(drawn))
+    return Drawn(_mean_ratios(features.sum(axis=0)[None])[:, 0], _mean_ratios(drawn))
 
 
-def _means(sums: Floats) -> Floats:
+def _mean_ratios(sums: Floats) -> Floats:
     """Returns (run, resample) of what holds the sum and the count of each run in turn, (resample, 2 * run)."""
     total, count = sums[:, ::2], sums[:, 1::2]
-    found = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    return np.asarray(found.T, dtype=np.float64)
+    means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.asarray(means.T, dtype=np.float64)
 
 
 def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
@@ -240,12 +240,12 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
     Returns:
         NaN where no seed has a value; the bounds are NaN without resamples, and where most of them have no value.
     """
-    known = ~np.isnan(drawn.worth)
-    if not known.any():
+    is_known = ~np.isnan(drawn.worth)
+    if not is_known.any():
         return Estimate()
-    values = drawn.worth[known]
+    values = drawn.worth[is_known]
     value, count = float(values.mean()), len(values)
-    means = drawn.resampled[known].mean(axis=0)
+    means = drawn.resampled[is_known].mean(axis=0)
     if count > 1:
         from scipy.special import stdtrit
 
@@ -256,11 +256,11 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
 
 def within_range(found: Estimate, metric: str) -> Estimate:
     """Returns it with no bound beyond the best value that a metric has, or the worst, where they are known."""
-    known = metrics.get(metric) if is_known(metric) else None
-    if known is None or known.higher_is_better is None:
+    definition = metrics.get(metric) if is_known(metric) else None
+    if definition is None or definition.higher_is_better is None:
         return found
-    best, worst = known.best, math.nan if known.worst == "diagonal" else float(known.worst)
-    least, most = (worst, best) if known.higher_is_better else (best, worst)
+    best, worst = definition.best, math.nan if definition.worst == "diagonal" else float(definition.worst)
+    least, most = (worst, best) if definition.higher_is_better else (best, worst)
     # Of an end that is not known, fmin and fmax keep the bound itself.
     low, high = (float(np.fmin(np.fmax(bound, least), most)) for bound in (found.low, found.high))
     return found._replace(low=low, high=high) if not math.isnan(found.low) else found

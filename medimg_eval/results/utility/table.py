@@ -63,7 +63,7 @@ class UtilityTable:
     @property
     def rows(self) -> list[list[Trained]]:
         """The models of each row."""
-        return list(grouped(((one.setting, one.fraction), one) for one in self.study.trained).values())
+        return list(grouped(((trained.setting, trained.fraction), trained) for trained in self.study.trained).values())
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""
@@ -74,8 +74,8 @@ class UtilityTable:
             headings += [Heading(title, f"Value {column.arrow}".rstrip()), Heading(title, "Less real")]
             groups.append((title, 2))
         lines = [
-            _line(members, self.columns, [self.worths[column.metric][place] for column in self.columns])
-            for place, members in enumerate(self.rows)
+            _table_line(members, self.columns, [self.worths[column.metric][index] for column in self.columns])
+            for index, members in enumerate(self.rows)
         ]
         caption = f"Utility on {one_line(self.study.title)}"
         return Layout(groups, headings, lines, list(map(one_line, self.footnotes)), ["Setting", "Data"], caption)
@@ -83,8 +83,8 @@ class UtilityTable:
     def frame(self) -> pd.DataFrame:
         """Returns one row per setting, fraction and metric, with unrounded numbers."""
         records = [
-            _record(self.study, members, column, self.worths[column.metric][place])
-            for place, members in enumerate(self.rows)
+            _value_record(self.study, members, column, self.worths[column.metric][index])
+            for index, members in enumerate(self.rows)
             for column in self.columns
         ]
         return pd.DataFrame.from_records(records)
@@ -127,27 +127,27 @@ def build_utility(
         UserError: nothing was trained to the end.
     """
     if not study.runs:
-        failures = [one.failure for one in study.trained if one.failure]
+        failures = [trained.failure for trained in study.trained if trained.failure]
         raise UserError(f"{study.folder}: no model was trained and tested to the end; {'; '.join(failures[:1])}")
     columns = [column for column in make_columns(study.runs, metrics)[0] if column.metric]
     worths = {
         column.metric: find_worths(study, column.metric, resamples=resamples, level=level, seed=seed)
         for column in columns
     }
-    return UtilityTable(study, tuple(columns), worths, tuple(_notes(study, level)))
+    return UtilityTable(study, tuple(columns), worths, tuple(_study_notes(study, level)))
 
 
-def _line(members: Sequence[Trained], columns: Sequence[Column], worths: Sequence[Worth]) -> Line:
+def _table_line(members: Sequence[Trained], columns: Sequence[Column], worths: Sequence[Worth]) -> Line:
     first = members[0]
-    known = [one.cases for one in members if one.run is not None]
-    counts = [f"{np.mean([one[side] for one in known]):.0f}" if known else NO_RUN for side in (0, 1)]
-    cells = [[Span(str(len(known)))], *([Span(text)] for text in counts)]
+    case_counts = [member.cases for member in members if member.run is not None]
+    counts = [f"{np.mean([count[side] for count in case_counts]):.0f}" if case_counts else NO_RUN for side in (0, 1)]
+    cells = [[Span(str(len(case_counts)))], *([Span(text)] for text in counts)]
     for column, worth in zip(columns, worths, strict=True):
-        cells += [_spans(column, worth.value), _spans(column, worth.gain, signed=True)]
+        cells += [_value_spans(column, worth.value), _value_spans(column, worth.gain, signed=True)]
     return Line([first.setting, f"{100 * first.fraction:g} %"], cells)
 
 
-def _spans(column: Column, found: Estimate, *, signed: bool = False) -> list[Span]:
+def _value_spans(column: Column, found: Estimate, *, signed: bool = False) -> list[Span]:
     def text(value: float) -> str:
         plus = "+" if signed and round(value, column.decimals) > 0 else ""
         return plus + column.text(value)
@@ -155,16 +155,16 @@ def _spans(column: Column, found: Estimate, *, signed: bool = False) -> list[Spa
     return bounded(*found, text, unknown=NO_RUN)
 
 
-def _record(study: Study, members: Sequence[Trained], column: Column, worth: Worth) -> dict[str, Any]:
-    done = [one for one in members if one.run is not None]
+def _value_record(study: Study, members: Sequence[Trained], column: Column, worth: Worth) -> dict[str, Any]:
+    done = [member for member in members if member.run is not None]
     return {
         "task": study.task,
         "model": study.model,
         "setting": worth.setting,
         "fraction": worth.fraction,
         "seeds": worth.seeds,
-        "real_cases": float(np.mean([one.cases[0] for one in done])) if done else np.nan,
-        "synthetic_cases": float(np.mean([one.cases[1] for one in done])) if done else np.nan,
+        "real_cases": float(np.mean([member.cases[0] for member in done])) if done else np.nan,
+        "synthetic_cases": float(np.mean([member.cases[1] for member in done])) if done else np.nan,
         "metric": column.metric,
         "name": TSTR if worth.setting == SYNTHETIC else "",
         **worth.value._asdict(),
@@ -174,7 +174,7 @@ def _record(study: Study, members: Sequence[Trained], column: Column, worth: Wor
     }
 
 
-def _notes(study: Study, level: float) -> list[str]:
+def _study_notes(study: Study, level: float) -> list[str]:
     runs = study.runs
     unit = runs[0].unit
     patients = runs[0].scores["patient" if unit == "patients" else "case"].nunique()
@@ -191,14 +191,17 @@ def _notes(study: Study, level: float) -> list[str]:
     if patients < FEWEST:
         how += f" Fewer than {FEWEST} {unit} are too few for any."
     notes = [about, names, how]
-    rows = dict.fromkeys((one.setting, one.fraction) for one in study.trained)
-    done = {which: sum((one.setting, one.fraction) == which for one in study.trained if one.run) for which in rows}
+    rows = dict.fromkeys((trained.setting, trained.fraction) for trained in study.trained)
+    done = {
+        which: sum((trained.setting, trained.fraction) == which for trained in study.trained if trained.run)
+        for which in rows
+    }
     if few := [f"{setting} at {100 * fraction:g} %" for (setting, fraction), n in done.items() if n < FEW_SEEDS]:
         notes.append(
             f"Fewer than {FEW_SEEDS} seeds: {listed(few)}. Of one, the interval knows nothing of other trainings."
         )
-    if missing := [one for one in study.trained if one.run is None]:
-        first = next((one for one in missing if one.failure), None)
+    if missing := [trained for trained in study.trained if trained.run is None]:
+        first = next((trained for trained in missing if trained.failure), None)
         why = f"; {first.name}: {first.failure.splitlines()[0]}" if first else ""
         notes.append(f"{len(missing)} of {len(study.trained)} models are missing{why}")
     if len({run.data_fingerprint for run in runs}) > 1:
@@ -239,51 +242,59 @@ def utility_of_card(
     tasks = {task for task, _ in pairs}
     named = ["task"] * (len(tasks) > 1) + ["model"] * (len(tasks) < len(pairs))
     sides: dict[str, Side] = {}
-    seen: dict[tuple[str, str, str], Study] = {}
+    studies_by_key: dict[tuple[str, str, str], Study] = {}
     for study in used:
-        shown = list(_sides(study, named, resamples=resamples, level=level, seed=seed))
-        for run in (one for one in runs if _is_of(study, one)):
-            first = seen.setdefault((run.run, study.task, study.model), study)
+        columns = list(_study_columns(study, named, resamples=resamples, level=level, seed=seed))
+        for run in (run for run in runs if _is_of(study, run)):
+            first = studies_by_key.setdefault((run.run, study.task, study.model), study)
             if first is not study:
                 raise UserError(
                     f"{first.folder} and {study.folder} both hold models called {study.model!r} that were trained on "
                     f"pictures of {run.model!r}; name one of them"
                 )
-            for column, value in shown:
+            for column, value in columns:
                 sides.setdefault(run.task, {}).setdefault(column, {})[run.run] = value
     return sides
 
 
 def _is_of(study: Study, run: RunScores) -> bool:
-    told = study.synthetic
-    same = (told.get("task"), told.get("model"), told.get("settings")) == (run.task, run.model, run.settings)
-    return same or told.get("run") == run.run
+    synthetic = study.synthetic
+    is_same = (synthetic.get("task"), synthetic.get("model"), synthetic.get("settings")) == (
+        run.task,
+        run.model,
+        run.settings,
+    )
+    return is_same or synthetic.get("run") == run.run
 
 
-def _sides(
+def _study_columns(
     study: Study, named: Sequence[str], *, resamples: int, level: float, seed: int
 ) -> Iterator[tuple[Column, SetValue]]:
     """Yields the columns of a study and their values; `named` says what tells it from the others on the card."""
-    known = {metric for run in study.runs for metric in run.metrics}
-    UserError.refuse_unknown(f"{study.folder}: has no scores of", known, study.metric)
+    metrics = {metric for run in study.runs for metric in run.metrics}
+    UserError.refuse_unknown(f"{study.folder}: has no scores of", metrics, study.metric)
     column = make_column(study.task, "Utility", study.metric, study.runs[0])
     worths = find_worths(study, study.metric, resamples=resamples, level=level, seed=seed)
-    largest = max(one.fraction for one in worths)
+    largest = max(worth.fraction for worth in worths)
     better = column.higher_is_better is not False
     about = ", ".join([column.title, *(getattr(study, name) for name in named)])
-    for worth in (one for one in worths if one.fraction == largest):
+    for worth in (worth for worth in worths if worth.fraction == largest):
         if worth.setting == SYNTHETIC:
-            found = Column(study.task, "Utility", TSTR, f"{TITLES[TSTR]}: {about}", better, column.decimals)
-            yield found, _set_value(study, worth, worth.value)
+            column_ = Column(study.task, "Utility", TSTR, f"{TITLES[TSTR]}: {about}", better, column.decimals)
+            yield column_, _set_value(study, worth, worth.value)
         if worth.setting == AUGMENTED and worth.paired:
             gain = worth.gain if better else Estimate(-worth.gain.value, -worth.gain.high, -worth.gain.low)
-            found = Column(study.task, "Utility", GAIN, f"{TITLES[GAIN]}: {about}", True, column.decimals)
-            yield found, _set_value(study, worth, gain)
+            column_ = Column(study.task, "Utility", GAIN, f"{TITLES[GAIN]}: {about}", True, column.decimals)
+            yield column_, _set_value(study, worth, gain)
 
 
 def _set_value(study: Study, worth: Worth, found: Estimate) -> SetValue:
     which = (worth.setting, worth.fraction)
-    counts = [one.cases[1] for one in study.trained if one.run is not None and (one.setting, one.fraction) == which]
+    counts = [
+        trained.cases[1]
+        for trained in study.trained
+        if trained.run is not None and (trained.setting, trained.fraction) == which
+    ]
     over = f"bootstrap over {study.runs[0].unit}"
     over += f", Student's distribution over {worth.seeds} seeds" if worth.seeds > 1 else " alone, of one seed"
     return SetValue(

@@ -76,10 +76,10 @@ def boxed_content(text: str) -> str | None:
     r"""Returns what stands in the last `\boxed{...}`, up to the brace that closes it; None without one."""
     _, box, inside = text.rpartition(_BOX)
     depth = 0
-    for place, char in enumerate(inside if box else ""):
+    for position, char in enumerate(inside if box else ""):
         depth += (char == "{") - (char == "}")
         if depth < 0:
-            return inside[:place].strip()
+            return inside[:position].strip()
     return None
 
 
@@ -115,8 +115,8 @@ def drawn(output: str, options: Mapping[str, str], question: str) -> str | None:
     """Returns an option by chance, the same for the same question, options and output; None without options."""
     if not options:
         return None
-    seen = repr((_SEED, question, list(options.items()), output))
-    return list(options)[int.from_bytes(hashlib.sha256(seen.encode()).digest()[:8]) % len(options)]
+    seed_text = repr((_SEED, question, list(options.items()), output))
+    return list(options)[int.from_bytes(hashlib.sha256(seed_text.encode()).digest()[:8]) % len(options)]
 
 
 def last_mention(output: str, forms: tuple[str, ...], texts: Mapping[str, str]) -> str | None:
@@ -129,12 +129,12 @@ def last_mention(output: str, forms: tuple[str, ...], texts: Mapping[str, str]) 
         output = output.strip(mark)
     output = f" {output} "
     for form in forms:
-        places = {letter: place for letter in texts if (place := output.rfind(form.format(letter))) >= 0}
-        if places:
-            return max(places, key=places.__getitem__)
+        positions = {letter: position for letter in texts if (position := output.rfind(form.format(letter))) >= 0}
+        if positions:
+            return max(positions, key=positions.__getitem__)
     lower = output.lower()
-    places = {letter: place for letter, text in texts.items() if (place := lower.rfind(text.lower())) >= 0}
-    return max(places, key=places.__getitem__) if places and len(output.split()) > 5 else None
+    positions = {letter: position for letter, text in texts.items() if (position := lower.rfind(text.lower())) >= 0}
+    return max(positions, key=positions.__getitem__) if positions and len(output.split()) > 5 else None
 
 
 def vqa_words(text: str) -> str:

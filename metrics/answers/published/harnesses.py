@@ -143,26 +143,26 @@ def lmms_eval(output: str, options: Mapping[str, str], question: str, more: Mapp
     text = output.strip()
     for mark in ",.!?;:'\"":
         text = text.strip(mark)
-    found = list(_lmms_candidates(f" {text} ", options))
-    if not found:
-        found = [(_LMMS_ANYWHERE, text.rfind(letter), letter) for letter in options if letter in text]
-    return max(found, key=lambda candidate: candidate[:2])[2] if found else None
+    candidates = list(_lmms_candidates(f" {text} ", options))
+    if not candidates:
+        candidates = [(_LMMS_ANYWHERE, text.rfind(letter), letter) for letter in options if letter in text]
+    return max(candidates, key=lambda candidate: candidate[:2])[2] if candidates else None
 
 
 def _lmms_candidates(text: str, options: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
     """Yields (rank, place, letter)."""
     for form, rank in _LMMS_FORMS:
         for letter in options:
-            place = text.rfind(form.format(letter))
-            if place >= 0:
-                yield rank, place, letter
+            position = text.rfind(form.format(letter))
+            if position >= 0:
+                yield rank, position, letter
     lower = text.lower()
     for phrase in _LMMS_PHRASES:
         start = lower.find(phrase)
         for letter in options if start >= 0 else ():
-            place = text.find(letter, start + len(phrase))
-            if place >= 0:
-                yield _LMMS_PHRASE, place, letter
+            position = text.find(letter, start + len(phrase))
+            if position >= 0:
+                yield _LMMS_PHRASE, position, letter
     alone = text.strip()
     for letter in options:
         if alone.startswith(letter) and not alone[1:2].isalpha():
@@ -181,7 +181,7 @@ def mmmu(output: str, options: Mapping[str, str], question: str, more: Mapping[s
     expectation, but not draw by draw theirs. None only without options. Weak: the article "A" is a letter; an option's
     text counts where it is denied, and inside other words.
     """
-    return _mmmu(output, options, question)
+    return _mmmu_answer(output, options, question)
 
 
 @answer_rule("pathmmu", source="PathMMU (arXiv 2401.16355), get_multi_choice_prediction")
@@ -191,10 +191,10 @@ def pathmmu(output: str, options: Mapping[str, str], question: str, more: Mappin
     The authors split "A) text" at its brackets, so that "A) lung (left) base" is known as "lung (left". Where nothing
     is found an option is drawn as in `mmmu`. Two options whose texts begin alike count as one for them, not here.
     """
-    return _mmmu(output, {letter: text.split(")")[0].strip() for letter, text in options.items()}, question)
+    return _mmmu_answer(output, {letter: text.split(")")[0].strip() for letter, text in options.items()}, question)
 
 
-def _mmmu(output: str, options: Mapping[str, str], question: str) -> str | None:
+def _mmmu_answer(output: str, options: Mapping[str, str], question: str) -> str | None:
     return last_mention(output, ("({})", " {} "), options) or drawn(output, options, question)
 
 
@@ -209,21 +209,21 @@ def medevalkit(output: str, options: Mapping[str, str], question: str, more: Map
     compared as "A. text", `more["option"]` says as what, such as ["{letter}.{text}"]. PMC-VQA's are compared as
     "A:text" there and MedFrameQA's as "A.text", and their <answer> is not looked for before a box.
     """
-    letters = {chr(ord("a") + place): letter for place, letter in enumerate(options)}
+    letters = {chr(ord("a") + index): letter for index, letter in enumerate(options)}
     if not letters:
         return None
-    reply = _tagged(output).lower()
+    reply = _tagged_text(output).lower()
     first, last = reply.split("\n\n")[0], reply.split("\n\n")[-1].split(".")[0]
     reply = first if first in letters else last if last in letters else reply
     reply = _medevalkit_answer(reply).strip().lower().replace("\n", "")
-    said = reply.split(".")[0].split(":")[-1]
-    if said in letters:
-        return letters[said]
+    last_part = reply.split(".")[0].split(":")[-1]
+    if last_part in letters:
+        return letters[last_part]
     (form,) = more.get("option", ["{letter}. {text}"])
-    shown = {letter: form.format(letter=letter, text=text).lower() for letter, text in options.items()}
-    if said in shown.values():
-        return next(letter for letter, text in shown.items() if text == said)
-    return nearest(reply, shown) or letters["a"]
+    shown_forms = {letter: form.format(letter=letter, text=text).lower() for letter, text in options.items()}
+    if last_part in shown_forms.values():
+        return next(letter for letter, text in shown_forms.items() if text == last_part)
+    return nearest(reply, shown_forms) or letters["a"]
 
 
 @answer_rule("medevalkit_yes_no", source="MedEvalKit (Lingshu, arXiv 2506.07044), judge_judgement, 2026-02")
@@ -233,8 +233,8 @@ def medevalkit_yes_no(output: str, options: Mapping[str, str], question: str, mo
     What is searched is left as `medevalkit` leaves it, in lower case. None where both occur or neither. Weak: "Yes,
     there is a nodule" has both; "The study is normal" and "I cannot tell" say no.
     """
-    said = _medevalkit_text(output).replace("\n", "").replace(".", "")
-    yes, no = "yes" in said, "no" in said
+    answer_text = _medevalkit_text(output).replace("\n", "").replace(".", "")
+    yes, no = "yes" in answer_text, "no" in answer_text
     return yes_no(yes, no) if yes != no else None
 
 
@@ -244,8 +244,8 @@ def medevalkit_closed(output: str, options: Mapping[str, str], question: str, mo
 
     What is left as in `medevalkit`. None where it is empty. Weak: "Answer: CT" leaves a blank before CT, and is wrong.
     """
-    said = _medevalkit_text(output).replace("\n", "").replace(".", "")
-    return CaseInsensitiveAnswer(said) if said else None
+    answer_text = _medevalkit_text(output).replace("\n", "").replace(".", "")
+    return CaseInsensitiveAnswer(answer_text) if answer_text else None
 
 
 @answer_rule("medevalkit_open", source="MedEvalKit (Lingshu, arXiv 2506.07044), judge_open_end_vqa (em), 2026-02")
@@ -254,13 +254,13 @@ def medevalkit_open(output: str, options: Mapping[str, str], question: str, more
 
     As `medevalkit_closed`, but full stops and line breaks stay: "Lung." is not the answer "lung".
     """
-    said = _medevalkit_text(output)
-    return CaseInsensitiveAnswer(said) if said else None
+    answer_text = _medevalkit_text(output)
+    return CaseInsensitiveAnswer(answer_text) if answer_text else None
 
 
 def _medevalkit_text(output: str) -> str:
     inside = boxed_content(output)
-    return _medevalkit_answer((_tagged(output) if inside is None else inside).strip())
+    return _medevalkit_answer((_tagged_text(output) if inside is None else inside).strip())
 
 
 def _medevalkit_answer(reply: str) -> str:
@@ -269,13 +269,13 @@ def _medevalkit_answer(reply: str) -> str:
         inside = boxed_content(reply)
         reply = "None" if inside is None else inside
     else:
-        reply = _tagged(reply)
+        reply = _tagged_text(reply)
     for phrase in _MEDEVALKIT_PHRASES:
         reply = reply.split(phrase)[-1]
     return reply
 
 
-def _tagged(text: str) -> str:
+def _tagged_text(text: str) -> str:
     """Returns what stands in <answer> tags, joined by blanks, or all of the text where that is nothing."""
     return " ".join(re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)).strip() or text
 
@@ -287,8 +287,8 @@ def multimedeval(output: str, options: Mapping[str, str], question: str, more: M
     None where no option shares a word with the reply. Weak: the words are normalised as for the VQA challenge, which
     drops articles, so that the reply "A" is empty and no answer; long replies match any option a little.
     """
-    said = vqa_words(output).split()
-    scores = {letter: _bleu_1(said, vqa_words(f"{letter} {text}").split()) for letter, text in options.items()}
+    words = vqa_words(output).split()
+    scores = {letter: _bleu_1(words, vqa_words(f"{letter} {text}").split()) for letter, text in options.items()}
     best = max(scores.values(), default=0.0)
     return next(letter for letter, score in scores.items() if score == best) if best > 0 else None
 
@@ -307,5 +307,5 @@ def multimedeval_yes_no(output: str, options: Mapping[str, str], question: str, 
 
     A reply with both is right whatever the right answer is, as there: "yes or no" always is. None with neither.
     """
-    said = set(vqa_words(output).split())
-    return yes_no("yes" in said, not said.isdisjoint({"no", "not"}))
+    words = set(vqa_words(output).split())
+    return yes_no("yes" in words, not words.isdisjoint({"no", "not"}))

@@ -52,8 +52,8 @@ def medbookvqa_boxed(output: str, options: Mapping[str, str], question: str, mor
     Without a box the whole reply up to its first closing brace is read in its place. None where that is no letter, as
     for "\boxed{\text{B}}" and "\boxed{(B)}".
     """
-    said = output.rpartition("\\boxed{")[2].split("}")[0]
-    return offered(said[:1] if said[1:3] == ". " else said, options)
+    boxed = output.rpartition("\\boxed{")[2].split("}")[0]
+    return offered(boxed[:1] if boxed[1:3] == ". " else boxed, options)
 
 
 @answer_rule("kormedmcqa_v", source="KorMedMCQA-V (arXiv 2602.13650), _extract_answer")
@@ -71,11 +71,11 @@ def kormedmcqa_v(output: str, options: Mapping[str, str], question: str, more: M
     blocks = [fenced[1]] if fenced else re.findall(r"\{.*?\}", reply, re.DOTALL)
     any_letter = f"[{'|'.join(options)}]"
     for value in _kormed_values(blocks):
-        found = re.search(any_letter, value, re.IGNORECASE)
-        if found and found[0].upper() in options:
-            return found[0].upper()
-    found = re.search(rf"\\boxed\{{({any_letter})\}}", reply, re.IGNORECASE)
-    return offered(found[1].upper() if found else None, options)
+        match = re.search(any_letter, value, re.IGNORECASE)
+        if match and match[0].upper() in options:
+            return match[0].upper()
+    match = re.search(rf"\\boxed\{{({any_letter})\}}", reply, re.IGNORECASE)
+    return offered(match[1].upper() if match else None, options)
 
 
 def _without_kormed_thinking(output: str) -> str:
@@ -87,12 +87,12 @@ def _without_kormed_thinking(output: str) -> str:
 
 def _kormed_values(blocks: list[str]) -> Iterator[str]:
     for block in reversed(blocks):
-        read = _literal(block)
+        read = _parse_literal(block)
         if isinstance(read, dict):
             yield from (str(read[key]) for key in _KORMED_KEYS if read.get(key) is not None)
 
 
-def _literal(block: str) -> Any:
+def _parse_literal(block: str) -> Any:
     """Returns what a JSON or Python literal stands for; None where it is neither."""
     try:
         return json.loads(block)
@@ -129,8 +129,8 @@ def answer_tag(output: str, options: Mapping[str, str], question: str, more: Map
     Without tags the whole reply is read in their place. Without options, what was read, to be compared whatever the
     case. None where it is no option. Weak: "B)", "(B)" and "B." are none; a tag inside the thinking comes first.
     """
-    found = _TAGGED.search(output)
-    return _option_or_text(found[1] if found else output, options)
+    match = _TAGGED.search(output)
+    return _option_or_text(match[1] if match else output, options)
 
 
 @answer_rule("answer_tag_regraded", source="MedVLThinker and MedVLSynther (arXiv 2510.25867), regrade_eval_results.py")
@@ -141,17 +141,17 @@ def answer_tag_regraded(output: str, options: Mapping[str, str], question: str, 
     without any the whole reply is read. The authors' tables are computed by this second reading. None where what is
     read is no option by `answer_tag`'s comparison, as for "The answer is B." with its full stop.
     """
-    return _option_or_text(_TAGS.sub("", _regraded(output)), options)
+    return _option_or_text(_TAGS.sub("", _regrade_output(output)), options)
 
 
-def _regraded(output: str) -> str:
+def _regrade_output(output: str) -> str:
     tagged = _TAGGED.findall(output)
     if tagged:
         return str((tagged[-1].strip().splitlines() or [""])[0])
     for mark in _REGRADED:
-        said = mark.findall(output)
-        if said:
-            return str(said[-1])
+        values = mark.findall(output)
+        if values:
+            return str(values[-1])
     return output
 
 
@@ -164,8 +164,8 @@ def mme_sci(output: str, options: Mapping[str, str], question: str, more: Mappin
     before a full stop: an option's letter, "A. text" or its text, whatever the case; without options, the text. None
     where it is no option. Weak: two boxes become one answer with all that lies between.
     """
-    found = _MME_SCI.search(output)
-    taken = (found["box"] or (found["after"] or "").strip()) if found else ""
+    match = _MME_SCI.search(output)
+    taken = (match["box"] or (match["after"] or "").strip()) if match else ""
     return _option_or_text((taken or output).strip().strip(":：* ").removesuffix("."), options)
 
 

@@ -51,8 +51,8 @@ def medxpertqa(output: str, options: Mapping[str, str], question: str, more: Map
     last = chr(ord("A") + len(options) - 1)
     trigger = f"mong A through {last}, the answer is"
     for mark in (f"Therefore, a{trigger}", f"A{trigger}", " answer is "):
-        _, found, after = output.partition(mark)
-        if found:
+        _, separator, after = output.partition(mark)
+        if separator:
             # What follows a second trigger does not count.
             output = after.split(mark)[0].strip()
             break
@@ -90,8 +90,8 @@ def chexbench(output: str, options: Mapping[str, str], question: str, more: Mapp
     option, which is wrong. Weak: letters without brackets do not count, so that "B" scores at chance; "(A) or (B)" is
     A.
     """
-    found = re.search(r"\(([A-Z])\)", output)
-    return offered(found[1], options) if found else drawn(output, options, question)
+    match = re.search(r"\(([A-Z])\)", output)
+    return offered(match[1], options) if match else drawn(output, options, question)
 
 
 @answer_rule("mediconfusion", source="MediConfusion (arXiv 2409.15477), clean_up_manual")
@@ -101,8 +101,10 @@ def mediconfusion(output: str, options: Mapping[str, str], question: str, more: 
     None (invalid) where no letter does or both do. Weak: "(B)", "**B**" and "B," are invalid; "A nodule" is A.
     """
     words = set(output.replace("\n", " ").split(" "))
-    given = [letter for letter in options if not words.isdisjoint(form.format(letter) for form in _MEDICONFUSION_FORMS)]
-    return given[0] if len(given) == 1 else None
+    letters = [
+        letter for letter in options if not words.isdisjoint(form.format(letter) for form in _MEDICONFUSION_FORMS)
+    ]
+    return letters[0] if len(letters) == 1 else None
 
 
 @answer_rule("medq_bench", source="MedQ-Bench (arXiv 2510.01691) in VLMEvalKit, _extract_option_letter")
@@ -126,8 +128,8 @@ def medq_deg(output: str, options: Mapping[str, str], question: str, more: Mappi
 
 
 def _first_alone(output: str, letters: str, options: Mapping[str, str]) -> str | None:
-    found = re.search(rf"(?<![A-Z])([{letters}])(?![A-Z])", output.strip().upper())
-    return offered(found[1] if found else None, options)
+    match = re.search(rf"(?<![A-Z])([{letters}])(?![A-Z])", output.strip().upper())
+    return offered(match[1] if match else None, options)
 
 
 @answer_rule("livexiv", source="LiveXiv (arXiv 2410.10783) in lmms-eval, livexiv_vqa")
@@ -138,8 +140,8 @@ def livexiv(output: str, options: Mapping[str, str], question: str, more: Mappin
     the Doppler, B" has I, and "Because of ..." is B.
     """
     reply = output.strip()
-    found = re.search(r"[A-Z]", reply[1:]) if len(reply) > 1 and "answer" in reply.lower() else re.match(r".", reply)
-    return offered(found[0].upper() if found else None, options)
+    match = re.search(r"[A-Z]", reply[1:]) if len(reply) > 1 and "answer" in reply.lower() else re.match(r".", reply)
+    return offered(match[0].upper() if match else None, options)
 
 
 @answer_rule("seed_bench", source="SEED-Bench-2 (arXiv 2311.17092) in lmms-eval, seedbench_2")
@@ -172,8 +174,8 @@ def temmed_selection(output: str, options: Mapping[str, str], question: str, mor
     None without one. The authors have published the prompt and not the scorer: case and marks are read loosely here.
     Weak: "My answer is option B" is none.
     """
-    found = _TEMMED_ANSWER.findall(output)
-    return offered(found[-1].upper(), options) if found else None
+    answers = _TEMMED_ANSWER.findall(output)
+    return offered(answers[-1].upper(), options) if answers else None
 
 
 @answer_rule("deeptumorvqa", source="DeepTumorVQA (arXiv 2505.18915, v2 2605.09679), extract_letter")
@@ -184,8 +186,8 @@ def deeptumorvqa(output: str, options: Mapping[str, str], question: str, more: M
     scan, C" is B, and an "a" in a sentence is A.
     """
     reply = _without_thinking(output).upper()
-    found = re.match(r"[A-D]", reply) or re.search(r"\b[A-D]\b", reply)
-    return offered(found[0] if found else None, options)
+    match = re.match(r"[A-D]", reply) or re.search(r"\b[A-D]\b", reply)
+    return offered(match[0] if match else None, options)
 
 
 @answer_rule("deeptumorvqa_yes_no", source="DeepTumorVQA (arXiv 2505.18915, v2 2605.09679), extract_binary")
@@ -196,8 +198,8 @@ def deeptumorvqa_yes_no(output: str, options: Mapping[str, str], question: str, 
     in accuracy. Weak: "Normal liver" and "Nodules are seen" begin with no; "There is no doubt: yes" is yes.
     """
     reply = _without_thinking(output).lower()
-    found = re.match(r"yes|no", reply) or re.search(r"\byes\b", reply) or re.search(r"\bno\b", reply)
-    return yes_no(found[0] == "yes", found[0] == "no") if found else None
+    match = re.match(r"yes|no", reply) or re.search(r"\byes\b", reply) or re.search(r"\bno\b", reply)
+    return yes_no(match[0] == "yes", match[0] == "no") if match else None
 
 
 @answer_rule("deeptumorvqa_number", source="DeepTumorVQA (arXiv 2505.18915, v2 2605.09679), extract_number")
@@ -209,8 +211,8 @@ def deeptumorvqa_number(
     <think> blocks are taken away. None without a number. Weak: "Segment 4 measures 12.5 cm" is 4, "1,200" is 1, and
     the hyphen in "3-5" makes no second number but "range-5" is -5.
     """
-    found = re.search(r"-?\d+\.?\d*", _without_thinking(output))
-    return float(found[0]) if found else None
+    match = re.search(r"-?\d+\.?\d*", _without_thinking(output))
+    return float(match[0]) if match else None
 
 
 def _without_thinking(output: str) -> str:

@@ -50,8 +50,12 @@ class _MmmuOpen(LenientAnswer):
 
     def accepts(self, right: str) -> bool:
         wanted = _mmmu_normalised(right)
-        for said in _mmmu_candidates(str(self)):
-            if said in wanted if isinstance(said, float) else any(isinstance(w, str) and w in said for w in wanted):
+        for candidate in _mmmu_candidates(str(self)):
+            if (
+                candidate in wanted
+                if isinstance(candidate, float)
+                else any(isinstance(w, str) and w in candidate for w in wanted)
+            ):
                 return True
         return False
 
@@ -63,8 +67,8 @@ def temmed_yes_no(output: str, options: Mapping[str, str], question: str, more: 
     None where it begins otherwise. The authors have published the prompt and not the scorer: the case is read loosely
     here. Weak: "Not present" and "Normal" begin with no.
     """
-    found = re.match(r"\s*(yes|no)", output, re.IGNORECASE)
-    return found[1].lower() if found else None
+    match = re.match(r"\s*(yes|no)", output, re.IGNORECASE)
+    return match[1].lower() if match else None
 
 
 @answer_rule("probmed_yes_no", source="ProbMed (arXiv 2405.20421), get_score_binary")
@@ -87,8 +91,8 @@ def llava_med_closed(output: str, options: Mapping[str, str], question: str, mor
     not know" are a right no; a reply with both is always right; a closed answer such as "axial" can only be right where
     the reply holds a yes or no too. Words are as `vqa_words` has them: "None" is 0 and no no.
     """
-    said = vqa_words(output)
-    return _Containing(said) if "yes" in said or "no" in said else None
+    words = vqa_words(output)
+    return _Containing(words) if "yes" in words or "no" in words else None
 
 
 @answer_rule("slake_lmms", source="SLAKE in lmms-eval (EvolvingLMMs-Lab), normalize_answer, 2026-08")
@@ -98,8 +102,8 @@ def slake_lmms(output: str, options: Mapping[str, str], question: str, more: Map
     The right answer is normalised likewise and must be equal, in English or Chinese, for open questions too. None
     where nothing is left. Weak: one word more is wrong; 正常 (normal) is yes and 异常 (abnormal) no, whatever is asked.
     """
-    said = _slake_words(output)
-    return _Normalised(said) if said else None
+    words = _slake_words(output)
+    return _Normalised(words) if words else None
 
 
 def _slake_words(text: str) -> str:
@@ -132,12 +136,12 @@ def _mmmu_candidates(reply: str) -> Iterator[str | float]:
 def _mmmu_tails(reply: str) -> list[str]:
     lines = reply.split("\n")
     tails = []
-    for place, line in enumerate(lines):
-        marks = _MMMU_MARKS if place < len(lines) - 1 else (*_MMMU_MARKS, "=")
-        found = [line.split(mark)[-1].strip() for mark in marks if mark in line]
+    for index, line in enumerate(lines):
+        marks = _MMMU_MARKS if index < len(lines) - 1 else (*_MMMU_MARKS, "=")
+        tails_ = [line.split(mark)[-1].strip() for mark in marks if mark in line]
         # Where nothing follows a mark, the marks after it in the list start anew.
         shortest = ""
-        for tail in found:
+        for tail in tails_:
             shortest = tail if not shortest or len(tail) < len(shortest) else shortest
         if shortest and shortest not in _TRIVIAL:
             tails.append(shortest)

@@ -97,21 +97,21 @@ def label_report(text: str) -> dict[str, int]:
     >>> {name: status for name, status in label_report("Small left effusion. No pneumothorax.").items() if status}
     {'Pneumothorax': 2, 'Pleural Effusion': 1}
     """
-    found: dict[str, list[int]] = {}
+    statuses: dict[str, list[int]] = {}
     clean, speaks, failing = True, False, False
     lowered = lower(text)
-    for start, end in _sentences(text):
-        told = tell(lowered, start, end)
-        speaks, clean = speaks or told.speaks, clean and told.clean
-        for observation, status in told.statuses:
-            found.setdefault(observation, []).append(status)
-        if told.swollen and not failing:
+    for start, end in _judged_sentences(text):
+        findings = tell(lowered, start, end)
+        speaks, clean = speaks or findings.speaks, clean and findings.clean
+        for observation, status in findings.statuses:
+            statuses.setdefault(observation, []).append(status)
+        if findings.swollen and not failing:
             sentence = read(lowered, start, end)
-            failing = any(_fails(lowered, sentence, said) for said in told.swollen)
-    labels = dict.fromkeys(OBSERVATIONS, 0) | {name: combined(statuses) for name, statuses in found.items()}
+            failing = any(_names_failure(lowered, sentence, swollen) for swollen in findings.swollen)
+    labels = dict.fromkeys(OBSERVATIONS, 0) | {name: combined(statuses) for name, statuses in statuses.items()}
     if failing and not labels[HEART]:
         labels[HEART] = UNCERTAIN
-    labels[NO_FINDING] = int(clean and (speaks or bool(found)))
+    labels[NO_FINDING] = int(clean and (speaks or bool(statuses)))
     return labels
 
 
@@ -135,16 +135,16 @@ def mentions(text: str) -> list[Mention]:
     >>> [tuple(mention) for mention in mentions("Improved left effusion.")]
     [('Pleural Effusion', 1, 'left', 14, 22, 'improved')]
     """
-    found, lowered = [], lower(text)
-    for sentence in (read(lowered, start, end) for start, end in _sentences(text)):
-        for index, said in enumerate(sentence.said):
-            if said.status is None or not said.observations:
+    mentions, lowered = [], lower(text)
+    for sentence in (read(lowered, start, end) for start, end in _judged_sentences(text)):
+        for index, finding in enumerate(sentence.said):
+            if finding.status is None or not finding.observations:
                 continue
-            item = sentence.items[said.at]
+            item = sentence.items[finding.at]
             start, end = sentence.spans[item.first][0], sentence.spans[item.behind - 1][1]
             side, trend = side_of(sentence, index), trend_of(sentence, index)
-            found += [Mention(name, said.status, side, start, end, trend) for name in said.observations]
-    return found
+            mentions += [Mention(name, finding.status, side, start, end, trend) for name in finding.observations]
+    return mentions
 
 
 def measurements(text: str) -> list[Measurement]:
@@ -158,7 +158,11 @@ def measurements(text: str) -> list[Measurement]:
     [('endotracheal tube to carina', (35.0,))]
     """
     aside = [(start, end) for name, start, end in section_spans(text) if name in _ASIDE]
-    return [one for one in measured(text) if not any(start <= one.start < end for start, end in aside)]
+    return [
+        measurement
+        for measurement in measured(text)
+        if not any(start <= measurement.start < end for start, end in aside)
+    ]
 
 
 def sentences(text: str) -> list[str]:
@@ -174,29 +178,29 @@ def sentences(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
-def _sentences(text: str) -> tuple[tuple[int, int], ...]:
+def _judged_sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where the sentences lie that are judged."""
     if not is_english(text):
         return ()
     spans = section_spans(text)
-    return tuple(span for name, start, end in spans if name not in _ASIDE for span in _thoughts(text, start, end))
+    return tuple(span for name, start, end in spans if name not in _ASIDE for span in _join_sentences(text, start, end))
 
 
-def _thoughts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _join_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields where sentences lie; one that speaks of "it" belongs to that before it: "A tube. It has been removed."."""
-    whole: tuple[int, int] | None = None
+    joined: tuple[int, int] | None = None
     for first, behind in sentence_spans(text, start, end):
-        if whole and _SPEAKS_OF_IT.match(text, first):
-            whole = whole[0], behind
+        if joined and _SPEAKS_OF_IT.match(text, first):
+            joined = joined[0], behind
             continue
-        if whole:
-            yield whole
-        whole = first, behind
-    if whole:
-        yield whole
+        if joined:
+            yield joined
+        joined = first, behind
+    if joined:
+        yield joined
 
 
-def _fails(lowered: str, sentence: Sentence, said: Said) -> bool:
+def _names_failure(lowered: str, sentence: Sentence, said: Said) -> bool:
     item = sentence.items[said.at]
     words = lowered[sentence.spans[item.first][0] : sentence.spans[item.behind - 1][1]]
     return "chf" in words or "failure" in words

@@ -120,53 +120,59 @@ def measured(text: str) -> Iterator[Measurement]:
     lowered = lower(text)
     if not _LENGTH.search(lowered):
         return
-    seen: list[tuple[int, int]] = []
+    sentences_seen: list[tuple[int, int]] = []
     for start, end in sentence_spans(text):
         lengths = list(_LENGTH.finditer(lowered, start, end))
         if lengths:
-            sentence, things, device = read(lowered, start, end), _things(lowered, start, end), _device(lowered, seen)
-        for found in lengths:
-            if _absent(sentence, found):
+            sentence, things, device = (
+                read(lowered, start, end),
+                _find_things(lowered, start, end),
+                _last_device(lowered, sentences_seen),
+            )
+        for length in lengths:
+            if _is_denied(sentence, length):
                 continue
-            thing = _thing(lowered, (start, end), found, things, device)
-            side = _side(sentence, found)
-            yield Measurement(thing, _lengths(found), side, _role(lowered, start, end, found), *found.span())
-        seen.append((start, end))
+            thing = _measured_thing(lowered, (start, end), length, things, device)
+            side = _nearest_side(sentence, length)
+            yield Measurement(
+                thing, _read_lengths(length), side, _length_role(lowered, start, end, length), *length.span()
+            )
+        sentences_seen.append((start, end))
 
 
-def _things(text: str, start: int, end: int) -> list[tuple[tuple[int, int], str]]:
-    return [(found.span(), _THINGS[int(str(found.lastgroup)[1:])][0]) for found in _THING.finditer(text, start, end)]
+def _find_things(text: str, start: int, end: int) -> list[tuple[tuple[int, int], str]]:
+    return [(match.span(), _THINGS[int(str(match.lastgroup)[1:])][0]) for match in _THING.finditer(text, start, end)]
 
 
-def _device(text: str, seen: list[tuple[int, int]]) -> str:
+def _last_device(text: str, seen: list[tuple[int, int]]) -> str:
     """The tube or line that was named last in the sentences before; "" without one."""
     for start, end in seen[: -_BACK - 1 : -1]:
-        placed = [name for _, name in _things(text, start, end) if name in _PLACED]
+        placed = [name for _, name in _find_things(text, start, end) if name in _PLACED]
         if placed:
             return placed[-1]
     return ""
 
 
-def _lengths(found: re.Match[str]) -> tuple[float, ...]:
+def _read_lengths(found: re.Match[str]) -> tuple[float, ...]:
     last = found["unit"]
     parts = list(_PART.finditer(found.group()))
     values = []
     for at, part in enumerate(parts):
         unit = part["unit"] or next((later["unit"] for later in parts[at + 1 :] if later["unit"]), last)
-        values.append(_number(part["number"]) * (1.0 if unit.startswith("m") else 10.0))
+        values.append(_parse_number(part["number"]) * (1.0 if unit.startswith("m") else 10.0))
     if len(values) == 2 and not _TIMES.search(found["more"]):
         return (sum(values) / 2,)
     return tuple(values)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Reads a number: a comma before three digits parts thousands, before one, two or more it is a decimal comma."""
     if re.fullmatch(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", text):
         return float(text.replace(",", ""))
     return float(text.replace(",", "."))
 
 
-def _role(text: str, start: int, end: int, found: re.Match[str]) -> str:
+def _length_role(text: str, start: int, end: int, found: re.Match[str]) -> str:
     before = text[max(start, found.start() - _REACH) : found.start()]
     behind = text[found.end() : min(end, found.end() + _REACH)]
     if _ADVICE.search(before):
@@ -174,7 +180,7 @@ def _role(text: str, start: int, end: int, found: re.Match[str]) -> str:
     return "before" if _BEFORE.search(before) or _AFTERWARDS.search(behind) else "stated"
 
 
-def _thing(
+def _measured_thing(
     text: str, sentence: tuple[int, int], found: re.Match[str], things: list[tuple[tuple[int, int], str]], device: str
 ) -> str:
     """Thing that a length measures: the word behind it ("3 cm nodule"), else the nearest in the sentence.
@@ -203,13 +209,13 @@ def _thing(
     return ahead[0][1] if ahead else ""
 
 
-def _absent(sentence: Sentence, found: re.Match[str]) -> bool:
+def _is_denied(sentence: Sentence, found: re.Match[str]) -> bool:
     """Whether a negation holds where a length is stated: "no nodule larger than 5 mm"."""
     before = [at for at, item in enumerate(sentence.items) if sentence.spans[item.first][0] < found.start()]
     return bool(before) and bool(sentence.scopes) and sentence.scopes[before[-1]] == NOT
 
 
-def _side(sentence: Sentence, found: re.Match[str]) -> str:
+def _nearest_side(sentence: Sentence, found: re.Match[str]) -> str:
     """The side that is named nearest to a length, in the same sentence."""
     near = sorted(
         (abs(sentence.spans[item.first][0] - found.start()), str(item.holds))

@@ -33,13 +33,13 @@ def expanded(phrase: str) -> Iterator[tuple[str, ...]]:
     >>> list(expanded("?small nodule~"))
     [('nodule',), ('nodules',), ('small', 'nodule'), ('small', 'nodules')]
     """
-    places = []
-    for place in phrase.split():
-        words = [""] if place.startswith("?") else []
-        for word in place.removeprefix("?").split("|"):
+    alternatives = []
+    for words_ in phrase.split():
+        words = [""] if words_.startswith("?") else []
+        for word in words_.removeprefix("?").split("|"):
             words += [word[:-1], f"{word[:-1]}s"] if word.endswith("~") else [word]
-        places.append(words)
-    for row in product(*places):
+        alternatives.append(words)
+    for row in product(*alternatives):
         yield tuple(word for word in row if word)
 
 
@@ -64,11 +64,11 @@ def longest(
 
     Fillers between its words do not count.
     """
-    node, found, behind = root.get(words[start]), None, start + 1
+    node, entry_found, behind = root.get(words[start]), None, start + 1
     at = start + 1
     while node is not None:
         if (entry := node.get("")) is not None:
-            found, behind = entry, at
+            entry_found, behind = entry, at
             if len(node) == 1:  # nothing goes on from here
                 break
         below = None
@@ -78,4 +78,4 @@ def longest(
             break
         node = below
         at += 1
-    return found, behind
+    return entry_found, behind

@@ -89,7 +89,7 @@ class Sentence:
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
         """Of each word: where it lies in the text."""
-        return [found.span() for found in WORD.finditer(self.text, self.start, self.end)]
+        return [match.span() for match in WORD.finditer(self.text, self.start, self.end)]
 
 
 _ENDS = ("turn", "finding", "other", "seen", "not before", "verb", ",", "and", "or")
@@ -97,15 +97,15 @@ _ENDS = ("turn", "finding", "other", "seen", "not before", "verb", ",", "and", "
 
 def side_of(sentence: Sentence, index: int) -> str:
     """Returns the side of what is named: the nearest in front of it, else the next behind it; "" without one."""
-    return _nearest(sentence, index, "side")
+    return _nearest_word(sentence, index, "side")
 
 
 def trend_of(sentence: Sentence, index: int) -> str:
     """Returns the trend of what is named: what cues have said of it, else the nearest word of change; "" without."""
-    return sentence.said[index].trend or _nearest(sentence, index, "change")
+    return sentence.said[index].trend or _nearest_word(sentence, index, "change")
 
 
-def _nearest(sentence: Sentence, index: int, kind: str) -> str:
+def _nearest_word(sentence: Sentence, index: int, kind: str) -> str:
     items, at = sentence.items, sentence.said[index].at
     for item in reversed(items[:at]):
         if item.kind == kind:

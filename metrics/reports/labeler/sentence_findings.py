@@ -33,20 +33,20 @@ _NEAR = 4
 
 def judge_seen(sentence: Sentence) -> None:
     """Judges the size of heart and mediastinum by what stands directly before it, or else behind it."""
-    for said in sentence.said:
-        if sentence.items[said.at].kind != "seen" or not said.observations:
+    for finding in sentence.said:
+        if sentence.items[finding.at].kind != "seen" or not finding.observations:
             continue
-        before, lasts = _before(sentence, said.at)
-        after, lasts_after = _after(sentence, said.at) if before is None else (None, False)
+        before, lasts = _read_before(sentence, finding.at)
+        after, lasts_after = _read_after(sentence, finding.at) if before is None else (None, False)
         at = after if before is None else before
-        said.trend = "unchanged" if lasts or lasts_after else ""
+        finding.trend = "unchanged" if lasts or lasts_after else ""
         if at is not None:
-            said.status = _sized(sentence.items[at], sentence.scopes[at])
-        elif said.doubted or lasts or lasts_after:
-            said.status = UNCERTAIN
+            finding.status = _size_status(sentence.items[at], sentence.scopes[at])
+        elif finding.doubted or lasts or lasts_after:
+            finding.status = UNCERTAIN
 
 
-def _sized(item: Item, scope: str) -> int | None:
+def _size_status(item: Item, scope: str) -> int | None:
     if scope == ASKED:
         return None
     if item.kind == "normal":
@@ -56,44 +56,44 @@ def _sized(item: Item, scope: str) -> int | None:
     return UNCERTAIN if scope == DOUBT or item.kind == "border" else POSITIVE
 
 
-def _tells(item: Item) -> bool:
+def _tells_size(item: Item) -> bool:
     return item.kind in ("normal", "large", "border") or (item.kind == "change" and item.holds == "worse")
 
 
-def _lasts(item: Item) -> bool:
+def _lasts_unchanged(item: Item) -> bool:
     return item.kind == "held" or (item.kind == "change" and item.holds == "unchanged")
 
 
-def _before(sentence: Sentence, at: int) -> tuple[int | None, bool]:
+def _read_before(sentence: Sentence, at: int) -> tuple[int | None, bool]:
     items, lasts = sentence.items, False
     for index in range(at - 1, -1, -1):
         item, following = items[index], items[index + 1]
         if following.first - item.behind > _NEAR:
             break
-        if _tells(item):
+        if _tells_size(item):
             return index, lasts
-        lasts |= _lasts(item)
+        lasts |= _lasts_unchanged(item)
         joins = item.kind in (",", "and", "or") and index and items[index - 1].kind in ("seen", ",")
         if item.kind not in (*ABOUT, "seen", "held") and not joins:
             break
     return None, lasts
 
 
-def _after(sentence: Sentence, at: int) -> tuple[int | None, bool]:
+def _read_after(sentence: Sentence, at: int) -> tuple[int | None, bool]:
     items, lasts, verb, inserted = sentence.items, False, False, False
     for index in range(at + 1, len(items)):
         item = items[index]
         if inserted:  # "the heart, although hard to see, is enlarged"
             inserted = item.kind != ","
             continue
-        if _tells(item):
+        if _tells_size(item):
             return index, lasts
         if item.kind == "turn" and items[index - 1].kind == ",":
             inserted = True
             continue
         if item.kind in ("turn", "finding") or (item.kind == "seen" and (verb or lasts)):
             break
-        lasts |= _lasts(item)
+        lasts |= _lasts_unchanged(item)
         verb |= item.kind in ("verb", ":")
     return None, lasts
 
@@ -122,49 +122,49 @@ def tree() -> Node:
 
 
 @cache
-def _meant() -> dict[str, str]:
+def _misspelt_words() -> dict[str, str]:
     """Every word that the rules know, by itself and by its misspellings."""
-    known = words_of(tree()).union(FILLERS, _ARTICLES, _CONTOURS, _BEFORE_CONTOURS, {"?"})
-    return misspellings(known) | {word: word for word in known}
+    vocabulary = words_of(tree()).union(FILLERS, _ARTICLES, _CONTOURS, _BEFORE_CONTOURS, {"?"})
+    return misspellings(vocabulary) | {word: word for word in vocabulary}
 
 
 def read(lowered: str, start: int, end: int) -> Sentence:
     """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
-    return Sentence(lowered, start, end, *_read(lowered[start:end])[:-1])
+    return Sentence(lowered, start, end, *_read_words_cached(lowered[start:end])[:-1])
 
 
 def tell(lowered: str, start: int, end: int) -> Told:
     """Returns what comes of a sentence, as `read` has it."""
-    return _read(lowered[start:end])[-1]
+    return _read_words_cached(lowered[start:end])[-1]
 
 
 @lru_cache(maxsize=4096)  # reports say the same again and again: "No pneumothorax."
-def _read(said: str) -> Found:
-    meant = _meant()
+def _read_words_cached(said: str) -> Found:
+    meant = _misspelt_words()
     return _read_words(tuple([meant.get(word, _STRANGE) for word in WORD.findall(said)]))
 
 
 @lru_cache(maxsize=4096)  # and where they do not, it is often but a number or a name that differs
 def _read_words(words: tuple[str, ...]) -> Found:
-    sentence = Sentence("", 0, 0, len(words), list(_items(words)))
+    sentence = Sentence("", 0, 0, len(words), list(_iterate_items(words)))
     if any(item.kind in _NAMES for item in sentence.items):
         _Forward(sentence, words).run()
         judge_seen(sentence)
         _either_or(sentence)
-    return sentence.length, sentence.items, sentence.said, sentence.scopes, _told(sentence)
+    return sentence.length, sentence.items, sentence.said, sentence.scopes, _tell_findings(sentence)
 
 
-def _told(sentence: Sentence) -> Told:
-    known = [(said, said.status) for said in sentence.said if said.status is not None]
+def _tell_findings(sentence: Sentence) -> Told:
+    judged = [(finding, finding.status) for finding in sentence.said if finding.status is not None]
     return Told(
-        tuple((name, status) for said, status in known for name in said.observations),
+        tuple((name, status) for finding, status in judged for name in finding.observations),
         any(item.kind in _SPEAKS or item.holds == "unchanged" for item in sentence.items),
-        all(status == NEGATIVE for said, status in known if said.observations != (DEVICES,)),
-        tuple(said for said, status in known if said.observations == (EDEMA,) and status != NEGATIVE),
+        all(status == NEGATIVE for finding, status in judged if finding.observations != (DEVICES,)),
+        tuple(finding for finding, status in judged if finding.observations == (EDEMA,) and status != NEGATIVE),
     )
 
 
-def _items(words: Sequence[str]) -> Iterator[Item]:
+def _iterate_items(words: Sequence[str]) -> Iterator[Item]:
     at, end, root = 0, len(words), tree()
     while at < end:
         word = words[at]
@@ -246,8 +246,8 @@ class _Forward:
     def either(self, at: int, item: Item) -> None:
         """Of two things that stand against each other neither is certain: "atelectasis versus pneumonia"."""
         if item.holds and self.scope != NOT and self.said and self.items[at - 1].kind not in ("verb", "turn"):
-            said = self.said[-1]
-            said.status = UNCERTAIN if said.status == POSITIVE else said.status
+            last_finding = self.said[-1]
+            last_finding.status = UNCERTAIN if last_finding.status == POSITIVE else last_finding.status
             self._open(DOUBT, Item("or", None, item.first, item.behind))
         self.soft = item
 
@@ -270,9 +270,9 @@ class _Forward:
         verb = self.items[at - 1] if at else item
         if self.scope != NOT or verb.kind != "verb" or verb.behind != item.first or not self.said:
             return False
-        said = self.said[-1]
-        if said.joined in (",", "and") and said.status == NEGATIVE:
-            said.status = POSITIVE
+        last_finding = self.said[-1]
+        if last_finding.joined in (",", "and") and last_finding.status == NEGATIVE:
+            last_finding.status = POSITIVE
             self._open("", verb)
             return True
         return False
@@ -299,7 +299,7 @@ class _Forward:
     def doubt_before(self, at: int, item: Item) -> None:
         if not self.named_ahead[at]:
             aside = self.soft is not None and self.soft.behind == item.first and item.behind < len(self.words)
-            turned = self.said and any(one.kind == "turn" for one in self.items[self.said[-1].at : at])
+            turned = self.said and any(item.kind == "turn" for item in self.items[self.said[-1].at : at])
             if not aside and not turned:  # "nodular density, possibly a nipple": what is possible is no observation
                 self._back(at, UNCERTAIN, item)
         elif self.scope != NOT or self.soft is not None:
@@ -329,10 +329,10 @@ class _Forward:
         if self.scope == NOT and parted and device and self.said and self.said[-1].observations != observations:
             self._open("", item)  # "no pneumothorax, tube in place"
         status = {NOT: NEGATIVE, DOUBT: UNCERTAIN, ASKED: None}.get(self.scope, plain)
-        said = Said(at, observations, status, self.scope, joined=joined)
+        finding = Said(at, observations, status, self.scope, joined=joined)
         if self.scope == NOT and self.gone:
-            said.trend = self.gone
-        self.said.append(said)
+            finding.trend = self.gone
+        self.said.append(finding)
         self.soft = None
 
     def seen(self, at: int, item: Item) -> None:
@@ -345,23 +345,29 @@ class _Forward:
     def _back(self, at: int, status: int, item: Item) -> bool:
         """Gives a status to what was named last, and to what is joined with it; says whether there was anything."""
         nearest = right = -1
-        for said in reversed(self.said):
-            if self.items[said.at].kind == "seen" and not said.observations:
-                if self._begins(said.at):  # "tube in place, tip not seen"
+        for finding in reversed(self.said):
+            if self.items[finding.at].kind == "seen" and not finding.observations:
+                if self._begins(finding.at):  # "tube in place, tip not seen"
                     return nearest >= 0
                 continue
             if nearest < 0:
-                nearest = said.at
-            elif not self._joined(said.at, right, right == nearest):
+                nearest = finding.at
+            elif not self._joined(finding.at, right, right == nearest):
                 break
-            right = said.at
-            if self.items[said.at].kind == "seen":
-                said.doubted = status == UNCERTAIN
-            elif said.scope != ASKED and not self._is_tip(said, item):
+            right = finding.at
+            if self.items[finding.at].kind == "seen":
+                finding.doubted = status == UNCERTAIN
+            elif finding.scope != ASKED and not self._is_tip(finding, item):
                 # "no evidence that the effusion has resolved"
-                twice = said.scope == NOT and not said.joined and item.holds and status == NEGATIVE and not said.trend
-                said.status = POSITIVE if twice else status
-                said.trend = item.holds or said.trend
+                twice = (
+                    finding.scope == NOT
+                    and not finding.joined
+                    and item.holds
+                    and status == NEGATIVE
+                    and not finding.trend
+                )
+                finding.status = POSITIVE if twice else status
+                finding.trend = item.holds or finding.trend
         return nearest >= 0
 
     def _is_tip(self, said: Said, cue: Item) -> bool:
@@ -414,12 +420,12 @@ _HANDLERS: dict[str, Callable[[_Forward, int, Item], None]] = {
 
 def _either_or(sentence: Sentence) -> None:
     """Puts in doubt two findings of which one or the other is there."""
-    for one, other in zip(sentence.said, sentence.said[1:], strict=False):
-        kinds = [item.kind for item in sentence.items[one.at + 1 : other.at]]
+    for first, second in zip(sentence.said, sentence.said[1:], strict=False):
+        kinds = [item.kind for item in sentence.items[first.at + 1 : second.at]]
         if "or" not in kinds or not all(kind in ("or", "and", *ABOUT) for kind in kinds):
             continue
-        both = (one, other)
-        if all(said.status in (POSITIVE, UNCERTAIN) and not said.scope for said in both) and all(
-            said.observations != (DEVICES,) and sentence.items[said.at].kind == "finding" for said in both
+        both = (first, second)
+        if all(finding.status in (POSITIVE, UNCERTAIN) and not finding.scope for finding in both) and all(
+            finding.observations != (DEVICES,) and sentence.items[finding.at].kind == "finding" for finding in both
         ):
-            one.status = other.status = UNCERTAIN
+            first.status = second.status = UNCERTAIN

@@ -99,21 +99,25 @@ def label_scores(
         ValueError: the two differ in length, a report lacks a label or has one that others do not have, a state is none
             of the four, or a choice is unknown.
     """
-    known = _checked(reference, predicted, labels, uncertain)
+    checked_labels = _check_labels(reference, predicted, labels, uncertain)
     if average is not None and average not in AVERAGES:
         raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)} or None, got {average!r}")
-    right, said = (_positive(_states(reports, known), uncertain) for reports in (reference, predicted))
-    counts = LabelCounts((right & said) * 1.0, (~right & said) * 1.0, (right & ~said) * 1.0)
+    right, predicted_positive = (
+        _are_positive(_state_matrix(reports, checked_labels), uncertain) for reports in (reference, predicted)
+    )
+    counts = LabelCounts(
+        (right & predicted_positive) * 1.0, (~right & predicted_positive) * 1.0, (right & ~predicted_positive) * 1.0
+    )
     if not right.shape[0]:
         empty = Efficacy(math.nan, math.nan, math.nan, 0)
-        return empty if average is not None else dict.fromkeys(known, empty)
+        return empty if average is not None else dict.fromkeys(checked_labels, empty)
     if average == "samples":
-        precision, recall, f1 = (float(one.mean()) for one in scored(counts))
+        precision, recall, f1 = (float(value.mean()) for value in scored(counts))
         return Efficacy(precision, recall, f1, int(right.any(axis=1).sum()))
-    sums = LabelCounts(*(one.sum(axis=0) for one in counts))
+    sums = LabelCounts(*(count.sum(axis=0) for count in counts))
     if average is None:
-        each = (LabelCounts(*(one[place : place + 1] for one in sums)) for place in range(len(known)))
-        return {name: averaged(one, "micro") for name, one in zip(known, each, strict=True)}
+        each = (LabelCounts(*(count[index : index + 1] for count in sums)) for index in range(len(checked_labels)))
+        return {name: averaged(label_counts, "micro") for name, label_counts in zip(checked_labels, each, strict=True)}
     return averaged(sums, average)
 
 
@@ -137,18 +141,18 @@ def value_of(counts: LabelCounts, average: str, what: str) -> Counts:
     if what == "support":
         return np.asarray((due > 0).sum(axis=-1) if average == "macro" else due.sum(axis=-1), dtype=np.float64)
     if average == "micro":
-        counts = LabelCounts(*(one.sum(axis=-1, keepdims=True) for one in counts))
+        counts = LabelCounts(*(count.sum(axis=-1, keepdims=True) for count in counts))
         due = np.ones_like(counts.hits)
     elif average == "macro":
         due = np.ones_like(due)
-    values = _each(counts)[what]
+    values = _label_scores(counts)[what]
     return share((values * due).sum(axis=-1), due.sum(axis=-1))
 
 
 def scored(counts: LabelCounts) -> tuple[Counts, Counts, Counts]:
     """Returns precision, recall and F1 of each report: (report, label) -> three of (report,)."""
-    found = _each(LabelCounts(*(one.sum(axis=-1) for one in counts)))
-    return found["precision"], found["recall"], found["f1"]
+    scores = _label_scores(LabelCounts(*(count.sum(axis=-1) for count in counts)))
+    return scores["precision"], scores["recall"], scores["f1"]
 
 
 def share(part: Counts, whole: Counts) -> Counts:
@@ -161,7 +165,7 @@ def positive_states(uncertain: str) -> tuple[int, ...]:
     return (POSITIVE, UNCERTAIN) if uncertain == "positive" else (POSITIVE,)
 
 
-def _each(counts: LabelCounts) -> dict[str, Counts]:
+def _label_scores(counts: LabelCounts) -> dict[str, Counts]:
     hits, invented, missed = counts
     return {
         "precision": share(hits, hits + invented),
@@ -170,16 +174,16 @@ def _each(counts: LabelCounts) -> dict[str, Counts]:
     }
 
 
-def _positive(states: npt.NDArray[np.int64], uncertain: str) -> npt.NDArray[np.bool_]:
+def _are_positive(states: npt.NDArray[np.int64], uncertain: str) -> npt.NDArray[np.bool_]:
     return np.isin(states, positive_states(uncertain))
 
 
-def _states(reports: Sequence[Mapping[str, int]], labels: Sequence[str]) -> npt.NDArray[np.int64]:
+def _state_matrix(reports: Sequence[Mapping[str, int]], labels: Sequence[str]) -> npt.NDArray[np.int64]:
     """Returns (report, label)."""
     return np.array([[report[label] for label in labels] for report in reports], np.int64).reshape(-1, len(labels))
 
 
-def _checked(
+def _check_labels(
     reference: Sequence[Mapping[str, int]],
     predicted: Sequence[Mapping[str, int]],
     labels: Sequence[str],
@@ -193,9 +197,9 @@ def _checked(
     if len(reference) != len(predicted):
         raise ValueError(f"Expected as many predicted reports as references, got {len(predicted)} and {len(reference)}")
     everything = set(reference[0]) if len(reference) else set(labels)
-    lost = next((name for name in labels if name not in everything), None)
-    if lost is not None:
-        raise ValueError(f"The reports have no label {lost!r}{nearest(lost, everything)}")
+    missing = next((name for name in labels if name not in everything), None)
+    if missing is not None:
+        raise ValueError(f"The reports have no label {missing!r}{nearest(missing, everything)}")
     for side, reports in (("reference", reference), ("predicted", predicted)):
         for number, report in enumerate(reports):
             odd = next(iter(set(report) ^ everything), None)

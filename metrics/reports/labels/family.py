@@ -92,7 +92,7 @@ def label_family(
     read = (
         _by_rules(name, known, labeller, english=english) if labeller is not None else _by_annotator(annotator, known)
     )
-    settings = "; ".join(part for part in (_how(taxonomy), caution) if part)
+    settings = "; ".join(part for part in (_describe_method(taxonomy), caution) if part)
     called = _Named(name, title, by or title, read_by(*filter(None, [annotator])), settings, source)
     _declare_states(called, read)
     _declare_single(called, known, read)
@@ -105,9 +105,9 @@ def codes(reference: Mapping[str, int], predicted: Mapping[str, int]) -> dict[st
 
     Labels that are blank in both are left out; where all are, the first stands for the report.
     """
-    found = {label: float(STATES * state + predicted[label]) for label, state in reference.items()}
-    some = {label: code for label, code in found.items() if code}
-    return some or dict(list(found.items())[:1])
+    codes = {label: float(STATES * state + predicted[label]) for label, state in reference.items()}
+    some = {label: code for label, code in codes.items() if code}
+    return some or dict(list(codes.items())[:1])
 
 
 def sums_of(rows: ScoreTable, choice: Choice) -> Counts:
@@ -116,20 +116,24 @@ def sums_of(rows: ScoreTable, choice: Choice) -> Counts:
     Hits, inventions and misses one after the other, of all labels together or of each; of an average over reports the
     sums of their precision, recall, F1, of those with support, and of all reports, at the first row of each.
     """
-    known = ~np.isnan(rows.value)
-    value = np.where(known, rows.value, 0).astype(np.int64)
-    right, said = (np.isin(state, choice.positive) & known for state in (value // STATES, value % STATES))
+    is_known = ~np.isnan(rows.value)
+    value = np.where(is_known, rows.value, 0).astype(np.int64)
+    right, predicted_positive = (
+        np.isin(state, choice.positive) & is_known for state in (value // STATES, value % STATES)
+    )
     columns = np.full(len(value), -1)
-    for place, label in enumerate(choice.labels):
-        columns[rows.label == label] = place
-    right, said = right & (columns >= 0), said & (columns >= 0)
-    one_hot = np.stack([right & said, ~right & said, right & ~said], axis=1).astype(np.float64)
+    for column, label in enumerate(choice.labels):
+        columns[rows.label == label] = column
+    right, predicted_positive = right & (columns >= 0), predicted_positive & (columns >= 0)
+    one_hot = np.stack(
+        [right & predicted_positive, ~right & predicted_positive, right & ~predicted_positive], axis=1
+    ).astype(np.float64)
     if choice.average == "samples":
-        return _by_report(rows.case, known, one_hot)
+        return _by_report(rows.case, is_known, one_hot)
     if choice.average == "micro":
         return one_hot
     added = np.zeros((len(value), 3, len(choice.labels)))
-    chosen = np.flatnonzero(right | said)
+    chosen = np.flatnonzero(right | predicted_positive)
     added[chosen, :, columns[chosen]] = one_hot[chosen]
     return added.reshape(len(value), 3 * len(choice.labels))
 
@@ -145,26 +149,28 @@ def value_of_sums(sums: npt.NDArray[Any], choice: Choice, what: str) -> Counts:
 
 def example_scores(reference: Mapping[str, int], predicted: Mapping[str, int], choice: Choice) -> Efficacy:
     """Returns precision, recall and F1 of one report; 1 where neither side has a positive label among those chosen."""
-    right, said = (
+    right, predicted_labels = (
         {label for label in choice.labels if side[label] in choice.positive} for side in (reference, predicted)
     )
-    if not right and not said:
+    if not right and not predicted_labels:
         return Efficacy(1.0, 1.0, 1.0, 0)
-    hits = len(right & said)
-    counts = LabelCounts(*(np.array([[one]], np.float64) for one in (hits, len(said) - hits, len(right) - hits)))
-    precision, recall, f1 = (float(one[0]) for one in scored(counts))
+    hits = len(right & predicted_labels)
+    counts = LabelCounts(
+        *(np.array([[value]], np.float64) for value in (hits, len(predicted_labels) - hits, len(right) - hits))
+    )
+    precision, recall, f1 = (float(value[0]) for value in scored(counts))
     return Efficacy(precision, recall, f1, len(right))
 
 
 def _by_report(case: npt.NDArray[np.int64], known: npt.NDArray[np.bool_], one_hot: Counts) -> Counts:
     added = np.zeros((len(case), 5))
-    places = np.flatnonzero(known)
-    if not places.size:
+    indices = np.flatnonzero(known)
+    if not indices.size:
         return added
-    _, first, owner = np.unique(case[places], return_index=True, return_inverse=True)
-    counts = LabelCounts(*(np.bincount(owner, weights=one_hot[places, column])[:, None] for column in range(3)))
+    _, first, owner = np.unique(case[indices], return_index=True, return_inverse=True)
+    counts = LabelCounts(*(np.bincount(owner, weights=one_hot[indices, column])[:, None] for column in range(3)))
     supported = (counts.hits + counts.missed > 0)[:, 0]
-    added[places[first]] = np.column_stack([*scored(counts), supported, np.ones(len(first))])
+    added[indices[first]] = np.column_stack([*scored(counts), supported, np.ones(len(first))])
     return added
 
 
@@ -188,17 +194,17 @@ def _by_rules(name: str, taxonomy: Known, labeller: Labeller, *, english: bool) 
 
 def _by_annotator(annotator: str, taxonomy: Known) -> Reader:
     def read(pair: AnsweredQuestion) -> Both | None:
-        found = pair.read(annotator)
-        if found is None:
+        read_both = pair.read(annotator)
+        if read_both is None:
             return None
-        said = found.prediction if pair.text.strip() else {}
+        predicted = read_both.prediction if pair.text.strip() else {}
         labels, who = taxonomy().labels, f"annotator {annotator}"
-        return labels_of(found.reference, labels, who), labels_of(said, labels, who)
+        return labels_of(read_both.reference, labels, who), labels_of(predicted, labels, who)
 
     return read
 
 
-def _judged(pair: AnsweredQuestion, read: Reader) -> Both | None:
+def _judge_labels(pair: AnsweredQuestion, read: Reader) -> Both | None:
     """Returns the labels of both sides; None for what is no report, and where there is no reference or no reading."""
     if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
         return None
@@ -207,8 +213,8 @@ def _judged(pair: AnsweredQuestion, read: Reader) -> Both | None:
 
 def _declare_states(called: _Named, read: Reader) -> None:
     def states(pair: AnsweredQuestion) -> Any:
-        found = _judged(pair, read)
-        return math.nan if found is None else codes(*found)
+        judged = _judge_labels(pair, read)
+        return math.nan if judged is None else codes(*judged)
 
     states.__doc__ = (
         f"The states of each label as read by {called.by} in both texts: 4 times the reference's plus the prediction's."
@@ -216,7 +222,7 @@ def _declare_states(called: _Named, read: Reader) -> None:
         "0 blank, 1 positive, 2 negative, 3 uncertain; a label that is blank in both has no row. Evidence for the "
         f"other metrics of {called.title}."
     )
-    _register(states, called, "states", title="states", higher_is_better=True, intermediate=True, best=math.nan)
+    _register_metric(states, called, "states", title="states", higher_is_better=True, intermediate=True, best=math.nan)
 
 
 def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
@@ -224,10 +230,10 @@ def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
 
     def example_f1(pair: AnsweredQuestion, some: str) -> float:
         choice = taxonomy().some(some, full)
-        found = _judged(pair, read)
-        if found is None:
+        judged = _judge_labels(pair, read)
+        if judged is None:
             return math.nan
-        return example_scores(*found, choice).f1 if pair.text.strip() else 0.0
+        return example_scores(*judged, choice).f1 if pair.text.strip() else 0.0
 
     example_f1.__doc__ = (
         f"The F1 of one report's positive labels as read by {called.by}; 1 where neither text has any.\n\n"
@@ -235,7 +241,7 @@ def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
         "positive. In [0, 1]. "
         f"`{called.name}_f1@samples-all+` is its mean but for reports without positive labels, which count 0 there."
     )
-    _register(
+    _register_metric(
         example_f1,
         called,
         "example_f1",
@@ -249,7 +255,7 @@ def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
     )
 
 
-def _register(function: Any, called: _Named, what: str, *, title: str, **facts: Any) -> None:
+def _register_metric(function: Any, called: _Named, what: str, *, title: str, **facts: Any) -> None:
     name = f"{called.name}_{what}"
     function.__qualname__ = name
     worst = math.nan if facts.get("intermediate") else 0.0
@@ -281,11 +287,11 @@ def _declare_summary(called: _Named, taxonomy: Known, what: str) -> None:
         lacking = [label for label, some in zip(choice.labels, hits + missed, strict=True) if not some]
         return f"no reference of {called.title} has {', '.join(lacking)}: 0 in macro means" if lacking else ""
 
-    told = {
+    meaning = {
         "support": f"How many there are to find as read by {called.by}: positive labels of the references (micro, "
         "weighted, one label), labels that any reference has (macro), references that have any (samples).",
     }.get(what, f"The {_TITLES[what]} of positive labels as read by {called.by}, of predictions against references.")
-    total.__doc__ = f"{told}\n\nAsked for with an average and a set of labels: {_OVER}."
+    total.__doc__ = f"{meaning}\n\nAsked for with an average and a set of labels: {_OVER}."
     total.__qualname__ = full
     summary(
         name=full,
@@ -303,18 +309,20 @@ def _declare_summary(called: _Named, taxonomy: Known, what: str) -> None:
     )(total)
 
 
-def _how(taxonomy: Taxonomy | str) -> str:
+def _describe_method(taxonomy: Taxonomy | str) -> str:
     if isinstance(taxonomy, str):
         sets = f"labels and sets of {taxonomy}"
     else:
-        sets = "; ".join([f"all: {len(taxonomy.labels)} labels", *(_told(name, taxonomy) for name in taxonomy.sets)])
+        sets = "; ".join(
+            [f"all: {len(taxonomy.labels)} labels", *(_describe_labels(name, taxonomy) for name in taxonomy.sets)]
+        )
     return (
         f"{sets}; +: an uncertain label counts as positive, without +: as negative; a label or report with nothing to "
         "find or found counts 0 in means, and support@macro tells how many labels have any; an empty text has no label"
     )
 
 
-def _told(name: str, taxonomy: Taxonomy) -> str:
+def _describe_labels(name: str, taxonomy: Taxonomy) -> str:
     some = taxonomy.sets[name]
-    left = [label for label in taxonomy.labels if label not in some]
-    return f"{name}: without {', '.join(left)}" if len(left) < len(some) else f"{name}: {', '.join(some)}"
+    absent = [label for label in taxonomy.labels if label not in some]
+    return f"{name}: without {', '.join(absent)}" if len(absent) < len(some) else f"{name}: {', '.join(some)}"

@@ -27,10 +27,10 @@ def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
     the latter counts. The taxonomy's `words` are `cues`, `uptake` (kind -> words) and `organs` (organ -> words).
     """
     words = taxonomy.words
-    cues, kinds = _pattern(words["cues"]), {kind: _pattern(some) for kind, some in words["uptake"].items()}
+    cues, kinds = _word_pattern(words["cues"]), {kind: _word_pattern(some) for kind, some in words["uptake"].items()}
     organ_of = {word.lower(): organ for organ, some in words["organs"].items() for word in some}
-    organs = _pattern(organ_of)
-    found: dict[str, set[str]] = {}
+    organs = _word_pattern(organ_of)
+    kinds_by_organ: dict[str, set[str]] = {}
     last: list[str] = []
     for sentence in _SENTENCE.split(" ".join(text.translate(_MARKS).split(" "))):
         listing: list[str] = []
@@ -41,9 +41,14 @@ def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
             kind = next((kind for kind, pattern in kinds.items() if pattern.search(clause)), "")
             if kind and cues.search(clause):
                 for organ in named or last:
-                    found.setdefault(organ, set()).add(kind)
+                    kinds_by_organ.setdefault(organ, set()).add(kind)
                 listing = []
-    return {f"{organ}: {kind}": 1 for organ, said in found.items() for kind in said if kind != NORMAL or len(said) == 1}
+    return {
+        f"{organ}: {kind}": 1
+        for organ, kinds in kinds_by_organ.items()
+        for kind in kinds
+        if kind != NORMAL or len(kinds) == 1
+    }
 
 
 def uptake_names(words: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
@@ -54,8 +59,8 @@ def uptake_names(words: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, t
     return tuple(label for some in by_organ.values() for label in some), by_organ | by_kind
 
 
-def _pattern(words: Iterable[str]) -> re.Pattern[str]:
+def _word_pattern(words: Iterable[str]) -> re.Pattern[str]:
     """Finds any of the words, the longest first: whole ones, with a plural's s, where they are of Latin letters."""
-    told = (re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))
-    parts = (rf"(?<![a-z])(?:{word})(?=(?:s|es)?(?![a-z]))" if word.isascii() else word for word in told)
+    escaped = (re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))
+    parts = (rf"(?<![a-z])(?:{word})(?=(?:s|es)?(?![a-z]))" if word.isascii() else word for word in escaped)
     return re.compile(f"(?P<word>{'|'.join(parts)})", re.IGNORECASE)

@@ -100,26 +100,30 @@ class LabelScheme:
                 lacks its report or has other findings or values.
         """
         UsageError.refuse_unknown("a labelling scheme has no key", KEYS, *map(str, config))
-        findings, values = _named(config.get("findings")), _named(config.get("values"))
+        findings, values = _name_meanings(config.get("findings")), _name_meanings(config.get("values"))
         if not findings or len(values) < 2:
             raise UsageError(
                 "expected a labelling scheme to have findings and at least two values, "
                 f"got {len(findings)} findings and {len(values)} values"
             )
-        given = {str(state): value for state, value in (config.get("states") or {}).items()}
-        UsageError.refuse_unknown("a labelling scheme has no state", STATES, *given)
-        states = {_spelled(one): STATES.index(name) for name, some in given.items() for one in _listed(some)}
+        values_by_state = {str(state): value for state, value in (config.get("states") or {}).items()}
+        UsageError.refuse_unknown("a labelling scheme has no state", STATES, *values_by_state)
+        states = {
+            _spell_value(word): STATES.index(name)
+            for name, some in values_by_state.items()
+            for word in _as_plain_list(some)
+        }
         UsageError.refuse_unknown("a state of a labelling scheme names the value", values, *states)
         ask, rule = str(config.get("ask", "together")), str(config.get("rule", "fixed"))
         UsageError.refuse_unknown("`ask` of a labelling scheme is", ("together", "each"), ask)
         UsageError.refuse_unknown("`rule` of a labelling scheme is", RULES, rule)
-        if states and (lost := next((value for value in values if value not in states), None)) is not None:
-            raise UsageError(f"states of a labelling scheme leave out its value {lost!r}; name all or none")
+        if states and (missing := next((value for value in values if value not in states), None)) is not None:
+            raise UsageError(f"states of a labelling scheme leave out its value {missing!r}; name all or none")
         if config.get("evidence") and not states:
             raise UsageError("evidence of a labelling scheme is of positive values; say by `states` which these are")
-        if rule == "rate" and not {"positive", "negative"} <= given.keys():
+        if rule == "rate" and not {"positive", "negative"} <= values_by_state.keys():
             raise UsageError("rule=rate reads yes as positive and all else as negative; name both in `states`")
-        examples = tuple(_example(one, findings, values) for one in config.get("examples") or ())
+        examples = tuple(_read_example(example, findings, values) for example in config.get("examples") or ())
         return cls(
             findings,
             values,
@@ -174,14 +178,15 @@ class LabelScheme:
             topic: one of `topics`.
             report: as it is shown.
         """
-        asked = [topic] if topic else list(self.findings)
-        lines = [self._instruction(asked)]
+        topics = [topic] if topic else list(self.findings)
+        lines = [self._instruction(topics)]
         if topic:
             lines.append(f"Question: {self.findings[topic] or f'Does the report state {topic}?'}")
         if self.language:
             lines.append(f"The report is in {self.language}.")
         shots = [
-            f"Report: <<<{one['report']}>>>\nReply: {self._written(one['labels'], topic)}" for one in self.examples
+            f"Report: <<<{example['report']}>>>\nReply: {self._written(example['labels'], topic)}"
+            for example in self.examples
         ]
         return "\n".join([*lines, *shots, f"Report: <<<{report}>>>"])
 
@@ -198,13 +203,13 @@ class LabelScheme:
         if self.rule == "rate":
             return _read_rate(self, topic, reply)
         answer = split_thought(reply).answer
-        given = last_object(answer)
+        content = last_object(answer)
         if topic:
-            return {topic: self._checked(self._answered(answer, given), report)}
-        if given is None:
+            return {topic: self._checked(self._answered(answer, content), report)}
+        if content is None:
             return dict.fromkeys(self.findings, Reading("", problem="the reply holds no JSON object"))
-        held = {_folded(str(key)): value for key, value in given.items()}
-        read = {name: self._value(held.get(_folded(name), _LACKING)) for name in self.findings}
+        held = {_fold_text(str(key)): value for key, value in content.items()}
+        read = {name: self._value(held.get(_fold_text(name), _LACKING)) for name in self.findings}
         return {name: self._checked(reading, report) for name, reading in read.items()}
 
     def states_of(self, readings: Mapping[str, Reading]) -> dict[str, int] | None:
@@ -217,14 +222,14 @@ class LabelScheme:
         findings = "\n".join(
             f"- {name}: {self.findings[name]}" if self.findings[name] else f"- {name}" for name in asked
         )
-        values = "\n".join(f"{value} = {told}" if told else value for value, told in self.values.items())
+        values = "\n".join(f"{value} = {meaning}" if meaning else value for value, meaning in self.values.items())
         if self.instruction:
             return self.instruction.replace("{findings}", findings).replace("{values}", values)
-        one_of, first = ", ".join(map(_json, self.values)), _json(next(iter(self.values)))
+        one_of, first = ", ".join(map(_value_json, self.values)), _value_json(next(iter(self.values)))
         form = QUOTED.format(first=first, values=one_of) if self.evidence else f"one of {one_of}"
         text = EACH if self.ask == "each" else TOGETHER
-        more = WITH_EVIDENCE if self.evidence else ""
-        return text.format(findings=findings, values=values, evidence=more, form=form)
+        evidence_text = WITH_EVIDENCE if self.evidence else ""
+        return text.format(findings=findings, values=values, evidence=evidence_text, form=form)
 
     def _written(self, labels: Mapping[str, Any], topic: str) -> str:
         """Reply to an example, as a model is to write it."""
@@ -234,9 +239,9 @@ class LabelScheme:
         return json.dumps(written[topic] if topic else written, ensure_ascii=False)
 
     def _example_value(self, value: Any) -> Any:
-        given = value if isinstance(value, Mapping) else {"value": value}
-        spelled = _unspelled(_spelled(given["value"]))
-        return {"value": spelled, "evidence": str(given.get("evidence", ""))} if self.evidence else spelled
+        stated = value if isinstance(value, Mapping) else {"value": value}
+        spelled = _read_value(_spell_value(stated["value"]))
+        return {"value": spelled, "evidence": str(stated.get("evidence", ""))} if self.evidence else spelled
 
     def _answered(self, answer: str, given: Mapping[str, Any] | None) -> Reading:
         """Reading of a reply to one question: the value in its object, else the only one that it names."""
@@ -244,13 +249,13 @@ class LabelScheme:
             value = given.get("value", given.get("answer", _LACKING))
             return self._value({"value": value, "evidence": given.get("evidence", "")})
         text = answer.strip().strip("*_`\"'. \n")
-        if (whole := self._spelled_as(text)) is not None:
-            return Reading(whole)
-        named = [value for value in self.values if _mentions(answer, value)]
+        if (exact := self._spelled_as(text)) is not None:
+            return Reading(exact)
+        named = [value for value in self.values if _mentions_value(answer, value)]
         if len(named) == 1:
             return Reading(named[0])
-        told = f"names {len(named)} of the values" if named else "names none of the values"
-        return Reading("", problem=f"the reply {told}")
+        problem = f"names {len(named)} of the values" if named else "names none of the values"
+        return Reading("", problem=f"the reply {problem}")
 
     def _value(self, given: Any) -> Reading:
         evidence = ""
@@ -258,23 +263,23 @@ class LabelScheme:
             given, evidence = given.get("value", _LACKING), str(given.get("evidence") or "")
         if given is _LACKING:
             return Reading("", evidence, "the reply leaves the finding out")
-        if (value := self._spelled_as(_spelled(given))) is not None:
+        if (value := self._spelled_as(_spell_value(given))) is not None:
             return Reading(value, evidence)
         return Reading("", evidence, f"the reply gives {given!r}, which is none of the values")
 
     def _spelled_as(self, text: str) -> str | None:
-        return next((value for value in self.values if _folded(value) == _folded(text)), None)
+        return next((value for value in self.values if _fold_text(value) == _fold_text(text)), None)
 
     def _checked(self, reading: Reading, report: str) -> Reading:
         """The reading; blank where a positive value has no evidence that the report holds."""
         if not self.evidence or reading.value not in self.positive:
             return reading
-        words = _folded(reading.evidence)
-        if words and words in _folded(report):
+        words = _fold_text(reading.evidence)
+        if words and words in _fold_text(report):
             return reading
         blank = next(iter(self.values_of("blank") or self.values_of("negative")), "")
-        told = "its evidence does not stand in the report" if words else "it gives no evidence"
-        return Reading(blank, reading.evidence, f"{reading.value} was taken back: {told}")
+        problem = "its evidence does not stand in the report" if words else "it gives no evidence"
+        return Reading(blank, reading.evidence, f"{reading.value} was taken back: {problem}")
 
 
 _LACKING: Any = object()
@@ -292,13 +297,13 @@ def read_yaml(place: str | Path, folder: str = "labelling") -> Mapping[str, Any]
     own = text.endswith((".yaml", ".yml"))
     file: Any = Path(text).expanduser() if own else files("medimg_eval.configs") / folder / f"{text}.yaml"
     if not file.is_file():
-        shipped = sorted(one.name.removesuffix(".yaml") for one in (files("medimg_eval.configs") / folder).iterdir())
+        shipped = sorted(file.name.removesuffix(".yaml") for file in (files("medimg_eval.configs") / folder).iterdir())
         raise UserError(f"{file}: there is no such labelling scheme (available: {', '.join(shipped)}, or FILE.yaml)")
     with UserError.about(file, "cannot be read as YAML", yaml.YAMLError, UnicodeDecodeError):
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    if not isinstance(found, Mapping):
-        raise UserError(f"{file}: expected keys such as `findings`, got {type(found).__name__}")
-    return found
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(content, Mapping):
+        raise UserError(f"{file}: expected keys such as `findings`, got {type(content).__name__}")
+    return content
 
 
 def _read_mosaic(scheme: LabelScheme, reply: str) -> dict[str, Reading]:
@@ -308,13 +313,13 @@ def _read_mosaic(scheme: LabelScheme, reply: str) -> dict[str, Reading]:
     """
     blank = next(iter(scheme.values_of("blank")), "")
     unread = dict.fromkeys(scheme.findings, Reading(blank))
-    found = re.findall(r"\{[^{}]*\}", reply)
+    objects = re.findall(r"\{[^{}]*\}", reply)
     try:
-        given = dict(ast.literal_eval(found[-1])) if found else {}
+        content = dict(ast.literal_eval(objects[-1])) if objects else {}
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return unread
-    kept = {name: given.get(name) for name in scheme.findings}
-    spelled = {name: None if value is None else _spelled(value) for name, value in kept.items()}
+    readings = {name: content.get(name) for name in scheme.findings}
+    spelled = {name: None if value is None else _spell_value(value) for name, value in readings.items()}
     if any(value is not None and value not in scheme.values for value in spelled.values()):
         return unread
     return {name: Reading(blank if value is None else value) for name, value in spelled.items()}
@@ -323,42 +328,42 @@ def _read_mosaic(scheme: LabelScheme, reply: str) -> dict[str, Reading]:
 def _read_rate(scheme: LabelScheme, topic: str, reply: str) -> dict[str, Reading]:
     """Values as RATE-Evals reads answers: yes in any case is positive, all else negative."""
     yes, no = scheme.positive[0], scheme.values_of("negative")[0]
-    given: Mapping[str, Any] = {topic: reply} if topic else last_object(reply) or {}
+    content: Mapping[str, Any] = {topic: reply} if topic else last_object(reply) or {}
     return {
-        name: Reading(yes if str(given.get(name, "")).strip().lower() == "yes" else no)
+        name: Reading(yes if str(content.get(name, "")).strip().lower() == "yes" else no)
         for name in ([topic] if topic else scheme.findings)
     }
 
 
-def _named(given: Any) -> dict[str, str]:
+def _name_meanings(given: Any) -> dict[str, str]:
     """Names with what they mean, of a list of names or a mapping."""
     if isinstance(given, Mapping):
-        return {_spelled(name): " ".join(str(told or "").split()) for name, told in given.items()}
-    names = [_spelled(name) for name in _listed(given)]
+        return {_spell_value(name): " ".join(str(text or "").split()) for name, text in given.items()}
+    names = [_spell_value(name) for name in _as_plain_list(given)]
     if len(set(names)) < len(names):
         raise UsageError(f"expected names of a labelling scheme once each, got {names}")
     return dict.fromkeys(names, "")
 
 
-def _listed(given: Any) -> list[Any]:
+def _as_plain_list(given: Any) -> list[Any]:
     if given is None:
         return []
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
-def _example(given: Any, findings: Mapping[str, str], values: Mapping[str, str]) -> Mapping[str, Any]:
+def _read_example(given: Any, findings: Mapping[str, str], values: Mapping[str, str]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or set(given) != {"report", "labels"} or not isinstance(given["labels"], Mapping):
         raise UsageError("expected an example of a labelling scheme to have a report and labels")
-    labels = {_spelled(name): value for name, value in given["labels"].items()}
+    labels = {_spell_value(name): value for name, value in given["labels"].items()}
     if set(labels) != set(findings):
         odd = sorted(set(labels) ^ set(findings))
         raise UsageError(f"an example of a labelling scheme must label every finding once; look at {odd}")
     held = (value["value"] if isinstance(value, Mapping) else value for value in labels.values())
-    UsageError.refuse_unknown("an example of a labelling scheme has the value", values, *map(_spelled, held))
+    UsageError.refuse_unknown("an example of a labelling scheme has the value", values, *map(_spell_value, held))
     return {"report": str(given["report"]), "labels": labels}
 
 
-def _spelled(value: Any) -> str:
+def _spell_value(value: Any) -> str:
     """Value as text: 1, 1.0 and "1" alike; YAML's `yes` and `no` as they were written."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -367,18 +372,18 @@ def _spelled(value: Any) -> str:
     return str(value).strip()
 
 
-def _unspelled(text: str) -> Any:
+def _read_value(text: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
-def _json(value: str) -> str:
-    return json.dumps(_unspelled(value), ensure_ascii=False)
+def _value_json(value: str) -> str:
+    return json.dumps(_read_value(value), ensure_ascii=False)
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     """Text in which case and blanks do not count."""
     return " ".join(text.split()).casefold()
 
 
-def _mentions(text: str, value: str) -> bool:
+def _mentions_value(text: str, value: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None

@@ -91,8 +91,8 @@ class Taxonomy:
         if odd is not None:
             raise UsageError(f"a taxonomy has no key {odd!r} (available: labels, sets, source, words)")
         words = config.get("words") or {}
-        made, grouped = uptake_names(words) if words else ((), {})
-        labels = tuple(str(one) for one in config.get("labels") or made)
+        uptake, grouped = uptake_names(words) if words else ((), {})
+        labels = tuple(str(label) for label in config.get("labels") or uptake)
         if not labels or len(set(labels)) < len(labels):
             raise UsageError(f"expected `labels` of a taxonomy to be names, each once, got {list(labels)}")
         sets = {str(name): tuple(map(str, some)) for name, some in (config.get("sets") or {}).items()}
@@ -115,10 +115,10 @@ class Taxonomy:
         with UserError.about(file, "cannot be read as YAML", yaml.YAMLError, UnicodeDecodeError):
             # The parser in C, where PyYAML was built with it.
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-            found = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - it is a safe one
-        if not isinstance(found, Mapping):
-            raise UserError(f"{file}: expected keys such as `labels`, got {type(found).__name__}")
-        return cls.of(found)
+            content = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - it is a safe one
+        if not isinstance(content, Mapping):
+            raise UserError(f"{file}: expected keys such as `labels`, got {type(content).__name__}")
+        return cls.of(content)
 
     @property
     def averaged(self) -> dict[str, tuple[str, ...]]:
@@ -131,12 +131,12 @@ class Taxonomy:
         Raises:
             UsageError: it names no average, set or label.
         """
-        average, _, rest = text.partition("-")
+        average, _, remaining = text.partition("-")
         if average in AVERAGES:
-            return Choice(average, *self._some(rest, metric, text))
+            return Choice(average, *self._some(remaining, metric, text))
         name, uncertain = _without_plus(text)
         if name not in self.labels:
-            options = [f"{one}-{some}" for one in AVERAGES for some in self.averaged] + list(self.labels)
+            options = [f"{average}-{some}" for average in AVERAGES for some in self.averaged] + list(self.labels)
             raise UsageError(
                 f"Metric {metric!r} has no choice {text!r}{nearest(name, options)}; with + after it an uncertain label "
                 "counts as positive"
@@ -176,11 +176,11 @@ def labels_of(states: Mapping[str, Any], labels: Sequence[str], who: str) -> dic
     odd = next((name for name in states if name not in labels and name != "cut"), None)
     if odd is not None:
         raise UserError(f"{who} gives the label {odd!r}, which its taxonomy lacks{nearest(odd, labels)}")
-    found = {name: states.get(name, 0) for name in labels}
-    wrong = next((name for name, state in found.items() if state not in range(4)), None)
+    labels_ = {name: states.get(name, 0) for name in labels}
+    wrong = next((name for name, state in labels_.items() if state not in range(4)), None)
     if wrong is not None:
-        raise UserError(f"{who} gives {wrong!r} the state {found[wrong]!r}; expected 0, 1, 2 or 3")
-    return {name: int(state) for name, state in found.items()}
+        raise UserError(f"{who} gives {wrong!r} the state {labels_[wrong]!r}; expected 0, 1, 2 or 3")
+    return {name: int(state) for name, state in labels_.items()}
 
 
 def _without_plus(text: str) -> tuple[str, Uncertain]:

@@ -36,22 +36,22 @@ def uptake_classes(text: str) -> dict[str, str]:
     'increased'
     """
     taxonomy = loaded("pet_uptake")
-    said = uptake_labels(text, taxonomy)
-    found = dict.fromkeys(taxonomy.words["organs"], NOT_SAID)
+    labels = uptake_labels(text, taxonomy)
+    classes = dict.fromkeys(taxonomy.words["organs"], NOT_SAID)
     for kind in CLASSES[1:]:
-        found |= {organ: kind for organ in found if f"{organ}: {kind}" in said}
-    return found
+        classes |= {organ: kind for organ in classes if f"{organ}: {kind}" in labels}
+    return classes
 
 
-def _organs(text: str) -> list[str]:
+def _parameter_organs(text: str) -> list[str]:
     """The organs of a parameter: `all`, `physiological`, `others`, or the name of one; raises UsageError for others."""
-    known = list(loaded("pet_uptake").words["organs"])
+    organs = list(loaded("pet_uptake").words["organs"])
     groups = {
-        "all": known,
+        "all": organs,
         "physiological": list(PHYSIOLOGICAL),
-        "others": [organ for organ in known if organ not in PHYSIOLOGICAL],
+        "others": [organ for organ in organs if organ not in PHYSIOLOGICAL],
     }
-    UsageError.refuse_unknown("there are no organs", [*groups, *known], text)
+    UsageError.refuse_unknown("there are no organs", [*groups, *organs], text)
     return groups.get(text, [text])
 
 
@@ -72,11 +72,11 @@ def uptake_pairs(pair: AnsweredQuestion) -> Any:
 
     Numbers are 0 not said, 1 normal, 2 decreased, 3 increased; of several references the one with most organs alike.
     """
-    found = texts_of(pair)
-    if found is None:
+    texts = texts_of(pair)
+    if texts is None:
         return dict.fromkeys(loaded("pet_uptake").words["organs"], math.nan)
-    written = uptake_classes(found[0])
-    due = max(map(uptake_classes, found[1]), key=lambda one: sum(one[organ] == written[organ] for organ in one))
+    written = uptake_classes(texts[0])
+    due = max(map(uptake_classes, texts[1]), key=lambda one: sum(one[organ] == written[organ] for organ in one))
     return {organ: 4 * CLASSES.index(due[organ]) + CLASSES.index(written[organ]) for organ in due}
 
 
@@ -87,7 +87,7 @@ def uptake_pairs(pair: AnsweredQuestion) -> Any:
     best=1.0,
     worst=0.0,
     source=SOURCE,
-    check=_organs,
+    check=_parameter_organs,
     parameter=_PARAMETER,
     parameter_is_text=True,
 )
@@ -98,17 +98,17 @@ def uptake_exact(pair: AnsweredQuestion, organs: str) -> float:
     much: read it beside `uptake_macro_f1`.
     """
     pairs: Mapping[str, float] = uptake_pairs(pair)
-    codes = [pairs[organ] for organ in _organs(organs)]
+    codes = [pairs[organ] for organ in _parameter_organs(organs)]
     return math.nan if math.isnan(codes[0]) else float(np.mean([code // 4 == code % 4 for code in codes]))
 
 
-def _counted(rows: ScoreTable, organs: str) -> npt.NDArray[np.float64]:
-    chosen = _organs(organs)
+def _count_classes(rows: ScoreTable, organs: str) -> npt.NDArray[np.float64]:
+    chosen = _parameter_organs(organs)
     code = np.where(np.isnan(rows.value), -1, rows.value).astype(int)
     counts = np.zeros((len(code), len(chosen), len(CLASSES), len(CLASSES)))
-    for place, organ in enumerate(chosen):
+    for index, organ in enumerate(chosen):
         of = (rows.label == organ) & (code >= 0)
-        counts[of, place, code[of] // 4, code[of] % 4] = 1
+        counts[of, index, code[of] // 4, code[of] % 4] = 1
     return counts.reshape(len(code), -1)
 
 
@@ -118,8 +118,8 @@ def _counted(rows: ScoreTable, organs: str) -> npt.NDArray[np.float64]:
     higher_is_better=True,
     best=1.0,
     source=SOURCE,
-    pieces=_counted,
-    check=_organs,
+    pieces=_count_classes,
+    check=_parameter_organs,
     parameter=_PARAMETER,
     parameter_is_text=True,
 )
@@ -129,7 +129,7 @@ def uptake_macro_f1(sums: npt.NDArray[np.float64], organs: str) -> Any:
     `not said` is a class: an organ that is left out, or described without need, costs as a wrong class does. Over all
     reports together, in [0, 1]; NaN without reports.
     """
-    tables = sums.reshape(*sums.shape[:-1], len(_organs(organs)), len(CLASSES), len(CLASSES))
+    tables = sums.reshape(*sums.shape[:-1], len(_parameter_organs(organs)), len(CLASSES), len(CLASSES))
     hits = np.diagonal(tables, axis1=-2, axis2=-1)
     f1 = quotient(2 * hits, tables.sum(-1) + tables.sum(-2))
     held = ~np.isnan(f1)

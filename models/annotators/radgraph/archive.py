@@ -62,14 +62,14 @@ def read_archive(path: Path) -> Archive:
         lines = file.read().decode("utf-8").split("\n")
         return tuple(lines[:-1] if lines[-1] == "" else lines)
 
-    found = _members(path, read)
+    members = _read_members(path, read)
     for name in (CONFIG, WEIGHTS):
-        if name not in found:
+        if name not in members:
             raise UserError(
                 f"{path}: holds no {name}; expected an archive of a RadGraph model, such as radgraph.tar.gz"
             )
-    settings, tensors = found.pop(CONFIG), found.pop(WEIGHTS)
-    return Archive(settings, {PurePosixPath(name).stem: labels for name, labels in found.items()}, tensors)
+    settings, tensors = members.pop(CONFIG), members.pop(WEIGHTS)
+    return Archive(settings, {PurePosixPath(name).stem: labels for name, labels in members.items()}, tensors)
 
 
 def encoder_of(settings: Mapping[str, Any]) -> str:
@@ -90,37 +90,37 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         UserError: no such archive, or no settings in it.
     """
-    found = _members(path, lambda name, file: json.load(file), only=CONFIG)
-    if CONFIG not in found:
+    settings_ = _read_members(path, lambda name, file: json.load(file), only=CONFIG)
+    if CONFIG not in settings_:
         raise UserError(f"{path}: holds no {CONFIG}; expected an archive of a RadGraph model, such as radgraph.tar.gz")
-    settings: Mapping[str, Any] = found[CONFIG]
+    settings: Mapping[str, Any] = settings_[CONFIG]
     return settings
 
 
-def _members(path: Path, read: Callable[[str, IO[bytes]], Any], only: str = "") -> dict[str, Any]:
+def _read_members(path: Path, read: Callable[[str, IO[bytes]], Any], only: str = "") -> dict[str, Any]:
     """Reads members that a RadGraph model has, by name below the folder that holds them; `only` the one of a name."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     try:
         if path.is_dir():
             for file in (path / CONFIG, path / WEIGHTS, *sorted((path / VOCABULARY).glob("*.txt"))):
                 if file.is_file() and only in ("", name := file.relative_to(path).as_posix()):
                     with file.open("rb") as opened:
-                        found[name] = read(name, opened)
-            return found
+                        members[name] = read(name, opened)
+            return members
         with tarfile.open(path) as tar:
             for member in tar:
-                name = _known(member.name)
+                name = _relative_member(member.name)
                 stream = tar.extractfile(member) if name and only in ("", name) else None
                 if stream is not None:
-                    found[name] = read(name, stream)
-                if only in found:
+                    members[name] = read(name, stream)
+                if only in members:
                     break
     except (OSError, EOFError, tarfile.TarError, pickle.UnpicklingError, ValueError, RuntimeError) as error:
         raise UserError(f"{path}: cannot be read as an archive of a RadGraph model ({error})") from error
-    return found
+    return members
 
 
-def _known(member: str) -> str:
+def _relative_member(member: str) -> str:
     """Returns what a member of a tar is below the folder that holds the model; "" for anything else."""
     parts = PurePosixPath(member).parts
     if parts and parts[-1] in (CONFIG, WEIGHTS):

@@ -24,7 +24,7 @@ ENCODER = ("config.json", "tokenizer.json|vocab.txt", "tokenizer_config.json|con
 """Files of an encoder's repository; some have no `tokenizer_config.json` and need none."""
 
 
-def _archive(file: str) -> Weights:
+def _archive_weights(file: str) -> Weights:
     return Weights("weights", f"StanfordAIMI/RRG_scorers:{file}", SOURCE, LICENCE)
 
 
@@ -40,7 +40,7 @@ class RadGraph(TextAnnotator):
 
     preferred_batch = 16
     file_arguments: ClassVar[tuple[str, ...]] = ("weights", "encoder")
-    archive: ClassVar[Weights] = _archive("radgraph.tar.gz")
+    archive: ClassVar[Weights] = _archive_weights("radgraph.tar.gz")
     dataset: ClassVar[str] = "radgraph"
 
     def __init__(self, weights: str | None = None, encoder: str | None = None, device: str = "auto") -> None:
@@ -96,16 +96,16 @@ class RadGraph(TextAnnotator):
             }
             for number, (first, last, label) in numbered
         }
-        for one, other, kind in graph.relations if graph else ():
-            if one in numbers and other in numbers:
-                entities[numbers[one]]["relations"].append([kind, numbers[other]])
+        for first, second, kind in graph.relations if graph else ():
+            if first in numbers and second in numbers:
+                entities[numbers[first]]["relations"].append([kind, numbers[second]])
         return {"text": " ".join(words), "entities": entities}
 
     @cached_property
     def _network(self) -> Any:
         from medimg_eval.models.annotators.radgraph.network import Network
 
-        archive, folder = (self.find(one) for one in self.needs)
+        archive, folder = (self.find(need) for need in self.needs)
         config, tokenizer = (pretrained(kind, folder, "encoder") for kind in ("AutoConfig", "AutoTokenizer"))
         try:
             return Network(read_archive(archive), config, tokenizer, self.dataset, self.on)
@@ -116,7 +116,7 @@ class RadGraph(TextAnnotator):
 class RadGraphXL(RadGraph):
     """RadGraph-XL (Delbrouck et al. 2024), trained on reports of more examinations. Arguments as of `RadGraph`."""
 
-    archive: ClassVar[Weights] = _archive("radgraph-xl.tar.gz")
+    archive: ClassVar[Weights] = _archive_weights("radgraph-xl.tar.gz")
     dataset: ClassVar[str] = "radgraph-xl"
 
     def split(self, text: str) -> list[str]:
@@ -135,5 +135,5 @@ class RadGraphXL(RadGraph):
 class ModernRadGraphXL(RadGraphXL):
     """Modern RadGraph-XL, trained on the same reports from another encoder. Arguments as of `RadGraph`."""
 
-    archive: ClassVar[Weights] = _archive("modern-radgraph-xl.tar.gz")
+    archive: ClassVar[Weights] = _archive_weights("modern-radgraph-xl.tar.gz")
     dataset: ClassVar[str] = "modern-radgraph-xl"

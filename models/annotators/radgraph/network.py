@@ -57,7 +57,7 @@ class Network:
         self.spans_per_word = float(settings["modules"]["relation"]["spans_per_word"])
         ner, related = archive.head(NER, dataset), archive.head(RELATIONS, dataset)
         self.labels, self.kinds = archive.labels[ner], archive.labels[related]
-        self.encoder = _encoder(config, archive.tensors).to(device)
+        self.encoder = _load_encoder(config, archive.tensors).to(device)
         self.tensors = {
             name: tensor.to(device) for name, tensor in archive.tensors.items() if not name.startswith(ENCODER)
         }
@@ -66,7 +66,7 @@ class Network:
         pruner = f"_relation._mention_pruners.{related}._scorer."
         self.mention = (f"{pruner}0._module.", f"{pruner}1._module.")
         self.pair = (f"_relation._relation_feedforwards.{related}.", f"_relation._relation_scorers.{related}.")
-        self.before, self.after = _special(tokenizer)
+        self.before, self.after = _special_tokens(tokenizer)
 
     @torch.inference_mode()
     def read(self, words: Sequence[str]) -> Graph:
@@ -97,19 +97,19 @@ class Network:
         self, embedded: Tensor, spans: Tensor, mentions: Tensor, words: int
     ) -> list[tuple[tuple[int, int], tuple[int, int], str]]:
         """Relates the spans that most look like a mention, so many per word, each with each."""
-        kept = min(int(torch.ceil(torch.tensor(float(words)) * self.spans_per_word)), len(spans))
-        places = mentions.topk(kept).indices.sort().values
-        vectors, mentions, spans = self._spans(embedded, spans[places]), mentions[places], spans[places]
+        kept_count = min(int(torch.ceil(torch.tensor(float(words)) * self.spans_per_word)), len(spans))
+        indices = mentions.topk(kept_count).indices.sort().values
+        vectors, mentions, spans = self._spans(embedded, spans[indices]), mentions[indices], spans[indices]
         names = [(first, last) for first, last in spans.tolist()]
-        found = []
-        for place, vector in enumerate(vectors):  # a row of the table at a time: all of it would not fit in memory
-            one = vector.expand_as(vectors)
-            scores = self._score(torch.cat([one, vectors, one * vectors], dim=1), self.pair)
-            scores = scores + (mentions[place] + mentions)[:, None]
-            for other, kind in enumerate(_with_null(scores).argmax(dim=1).tolist()):
+        relations = []
+        for index, vector in enumerate(vectors):  # a row of the table at a time: all of it would not fit in memory
+            head_vectors = vector.expand_as(vectors)
+            scores = self._score(torch.cat([head_vectors, vectors, head_vectors * vectors], dim=1), self.pair)
+            scores = scores + (mentions[index] + mentions)[:, None]
+            for other_index, kind in enumerate(_with_null(scores).argmax(dim=1).tolist()):
                 if kind:
-                    found.append((names[place], names[other], self.kinds[kind - 1]))
-        return found
+                    relations.append((names[index], names[other_index], self.kinds[kind - 1]))
+        return relations
 
     def _spans(self, embedded: Tensor, spans: Tensor) -> Tensor:
         first, last = spans.unbind(dim=1)
@@ -158,15 +158,15 @@ def _with_null(scores: Tensor) -> Tensor:
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
 
 
-def _special(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Returns the special tokens that stand before and after a text."""
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     framed = tokenizer("a")["input_ids"]
-    start = next(place for place in range(len(framed)) if framed[place : place + len(plain)] == plain)
+    start = next(position for position in range(len(framed)) if framed[position : position + len(plain)] == plain)
     return framed[:start], framed[start + len(plain) :]
 
 
-def _encoder(config: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _load_encoder(config: Any, tensors: Mapping[str, Tensor]) -> Any:
     from transformers import AutoModel
 
     make: Any = AutoModel.from_config

@@ -105,10 +105,10 @@ class ChatTemplate:
         written = self.template if isinstance(self.template, str) else " ".join(map(str, dict(self.template).values()))
         for argument in self.arguments:
             if not re.search(rf"\b{re.escape(argument)}\b", written):
-                known = sorted(set(re.findall(r"\b\w*(?:think|reason)\w*\b", written)) - {"think", "thinking"})
+                switches = sorted(set(re.findall(r"\b\w*(?:think|reason)\w*\b", written)) - {"think", "thinking"})
                 raise UserError(
                     f"{self.name}: its chat template knows no {argument!r}, which model.chat_template_kwargs sets"
-                    + (f"; it names {', '.join(known[:5])}" if known else "; leave it out")
+                    + (f"; it names {', '.join(switches[:5])}" if switches else "; leave it out")
                 )
 
     def _conversation_forms(self, prompt: Prompt) -> Iterator[tuple[Turns, bool]]:
@@ -132,7 +132,7 @@ class ChatTemplate:
     def _is_complete(self, text: str, prompt: Prompt) -> bool:
         if "'type': 'text'" in text:  # a list that was written out as one
             return False
-        are_videos = [_is_video(prompt, place) for place in _image_indices(prompt)]
+        are_videos = [_is_video(prompt, index) for index in _image_indices(prompt)]
         if self.image_token and text.count(self.image_token) != are_videos.count(False):
             return False
         if self.video_token and text.count(self.video_token) != are_videos.count(True):
@@ -153,11 +153,11 @@ def _split_parts(message: Message, prompt: Prompt) -> dict[str, Any]:
 def _merge_system_turn(messages: Sequence[Message]) -> list[Message]:
     """The same with what the system says put before the first turn of the user."""
     system_texts = tuple(f"{message.text}\n\n" for message in messages if message.role == "system")
-    rest = [message for message in messages if message.role != "system"]
-    first = next((index for index, message in enumerate(rest) if message.role == "user"), 0)
+    remaining = [message for message in messages if message.role != "system"]
+    first = next((index for index, message in enumerate(remaining) if message.role == "user"), 0)
     return [
         Message(message.role, (*system_texts, *message.parts) if index == first else message.parts)
-        for index, message in enumerate(rest)
+        for index, message in enumerate(remaining)
     ]
 
 
@@ -181,8 +181,8 @@ class Reader:
     def group_prompts(self, prompts: Prompts) -> list[tuple[list[int], list[str]]]:
         """Prompts with images and prompts without, which processors do not take together: places, rendered texts."""
         shows_images = [bool(_image_indices(prompt)) for prompt in prompts]
-        groups = [[place for place, shown in enumerate(shows_images) if shown is kind] for kind in (True, False)]
-        return [(places, [self.template.render(prompts[place]) for place in places]) for places in groups if places]
+        groups = [[index for index, shows in enumerate(shows_images) if shows is kind] for kind in (True, False)]
+        return [(indices, [self.template.render(prompts[index]) for index in indices]) for indices in groups if indices]
 
     def encode(self, texts: Sequence[str], prompts: Prompts, model: Any) -> dict[str, Any]:
         """The model's inputs, on its device and in its precision, one row a text.
@@ -190,15 +190,17 @@ class Reader:
         Raises:
             CaseError: a prompt fills the model's context, or shows images to a model of text alone.
         """
-        shown = [[prompt.images[place] for place in _image_indices(prompt)] for prompt in prompts]
-        videos = [image for images in shown for image in images if isinstance(image, VideoPrompt)]
-        pictures = [[as_picture(image) for image in images if not isinstance(image, VideoPrompt)] for images in shown]
+        images_of = [[prompt.images[index] for index in _image_indices(prompt)] for prompt in prompts]
+        videos = [image for images in images_of for image in images if isinstance(image, VideoPrompt)]
+        pictures = [
+            [as_picture(image) for image in images if not isinstance(image, VideoPrompt)] for images in images_of
+        ]
         self.tokenizer.padding_side = "left"  # whatever the checkpoint says, or was set since
         options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
         if self.tokenizer.bos_token and texts[0].startswith(self.tokenizer.bos_token):
             options["add_special_tokens"] = False
         if not self.reads_images:
-            if any(shown):
+            if any(images_of):
                 raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with task.blind=remove")
             inputs = self.processor(list(texts), return_token_type_ids=False, **options)
         else:

@@ -31,10 +31,10 @@ def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
     """Generation settings without a checkpoint's own temperature, penalties and lengths, so that greedy is greedy."""
     from transformers import GenerationConfig
 
-    kept = {key: getattr(suggested, key, None) for key in KEPT_SETTINGS}
-    if kept["eos_token_id"] is None:
-        kept["eos_token_id"] = tokenizer.eos_token_id
-    return GenerationConfig(pad_token_id=tokenizer.pad_token_id, do_sample=False, **kept)
+    settings = {key: getattr(suggested, key, None) for key in KEPT_SETTINGS}
+    if settings["eos_token_id"] is None:
+        settings["eos_token_id"] = tokenizer.eos_token_id
+    return GenerationConfig(pad_token_id=tokenizer.pad_token_id, do_sample=False, **settings)
 
 
 def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
@@ -81,8 +81,8 @@ class RowStoppingCriteria:
             ended |= self.lengths + written >= self.reader.context_length
         if self.stop:
             tails = self.reader.tokenizer.batch_decode(ids[:, self.width :][:, -self.tail :], skip_special_tokens=True)
-            found = [any(text in tail for text in self.stop) for tail in tails]
-            ended |= torch.tensor(found, device=ids.device)
+            is_stopped = [any(text in tail for text in self.stop) for tail in tails]
+            ended |= torch.tensor(is_stopped, device=ids.device)
         return ended
 
 
@@ -103,9 +103,9 @@ class GumbelSampler:
         """Scores of the next token, (row, vocabulary), whose maxima are the draws."""
         likely = (scores.float() / self.temperature).log_softmax(-1)
         if self.top_p < 1:
-            ordered, places = likely.sort(dim=-1, descending=True)
+            ordered, order = likely.sort(dim=-1, descending=True)
             before = ordered.exp().cumsum(-1) - ordered.exp()
-            beyond = (before >= self.top_p).scatter(-1, places, before >= self.top_p)
+            beyond = (before >= self.top_p).scatter(-1, order, before >= self.top_p)
             likely = likely.masked_fill(beyond, -torch.inf)
         noise = torch.stack(
             [torch.empty(likely.shape[1]).exponential_(generator=generator) for generator in self.generators]
@@ -145,17 +145,17 @@ def decode_replies(
     """
     special = [token for token in tokenizer.all_special_tokens if isinstance(token, str)]
     marks = [token for token in special if split_thought(f"a{token}b").rule != "T6"]
-    others = [token for token in special if token not in marks]
+    hidden_tokens = [token for token in special if token not in marks]
     plain = tokenizer.batch_decode(ids, skip_special_tokens=True)
     raw = tokenizer.batch_decode(ids, skip_special_tokens=False) if marks else plain
     turns = []
-    for place, length in enumerate(lengths):
-        text = plain[place]
-        if any(mark in raw[place] for mark in marks):
-            text = raw[place]
-            for token in others:
+    for row, length in enumerate(lengths):
+        text = plain[row]
+        if any(mark in raw[row] for mark in marks):
+            text = raw[row]
+            for token in hidden_tokens:
                 text = text.replace(token, "")
-        opening = rendered[place][-40:].strip()
+        opening = rendered[row][-40:].strip()
         opened = split_thought(opening)
         if opened.rule == "T5" and not opened.thought and split_thought(text).rule == "T6":
             text = opening[len(opened.answer) :] + text
@@ -163,15 +163,15 @@ def decode_replies(
         full = length >= decoding.max_new_tokens and len(cut) >= len(text.strip())
         thought = split_thought(cut).thought
         tokens = len(tokenizer(thought, add_special_tokens=False)["input_ids"]) if thought else 0
-        ended = full and int(ids[place, -1]) not in ends
+        ended = full and int(ids[row, -1]) not in ends
         turns.append(Turn(cut, finish="length" if ended else "stop", usage=Usage(output=length, thought=tokens)))
     return turns
 
 
 def truncate_at_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first of the texts to stop at, without white space around it."""
-    found = [place for place in map(text.find, stop) if place >= 0]
-    return text[: min(found, default=len(text))].strip()
+    positions = [position for position in map(text.find, stop) if position >= 0]
+    return text[: min(positions, default=len(text))].strip()
 
 
 @dataclass(frozen=True)
@@ -199,23 +199,27 @@ def score_options(
     never more sequences than prompts are in memory.
     """
     endings = [
-        {letter: _encode_option(text, option, tokenizer) for letter, option in asked.items()}
-        for text, asked in zip(texts, options, strict=True)
+        {letter: _encode_option(text, option, tokenizer) for letter, option in asked_options.items()}
+        for text, asked_options in zip(texts, options, strict=True)
     ]
-    if all(len(one.tokens) == 1 and one.keeps_prompt_tokens for asked in endings for one in asked.values()):
+    if all(
+        len(ending.tokens) == 1 and ending.keeps_prompt_tokens
+        for row_endings in endings
+        for ending in row_endings.values()
+    ):
         after = read(texts, range(len(texts)), 1)[:, -1]
         return [
-            {letter: float(row[one.tokens[0]]) for letter, one in asked.items()}
-            for asked, row in zip(endings, after, strict=True)
+            {letter: float(row[ending.tokens[0]]) for letter, ending in row_endings.items()}
+            for row_endings, row in zip(endings, after, strict=True)
         ]
     weights: list[dict[str, float]] = [{} for _ in texts]
-    for place in range(max(len(asked) for asked in endings)):
-        rows = [row for row, asked in enumerate(endings) if place < len(asked)]
-        turn = [list(endings[row].items())[place] for row in rows]
-        read_on = read([one.text for _, one in turn], rows, 1 + max(len(one.tokens) for _, one in turn))
-        for row, (letter, one), scores in zip(rows, turn, read_on, strict=True):
-            steps = scores[-1 - len(one.tokens) : -1]
-            weights[row][letter] = float(steps[range(len(one.tokens)), list(one.tokens)].mean())
+    for step in range(max(len(row_endings) for row_endings in endings)):
+        rows = [row for row, row_endings in enumerate(endings) if step < len(row_endings)]
+        turn = [list(endings[row].items())[step] for row in rows]
+        read_on = read([ending.text for _, ending in turn], rows, 1 + max(len(ending.tokens) for _, ending in turn))
+        for row, (letter, ending), scores in zip(rows, turn, read_on, strict=True):
+            steps = scores[-1 - len(ending.tokens) : -1]
+            weights[row][letter] = float(steps[range(len(ending.tokens)), list(ending.tokens)].mean())
     return weights
 
 
@@ -228,20 +232,27 @@ def compute_logits(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
     """Logits of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
     # Of all tokens they would fill the memory: a thousand tokens of eight prompts are gigabytes.
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    kept = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(inner.forward).parameters else {}
-    logits: Tensor = model(**inputs, use_cache=False, **kept).logits[:, -keep:]
+    arguments = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(inner.forward).parameters else {}
+    logits: Tensor = model(**inputs, use_cache=False, **arguments).logits[:, -keep:]
     return logits.float()
 
 
 def _encode_option(text: str, option: str, tokenizer: Any) -> OptionEnding:
     """The option as the answer: a space parts it from a colon, as in `ASSISTANT:`."""
-    whole = f"{text} {option}" if text.endswith(":") else text + option
-    return OptionEnding(whole, *split_answer(text, whole, tokenizer))
+    full_text = f"{text} {option}" if text.endswith(":") else text + option
+    return OptionEnding(full_text, *split_answer(text, full_text, tokenizer))
 
 
 def split_answer(rendered: str, whole: str, tokenizer: Any) -> tuple[tuple[int, ...], bool]:
     """Tokens of a text after the prompt that it begins with, and whether the prompt keeps the tokens it has alone."""
     before: list[int] = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     after: list[int] = tokenizer(whole, add_special_tokens=False)["input_ids"]
-    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(before))
-    return tuple(after[same:]), same == len(before)
+    shared = next(
+        (
+            at
+            for at, (before_token, after_token) in enumerate(zip(before, after, strict=False))
+            if before_token != after_token
+        ),
+        len(before),
+    )
+    return tuple(after[shared:]), shared == len(before)

@@ -204,11 +204,11 @@ def _load_model(source: CheckpointSource, reads_images: bool, options: Mapping[s
 def _apply_processor_settings(processor: Any, options: Mapping[str, Any]) -> None:
     """Sets the range of pixels, and refuses names that the library would pass over in silence."""
     image: Any = getattr(processor, "image_processor", None)
-    known = set(getattr(getattr(image, "valid_kwargs", None), "__annotations__", ())) | {"use_fast", "backend"}
+    settings = set(getattr(getattr(image, "valid_kwargs", None), "__annotations__", ())) | {"use_fast", "backend"}
     for key, value in options.items():
-        if not (key in known or hasattr(image, key) or hasattr(processor, key)):
+        if not (key in settings or hasattr(image, key) or hasattr(processor, key)):
             raise UsageError(
-                f"{type(processor).__name__} has no setting {key!r} (model.processor){nearest(key, known)}"
+                f"{type(processor).__name__} has no setting {key!r} (model.processor){nearest(key, settings)}"
             )
         if key in PIXEL_SETTINGS:
             image.size = {**dict(image.size), PIXEL_SETTINGS[key]: value}

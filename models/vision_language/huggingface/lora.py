@@ -141,10 +141,10 @@ class LoraVLM(HuggingFaceVLM):
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The adapter's tensors alone: the base is no part of a checkpoint."""
-        whole = super().state_dict(prefix=prefix, keep_vars=keep_vars)
-        kept = {} if destination is None else destination
-        kept.update((name, tensor) for name, tensor in whole.items() if MARK in name)
-        return kept
+        state = super().state_dict(prefix=prefix, keep_vars=keep_vars)
+        kept_state = {} if destination is None else destination
+        kept_state.update((name, tensor) for name, tensor in state.items() if MARK in name)
+        return kept_state
 
     def training_samples(self, prompt: Prompt, target: Key, labels: Mapping[int, str], *, seed: int) -> list[Taught]:
         """One prompt with its right answer.
@@ -163,10 +163,10 @@ class LoraVLM(HuggingFaceVLM):
                 a part of it.
         """
         total, tokens = torch.zeros(()), 0
-        prompts = [one.prompt for one in batch]
-        for places, texts in self.reader.group_prompts(prompts):
-            endings = [self._ending(text, batch[place]) for place, text in zip(places, texts, strict=True)]
-            inputs = self._encode([text for text, _ in endings], [prompts[place] for place in places])
+        prompts = [lesson.prompt for lesson in batch]
+        for indices, texts in self.reader.group_prompts(prompts):
+            endings = [self._ending(text, batch[index]) for index, text in zip(indices, texts, strict=True)]
+            inputs = self._encode([text for text, _ in endings], [prompts[index] for index in indices])
             wanted = torch.full_like(inputs["input_ids"], -100)
             for row, (_, answer) in enumerate(endings):
                 if inputs["input_ids"][row, -len(answer) :].tolist() != list(answer):
@@ -193,20 +193,20 @@ class LoraVLM(HuggingFaceVLM):
         """
         stored = torch.load(weights, map_location="cpu", weights_only=True)["state_dict"]
         self.load_state_dict({name.removeprefix("model."): tensor for name, tensor in stored.items()})
-        kept = folder / CHECKPOINTS / ADAPTER
+        adapter = folder / CHECKPOINTS / ADAPTER
         with quiet():
-            self.model.save_pretrained(kept, save_embedding_layers=False)
-        learned = [(name, one) for name, one in self.model.named_parameters() if MARK in name]
+            self.model.save_pretrained(adapter, save_embedding_layers=False)
+        learned = [(name, parameter) for name, parameter in self.model.named_parameters() if MARK in name]
         facts = {
             "base": self.checkpoint,
             "base_digest": self._base_digest(),
             "rank": self.rank,
             "alpha": self.alpha,
             "layers": len(learned) // 2,
-            "parameters": sum(one.numel() for _, one in learned),
-            "adapter": hashlib.sha256((kept / "adapter_model.safetensors").read_bytes()).hexdigest(),
+            "parameters": sum(parameter.numel() for _, parameter in learned),
+            "adapter": hashlib.sha256((adapter / "adapter_model.safetensors").read_bytes()).hexdigest(),
         }
-        (kept / RECORD).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        (adapter / RECORD).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         return facts
 
     def _load(self) -> None:
@@ -237,13 +237,13 @@ class LoraVLM(HuggingFaceVLM):
     def _ending(self, rendered: str, taught: Taught) -> tuple[str, tuple[int, ...]]:
         """Prompt and answer as one text, to the token that ends the answer, and the tokens of the answer."""
         answered = Message("assistant", (taught.answer,))
-        whole = self.reader.template.render(
+        full_text = self.reader.template.render(
             replace(taught.prompt, messages=(*taught.prompt.messages, answered)),
         )
         tokenizer = self.reader.tokenizer
         ends = torch.as_tensor(self.model.generation_config.eos_token_id).reshape(-1).tolist()
         marks = tokenizer.convert_ids_to_tokens(ends)
-        after = whole[len(rendered) :] if whole.startswith(rendered) else ""
+        after = full_text[len(rendered) :] if full_text.startswith(rendered) else ""
         ending = min((after.find(mark) + len(mark) for mark in marks if mark in after), default=0)
         text = after[:ending]
         if taught.answer not in text:  # a template that adds to past turns, such as an empty thought
@@ -258,17 +258,17 @@ class LoraVLM(HuggingFaceVLM):
         files = (
             path for path in Path(self.source.location).iterdir() if path.name == "config.json" or _is_weights(path)
         )
-        told = [[path.name, file_digest(path)] for path in sorted(files)]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        digests = [[path.name, file_digest(path)] for path in sorted(files)]
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
     def _refuse_another_base(self) -> None:
         record = Path(str(self.adapter), RECORD)
         if not record.is_file():
             return
-        told = json.loads(record.read_text(encoding="utf-8"))
-        if told["base_digest"] != self._base_digest():
+        noted = json.loads(record.read_text(encoding="utf-8"))
+        if noted["base_digest"] != self._base_digest():
             raise UserError(
-                f"{self.fitted}: was fitted on {told['base']} ({told['base_digest'][:12]}), not on {self.checkpoint} "
+                f"{self.fitted}: was fitted on {noted['base']} ({noted['base_digest'][:12]}), not on {self.checkpoint} "
                 f"({self._base_digest()[:12]}); set model.base and model.revision to it"
             )
 
@@ -299,7 +299,7 @@ def _linear_layers(model: Any) -> list[str]:
     """Names of all linear layers of the language model but its output layer."""
     language = model.get_decoder()
     inside = {id(module) for module in language.modules()} - {id(model.get_output_embeddings())}
-    names = [name for name, one in model.named_modules() if isinstance(one, nn.Linear) and id(one) in inside]
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and id(module) in inside]
     if not names:
         raise UserError("model.targets: no linear layer of a language model was recognised; name some, such as q_proj")
     return names

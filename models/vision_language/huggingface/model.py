@@ -124,9 +124,9 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         """
         answers: dict[int, Turn] = {}
         with self._count_usage(prompts):
-            for places, texts in self.reader.group_prompts(prompts):
+            for indices, texts in self.reader.group_prompts(prompts):
                 began = time.perf_counter()
-                group = [prompts[place] for place in places]
+                group = [prompts[index] for index in indices]
                 inputs = self._encode(texts, group)
                 steps = build_generation_options(decoding, group, inputs["attention_mask"], self.reader)
                 width = inputs["input_ids"].shape[1]
@@ -135,11 +135,11 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
                 self.spending["completion_tokens"] += sum(lengths)
                 ends = torch.as_tensor(self.model.generation_config.eos_token_id).reshape(-1).tolist()
                 written = decode_replies(ids, texts, lengths, decoding, self.reader.tokenizer, ends)
-                read, seconds = inputs["attention_mask"].sum(1).tolist(), (time.perf_counter() - began) / len(places)
-                for place, turn, tokens in zip(places, written, read, strict=True):
+                read, seconds = inputs["attention_mask"].sum(1).tolist(), (time.perf_counter() - began) / len(indices)
+                for index, turn, tokens in zip(indices, written, read, strict=True):
                     turn.usage = turn.usage._replace(input=tokens, seconds=round(seconds, 4))
-                    answers[place] = turn
-        return [answers[place] for place in range(len(prompts))]
+                    answers[index] = turn
+        return [answers[index] for index in range(len(prompts))]
 
     @torch.inference_mode()
     def choose(self, prompts: Prompts) -> list[dict[str, float]]:
@@ -150,17 +150,17 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         """
         weights: dict[int, dict[str, float]] = {}
         with self._count_usage(prompts):
-            for places, texts in self.reader.group_prompts(prompts):
-                group = [prompts[place] for place in places]
+            for indices, texts in self.reader.group_prompts(prompts):
+                group = [prompts[index] for index in indices]
 
                 def read(whole: Sequence[str], rows: Sequence[int], keep: int, group: Prompts = group) -> Tensor:
                     inputs = self._encode(whole, [group[row] for row in rows])
                     return compute_log_probabilities(self.model, inputs, keep)
 
                 letters = self.likelihood == "letter"
-                options = [{key: key if letters else text for key, text in one.options.items()} for one in group]
-                weights |= zip(places, score_options(texts, options, self.reader.tokenizer, read), strict=True)
-        return [weights[place] for place in range(len(prompts))]
+                options = [{key: key if letters else text for key, text in prompt.options.items()} for prompt in group]
+                weights |= zip(indices, score_options(texts, options, self.reader.tokenizer, read), strict=True)
+        return [weights[index] for index in range(len(prompts))]
 
     def _apply(self, fn: Any, recurse: bool = True) -> HuggingFaceVLM:
         """Moves the weights, which are loaded before; those that a device map has placed stay."""

@@ -71,8 +71,8 @@ class Pace:
         self._requests_from = start + self._request_s
         self._tokens_from = start + self._token_s * tokens
         await self._sleep(start - now)
-        while (left := self._held_until - self._clock()) > 0:
-            await self._sleep(left)
+        while (wait_s := self._held_until - self._clock()) > 0:
+            await self._sleep(wait_s)
 
     def correct(self, tokens: float) -> None:
         """Counts so many tokens more (or fewer, when negative) than a request was thought to take."""
@@ -158,11 +158,11 @@ class Writer(NamedTuple):
     def request(self, prompt: Prompt, decoding: Decoding) -> Request:
         """The request that asks a prompt; raises CaseError for an image that is no picture."""
         pictures = as_pictures(prompt)
-        places = [_digest(picture, self.image_format, self.max_side) for picture in pictures]
-        asked = self.url.encode() + b"\n" + self._body(prompt, decoding, places)
+        digests = [_picture_digest(picture, self.image_format, self.max_side) for picture in pictures]
+        identity = self.url.encode() + b"\n" + self._body(prompt, decoding, digests)
         if decoding.seed and self.extra.get("seed", 0) is None and self.draws(decoding):  # untold, it draws anew
-            asked += f"\nseed {decoding.seed}".encode()
-        key = hashlib.sha256(asked).hexdigest()
+            identity += f"\nseed {decoding.seed}".encode()
+        key = hashlib.sha256(identity).hexdigest()
         tokens = len(prompt.text) // LETTERS_PER_TOKEN + len(pictures) * TOKENS_PER_IMAGE + decoding.max_new_tokens
 
         def body() -> bytes:
@@ -187,7 +187,7 @@ class Writer(NamedTuple):
         }
         if prompt.tools:
             fields["tools"] = written_tools(prompt.tools)
-        fields |= {self.limit: decoding.max_new_tokens, **_sampling(decoding)}
+        fields |= {self.limit: decoding.max_new_tokens, **_sampling_fields(decoding)}
         if decoding.seed and self.draws(decoding):
             fields["seed"] = decoding.seed
         fields |= self.extra
@@ -338,11 +338,11 @@ class Client:
             if self._refusal is not None:
                 raise self._refusal
             deadline = deadline or time.monotonic() + self._patience.deadline_s
-            left = max(0.0, deadline - time.monotonic())
+            remaining = max(0.0, deadline - time.monotonic())
             seat = min(self._seats, key=_Seat.load)
             seat.under_way += 1
             try:
-                reply = await self._once(request, body, min(self._patience.timeout_s, left), seat.url)
+                reply = await self._once(request, body, min(self._patience.timeout_s, remaining), seat.url)
             except _AgainError as trouble:
                 failures += trouble.wait_s is None
                 wait = (trouble.wait_s or 0.0) + backoff(max(1, failures), self._patience.backoff_s)
@@ -366,7 +366,7 @@ class Client:
         seat.failures += 1
         wait = (asked_s or 0.0) + backoff(seat.failures, self._patience.backoff_s)
         seat.rests_until = max(seat.rests_until, time.monotonic() + wait)
-        return max(0.0, min(one.rests_until for one in self._seats) - time.monotonic())
+        return max(0.0, min(seat.rests_until for seat in self._seats) - time.monotonic())
 
     async def close(self) -> None:
         """Closes its connections."""
@@ -391,19 +391,19 @@ class Client:
                 raise self._refusal
             return self._counted(self._read(response.content), request)
         if 400 <= response.status_code < 500 and _is_filtered(response.content):
-            words = _words(response.content, self._server.key)
+            words = _error_message(response.content, self._server.key)
             return dict.fromkeys(FIELDS) | {"text": words, "finish": WITHHELD}
         raise self._trouble(response, url)
 
     def _read(self, body: bytes) -> dict[str, Any]:
         try:
-            told = json.loads(body)
+            content = json.loads(body)
         except (ValueError, RecursionError):
             raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
         try:
-            reply = read_reply(told)
+            reply = read_reply(content)
         except ValueError as lack:
-            raise _AgainError(f"{lack} ({_words(body, self._server.key) or 'and no error'})") from None
+            raise _AgainError(f"{lack} ({_error_message(body, self._server.key) or 'and no error'})") from None
         if FILTERED.match(str(reply["finish"] or "")):
             reply["finish"] = WITHHELD
         return reply
@@ -419,25 +419,25 @@ class Client:
         return reply
 
     def _trouble(self, response: Any, url: str) -> Exception:
-        status, words = response.status_code, _words(response.content, self._server.key)
-        said = f"{status}: {words or response.reason_phrase}"
+        status, words = response.status_code, _error_message(response.content, self._server.key)
+        cause = f"{status}: {words or response.reason_phrase}"
         if (status in WORTH_REPEATING or status >= 500) and "insufficient_quota" not in response.text:
             wait = retry_after(response.headers)
             if (
                 wait is not None and wait <= self._patience.deadline_s and len(self._seats) == 1
             ):  # longer ones are failures, of each prompt by itself
                 self._pace.hold(wait)
-            return _AgainError(f"it answered {said}", wait)
+            return _AgainError(f"it answered {cause}", wait)
         where = place(url)
         if 300 <= status < 400:
             self._refusal = moved(url, response)
             return self._refusal
         if status in REFUSED_TO_ALL:
             why = REFUSED_TO_ALL[status].format(variable=self._server.variable, model=self._server.model)
-            self._refusal = UserError(f"{where} {why} ({said})")
+            self._refusal = UserError(f"{where} {why} ({cause})")
             return self._refusal
         return CaseError(
-            f"{where} refuses the request ({said}); model.extra adds fields to it, and takes out those it sets to null"
+            f"{where} refuses the request ({cause}); model.extra adds fields to it, and takes out those it sets to null"
         )
 
 
@@ -453,31 +453,31 @@ def moved(url: str, response: Any) -> UserError:
 def _is_filtered(body: bytes) -> bool:
     """Whether an error is that of a content filter, by its codes, also those within it, or its message."""
     try:
-        told = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    error = told.get("error", told) if isinstance(told, dict) else None
+    error = content.get("error", content) if isinstance(content, dict) else None
     if not isinstance(error, dict):
         return False
-    within = [one for one in (error.get("innererror"), error.get("inner_error")) if isinstance(one, dict)]
-    codes = [one.get(name) for one in (error, *within) for name in ("code", "type")]
+    within = [inner for inner in (error.get("innererror"), error.get("inner_error")) if isinstance(inner, dict)]
+    codes = [part.get(name) for part in (error, *within) for name in ("code", "type")]
     if any(isinstance(code, str) and FILTERED.match(code) for code in codes) or "flagged_input" in str(error):
         return True
     return bool(FILTERED_WORDS.search(str(error.get("message"))))
 
 
-def _words(body: bytes, secret: str) -> str:
+def _error_message(body: bytes, secret: str) -> str:
     """Message of a server's error, without the request that some repeat, or the key that some do not accept."""
     try:
-        told = json.loads(body)
+        error_fields = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    told = told.get("error", told) if isinstance(told, dict) else told
-    if isinstance(told, dict):
-        told = told.get("message") or told.get("detail")
-    if isinstance(told, list):
-        told = "; ".join(str(one.get("msg", "")) for one in told if isinstance(one, dict))
-    text = re.sub(r"data:[\w/+.-]*;base64,[\w/+=-]*", "data:...", told) if isinstance(told, str) else ""
+    error_fields = error_fields.get("error", error_fields) if isinstance(error_fields, dict) else error_fields
+    if isinstance(error_fields, dict):
+        error_fields = error_fields.get("message") or error_fields.get("detail")
+    if isinstance(error_fields, list):
+        error_fields = "; ".join(str(item.get("msg", "")) for item in error_fields if isinstance(item, dict))
+    text = re.sub(r"data:[\w/+.-]*;base64,[\w/+=-]*", "data:...", error_fields) if isinstance(error_fields, str) else ""
     return " ".join((text.replace(secret, "***") if secret else text).split())[:LONGEST_WORDS]
 
 
@@ -504,7 +504,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
 
     Whatever interrupts the waiting, such as Ctrl-C, cancels it.
     """
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    future = asyncio.run_coroutine_threadsafe(work, _background_loop())
     try:
         return future.result()
     except BaseException:
@@ -514,11 +514,11 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
 
 def close_soon(client: Client) -> None:
     """Closes a client without waiting for it."""
-    asyncio.run_coroutine_threadsafe(client.close(), _loop())
+    asyncio.run_coroutine_threadsafe(client.close(), _background_loop())
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _background_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="medimg_eval-requests", daemon=True).start()
     return loop
@@ -529,11 +529,11 @@ def file_url(picture: Picture, folder: Path, max_side: int | None = None) -> str
     name = f"medimg_eval-{hashlib.sha256(f'{picture.size} {max_side}'.encode() + picture.tobytes()).hexdigest()}.png"
     if not (folder / name).is_file():
         with whole(folder / name) as partial:
-            _shrunk(picture, max_side).save(partial, "PNG", compress_level=1)
+            _shrink_picture(picture, max_side).save(partial, "PNG", compress_level=1)
     return (folder / name).resolve().as_uri()
 
 
-def _shrunk(picture: Picture, max_side: int | None) -> Picture:
+def _shrink_picture(picture: Picture, max_side: int | None) -> Picture:
     from PIL.Image import Resampling
 
     if max_side is not None and max(picture.size) > max_side:
@@ -544,7 +544,7 @@ def _shrunk(picture: Picture, max_side: int | None) -> Picture:
 
 def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int | None = None) -> str:
     """A picture as a `data:` URL, shrunk (Lanczos) until neither side is longer than `max_side` pixels."""
-    picture = _shrunk(picture, max_side)
+    picture = _shrink_picture(picture, max_side)
     stream = io.BytesIO()
     # PNG at a low effort: a request is uploaded once, and nothing waits for the last per cent of its size.
     options = {"compress_level": 1} if image_format == "png" else {"quality": JPEG_QUALITY}
@@ -552,12 +552,12 @@ def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int 
     return f"data:image/{image_format};base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-def _digest(picture: Picture, image_format: ImageFormat, max_side: int | None) -> str:
+def _picture_digest(picture: Picture, image_format: ImageFormat, max_side: int | None) -> str:
     # Of the pixels, since what an encoder makes of them changes from one version of it to the next.
     return f"{image_format} {max_side} {picture.size} {hashlib.sha256(picture.tobytes()).hexdigest()}"
 
 
-def _sampling(decoding: Decoding) -> dict[str, Any]:
+def _sampling_fields(decoding: Decoding) -> dict[str, Any]:
     fields: dict[str, Any] = {"temperature": decoding.temperature}
     if decoding.temperature > 0:  # some servers refuse fields they do not know, and greedy decoding needs none of them
         fields |= {"top_p": decoding.top_p, "seed": decoding.seed}

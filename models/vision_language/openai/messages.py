@@ -34,7 +34,7 @@ def written_turns(messages: Sequence[Message], urls: Sequence[str]) -> list[dict
         if message.role != "tool" and waiting:
             turns.append({"role": "user", "content": waiting})
             waiting = []
-        images = [_image(urls[part]) for part in message.parts if isinstance(part, int)]
+        images = [_image_part(urls[part]) for part in message.parts if isinstance(part, int)]
         if message.role == "tool":
             turns.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
             if images:
@@ -46,7 +46,7 @@ def written_turns(messages: Sequence[Message], urls: Sequence[str]) -> list[dict
             turns.append({"role": message.role, "content": message.text})
         else:
             parts = [
-                {"type": "text", "text": part} if isinstance(part, str) else _image(urls[part])
+                {"type": "text", "text": part} if isinstance(part, str) else _image_part(urls[part])
                 for part in message.parts
             ]
             turns.append({"role": message.role, "content": parts})
@@ -80,15 +80,15 @@ def read_reply(told: Any) -> dict[str, Any]:
         raise ValueError("its reply holds a choice without a message")  # noqa: TRY004 - of what was read, no argument
     usage = usage if isinstance(usage, dict) else {}
     return {
-        "text": _text(message),
+        "text": _message_text(message),
         "finish": finish,
         "model": told.get("model"),
-        "prompt_tokens": _count(usage, "prompt_tokens"),
-        "completion_tokens": _count(usage, "completion_tokens"),
-        "thought": _thought(message),
-        "cached_tokens": _count(usage, "prompt_tokens_details", "cached_tokens"),
-        "thought_tokens": _count(usage, "completion_tokens_details", "reasoning_tokens"),
-        "calls": [call for one in message.get("tool_calls") or () if (call := _read_call(one)) is not None],
+        "prompt_tokens": _token_count(usage, "prompt_tokens"),
+        "completion_tokens": _token_count(usage, "completion_tokens"),
+        "thought": _message_thought(message),
+        "cached_tokens": _token_count(usage, "prompt_tokens_details", "cached_tokens"),
+        "thought_tokens": _token_count(usage, "completion_tokens_details", "reasoning_tokens"),
+        "calls": [call for call_ in message.get("tool_calls") or () if (call := _read_call(call_)) is not None],
     }
 
 
@@ -109,7 +109,7 @@ def calls_of(reply: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def _image(url: str) -> dict[str, Any]:
+def _image_part(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -126,43 +126,43 @@ def _read_call(told: Any) -> dict[str, Any] | None:
     return {"id": str(told.get("id") or ""), "name": name, "arguments": "" if arguments is None else arguments}
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):  # of which parts that hold reasoning are no answer
         texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") in ANSWERING]
         content = "".join(text for text in texts if isinstance(text, str))
-    return _whole(content if isinstance(content, str) and content else str(message.get("refusal") or ""))
+    return _repair_surrogates(content if isinstance(content, str) and content else str(message.get("refusal") or ""))
 
 
-def _thought(message: Mapping[str, Any]) -> str | None:
+def _message_thought(message: Mapping[str, Any]) -> str | None:
     """Thought that a server sent apart: a field, details (OpenRouter), or parts of the content (Anthropic)."""
     for field in THINKING:
-        if isinstance(told := message.get(field), str):
-            return _whole(told)
+        if isinstance(thought := message.get(field), str):
+            return _repair_surrogates(thought)
     content = message.get("content")
     parts = [*(message.get("reasoning_details") or ()), *(content if isinstance(content, list) else ())]
     texts = [_thought_in(part) for part in parts if isinstance(part, dict)]
-    found = [text for text in texts if text]
-    return _whole("\n".join(found)) if found else None
+    texts_ = [text for text in texts if text]
+    return _repair_surrogates("\n".join(texts_)) if texts_ else None
 
 
 def _thought_in(part: Mapping[str, Any]) -> str:
     kind = str(part.get("type") or "")
     if not (kind in THINKING or kind.startswith("reasoning")):
         return ""
-    told = next((part[key] for key in ("thinking", "text", "summary", "reasoning") if part.get(key)), "")
-    if isinstance(told, list):  # Mistral: parts within the part
-        told = "".join(str(one.get("text", "")) for one in told if isinstance(one, dict))
-    return told if isinstance(told, str) else ""
+    text = next((part[key] for key in ("thinking", "text", "summary", "reasoning") if part.get(key)), "")
+    if isinstance(text, list):  # Mistral: parts within the part
+        text = "".join(str(item.get("text", "")) for item in text if isinstance(item, dict))
+    return text if isinstance(text, str) else ""
 
 
-def _count(usage: Mapping[str, Any], *path: str) -> int | None:
-    told: Any = usage
+def _token_count(usage: Mapping[str, Any], *path: str) -> int | None:
+    value: Any = usage
     for key in path:
-        told = told.get(key) if isinstance(told, dict) else None
-    return told if isinstance(told, int) and told >= 0 else None
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and value >= 0 else None
 
 
-def _whole(text: str) -> str:
+def _repair_surrogates(text: str) -> str:
     # A reply that is cut off may end in half of a sign, which cannot be written.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -127,10 +127,10 @@ class OpenAICompatible(VisionLanguageModel):
     ) -> None:
         self.model, self.base_url, self.api_key_env = model, base_url.rstrip("/"), api_key_env
         self.price_per_million = price_per_million
-        self.further_urls = tuple(url.rstrip("/") for url in _urls(further_urls))
-        self._host = _host(base_url)
-        self._hosts = [self._host, *map(_host, self.further_urls)]
-        _check(concurrency, image_format, price_per_million)
+        self.further_urls = tuple(url.rstrip("/") for url in _list_urls(further_urls))
+        self._host = _url_host(base_url)
+        self._hosts = [self._host, *map(_url_host, self.further_urls)]
+        _check_settings(concurrency, image_format, price_per_million)
         self.preferred_batch = batch or 4 * concurrency
         self._patience = Patience(timeout_s, retries, deadline_s, backoff_s)
         self._pace = Pace(requests_per_minute, tokens_per_minute)
@@ -191,7 +191,7 @@ class OpenAICompatible(VisionLanguageModel):
                 f"({answer.status_code} {answer.reason_phrase})"
             )
         if self.model is None:
-            raise UserError(f"name a model: model.model=NAME; {place(url)} offers {_offered(answer)}")
+            raise UserError(f"name a model: model.model=NAME; {place(url)} offers {_offered_models(answer)}")
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Asks all prompts, as many at once as `concurrency` allows.
@@ -226,11 +226,11 @@ class OpenAICompatible(VisionLanguageModel):
         count are `uncounted`, and missing in tokens and cost. Those `cut_off` ended at `max_new_tokens`, and the
         provider's content filter withheld those `content_filtered`, which are refused answers.
         """
-        told = asdict(self._tally)
+        totals = asdict(self._tally)
         if self.price_per_million:
-            cost = sum(price * told[PRICED[side]] for side, price in self.price_per_million.items()) / 1e6
-            told["cost"] = round(cost, 6)
-        return told
+            cost = sum(price * totals[PRICED[side]] for side, price in self.price_per_million.items()) / 1e6
+            totals["cost"] = round(cost, 6)
+        return totals
 
     async def _all(self, prompts: Prompts, decoding: Decoding) -> list[Outcome]:
         return await asyncio.gather(*[self._outcome(prompt, decoding, alone=len(prompts) == 1) for prompt in prompts])
@@ -250,9 +250,9 @@ class OpenAICompatible(VisionLanguageModel):
     async def _reply(self, request: Request, case_id: str) -> Turn:
         # Of equal requests one is sent, and the others find its reply in the cache.
         async with self._same.setdefault(request.key, asyncio.Lock()):
-            kept = await asyncio.to_thread(self._cache.get, [request.key]) if self._cache is not None else {}
-            if request.key in kept:
-                reply = kept[request.key].value
+            stored = await asyncio.to_thread(self._cache.get, [request.key]) if self._cache is not None else {}
+            if request.key in stored:
+                reply = stored[request.key].value
                 self._tally.cache_hits += 1
             else:
                 began = time.monotonic()
@@ -300,7 +300,7 @@ class OpenAICompatible(VisionLanguageModel):
         return client
 
 
-def _urls(said: Any) -> list[str]:
+def _list_urls(said: Any) -> list[str]:
     if isinstance(said, str) or not isinstance(said, Sequence):
         raise UsageError(f"expected model.further_urls to be a list of addresses, got {said!r}")
     return [str(url) for url in said]
@@ -317,21 +317,21 @@ def _is_hosted(host: str) -> bool:
     return not (address.is_private or address.is_loopback or address.is_link_local)
 
 
-def _host(base_url: str) -> str:
+def _url_host(base_url: str) -> str:
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.endswith("/chat/completions"):
         raise UsageError(f"expected model.base_url like http://localhost:8000/v1, got {base_url!r}")
     return parts.hostname.rstrip(".")
 
 
-def _offered(answer: Any) -> str:
+def _offered_models(answer: Any) -> str:
     try:
         return ", ".join(model["id"] for model in answer.json()["data"])
     except (KeyError, TypeError, ValueError):
         return "what its documentation says"
 
 
-def _check(concurrency: int, image_format: str, prices: Mapping[str, float] | None) -> None:
+def _check_settings(concurrency: int, image_format: str, prices: Mapping[str, float] | None) -> None:
     if concurrency < 1:
         raise UsageError(f"expected model.concurrency to be at least 1, got {concurrency}")
     UsageError.refuse_unknown("no image format", get_args(ImageFormat), image_format)

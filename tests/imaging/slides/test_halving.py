@@ -16,7 +16,7 @@ from medimg_eval.imaging.slides.reading import write_pyramid
 def halved(pixels, top, left, edge):
     """By the function itself, compiled or not."""
     out = np.empty((edge, edge, 3), np.uint8)
-    halving._halve(pixels.reshape(len(pixels), -1), top - 1, 3 * (left - 1), out.reshape(edge, -1))
+    halving._halve_rows(pixels.reshape(len(pixels), -1), top - 1, 3 * (left - 1), out.reshape(edge, -1))
     return out
 
 
@@ -50,7 +50,7 @@ def test_regions_of_a_slide_at_half_its_size_are_as_before(tmp_path, monkeypatch
         monkeypatch.setattr(halving, "SPARED", math.inf)
         plain = [slide.read_region(row, column, 32, 0.5) for row, column in places]
         monkeypatch.setattr(halving, "SPARED", 0)
-        monkeypatch.setattr(halving, "_compiled", lambda: halving._halve)
+        monkeypatch.setattr(halving, "_compile_halving", lambda: halving._halve_rows)
         fast = [slide.read_region(row, column, 32, 0.5) for row, column in places]
     assert all(np.array_equal(one, other) for one, other in zip(fast, plain, strict=True))
 
@@ -61,9 +61,9 @@ def test_pillow_stays_where_numba_is_not_installed_or_not_worth_its_loading(monk
     assert halving.halved(pixels, 1, 1, 2) is None
     monkeypatch.setattr(halving, "SPARED", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
-    halving._compiled.cache_clear()
+    halving._compile_halving.cache_clear()
     assert halving.halved(pixels, 1, 1, 2) is None
-    halving._compiled.cache_clear()
+    halving._compile_halving.cache_clear()
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_uncompiled_functions_give_the_same_scores(monkeypatch):
 
 def test_compiled_functions_give_the_same_scores(monkeypatch):
     pytest.importorskip("numba", reason="numba is not installed: pip install 'medimg-eval[fast]'")
-    check(monkeypatch, compiled._compiled(), 60)
+    check(monkeypatch, compiled._compile_kernels(), 60)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int16, np.int64])
@@ -87,7 +87,7 @@ def test_labels_of_a_picture_score_as_they_do_alone(monkeypatch, labels):
 def test_pictures_with_too_many_lines_and_places_without_numba_take_numpy(monkeypatch):
     assert compiled.kernels(compiled.LONGEST) is None
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert compiled._compiled.__wrapped__() is None
+    assert compiled._compile_kernels.__wrapped__() is None
 
 
 def test_tasks_leave_their_first_pictures_to_numpy(monkeypatch):
@@ -109,5 +109,5 @@ def test_where_no_cache_can_be_written_functions_are_compiled_without(monkeypatc
 
     extending = types.SimpleNamespace(register_jitable=lambda function: function)
     monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit, extending=extending))
-    assert compiled._compiled.__wrapped__() == PLAIN
+    assert compiled._compile_kernels.__wrapped__() == PLAIN
     assert asked == [True, *[False] * len(PLAIN)]

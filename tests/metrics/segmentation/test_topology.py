@@ -206,7 +206,7 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_betti_numbers_of_known_bodies(name):
     body, numbers = BODIES[name]
-    assert topology._betti(body) == betti_by_matrices(body) == numbers
+    assert topology._betti_numbers(body) == betti_by_matrices(body) == numbers
     dot = np.zeros_like(body)
     dot[tuple(np.argwhere(body)[0])] = True
     pair = pair_of(body, dot)
@@ -223,8 +223,8 @@ def test_betti_numbers_of_known_bodies(name):
 @settings(deadline=None, max_examples=30)
 @given(masks)
 def test_betti_numbers_equal_homology(mask):
-    assert topology._betti(mask) == betti_by_matrices(mask)
-    assert topology._betti(np.pad(mask, 2)) == topology._betti(mask)
+    assert topology._betti_numbers(mask) == betti_by_matrices(mask)
+    assert topology._betti_numbers(np.pad(mask, 2)) == topology._betti_numbers(mask)
 
 
 @pytest.mark.parametrize("shape", [(50, 60), (20, 24, 22)])
@@ -233,9 +233,9 @@ def test_the_euler_characteristic_equals_scikit_images(shape, seed):
     rough = np.random.default_rng(seed).random(shape) < 0.4
     smooth = blob(shape, seed)
     expected = [euler_number(mask, connectivity=mask.ndim) for mask in (rough, smooth)]
-    assert [topology._euler(mask) for mask in (rough, smooth)] == expected
+    assert [topology._euler_characteristic(mask) for mask in (rough, smooth)] == expected
     assert euler_error(pair_of(rough, smooth)) == abs(expected[0] - expected[1])
-    parts, tunnels, cavities = topology._betti(rough)
+    parts, tunnels, cavities = topology._betti_numbers(rough)
     assert parts - tunnels + cavities == expected[0]
 
 

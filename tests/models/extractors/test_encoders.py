@@ -100,12 +100,12 @@ def test_weights_below_a_prefix_and_of_a_folder(tmp_path):
 
 
 def test_layers_are_named():
-    from medimg_eval.models.extractors.networks import _layer
+    from medimg_eval.models.extractors.networks import _find_layer
 
-    assert _layer("torch.nn.SiLU") is torch.nn.SiLU
-    assert _layer("os.system") == "os.system"
+    assert _find_layer("torch.nn.SiLU") is torch.nn.SiLU
+    assert _find_layer("os.system") == "os.system"
     with pytest.raises(UsageError, match="torch.nn.Nothing: is no layer"):
-        _layer("torch.nn.Nothing")
+        _find_layer("torch.nn.Nothing")
 
 
 def test_what_a_model_lacks_is_told_as_a_models(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import medimg_eval as me
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_runs
 from medimg_eval.results.figures import budget, share_within
-from medimg_eval.results.figures.budget_plot import _area
+from medimg_eval.results.figures.budget_plot import _area_below
 from medimg_eval.results.table import Settings
 from medimg_eval.tasks import AgentQuestionTask
 
@@ -34,7 +34,7 @@ def test_a_curve_rises_and_ends_with_what_is_right_and_known(some):
     assert curve[-1] == pytest.approx(right[np.isfinite(spent)].sum() / len(spent))
     # One by one, as a loop counts.
     assert curve.tolist() == pytest.approx([np.mean((spent <= one) & (right == 1)) for one in budgets])
-    assert _area(spent, right, 40.0) == pytest.approx(curve[:-1].mean())  # between whole numbers nothing changes
+    assert _area_below(spent, right, 40.0) == pytest.approx(curve[:-1].mean())  # between whole numbers nothing changes
     assert share_within(spent, right, budgets, np.full(len(spent), 3.0)).tolist() == pytest.approx(curve.tolist())
 
 

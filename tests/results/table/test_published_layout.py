@@ -22,7 +22,7 @@ from medimg_eval.results import (
 )
 from medimg_eval.results.runs.subsets import Part
 from medimg_eval.results.statistics.intervals import Bootstrap, class_mean_interval
-from medimg_eval.results.statistics.summaries import Source, _macro, _Summary, summarise
+from medimg_eval.results.statistics.summaries import Source, _macro_interval, _Summary, summarise
 
 # case, right, attributes
 QUESTIONS = [
@@ -308,7 +308,7 @@ def test_macro_means_have_the_interval_that_calling_the_summary_gives(write_ques
     (run,) = load_runs([write_questions("m", [], many)])
     part = Part.whole(run)
     at_once = summarise("macro_accuracy@modality", part, resamples=100, level=0.95, seed=0)
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries._macro", lambda *_, **__: None)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries._macro_interval", lambda *_, **__: None)
     called = summarise("macro_accuracy@modality", part, resamples=100, level=0.95, seed=0)
     assert at_once.mean == called.mean
     # Cases without a value belong to no group, so that only the others are drawn.
@@ -322,4 +322,4 @@ def test_macro_means_over_too_many_groups_are_left_to_the_summary(write_question
 
     source = Source(Part.whole(run), ("accuracy",))
     one = _Summary(source, source.rows(np.arange(source.size)), parse("macro_accuracy@system")[0], ("system",))
-    assert _macro(one, Bootstrap(9, 0.9), None) is None
+    assert _macro_interval(one, Bootstrap(9, 0.9), None) is None

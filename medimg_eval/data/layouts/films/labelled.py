@@ -101,23 +101,27 @@ class Frames(FolderLayout):
         row, name = Row(path, "", dict(fields)), fields["video"]
         step = self._step(name)
         if self.features:
-            shown: Any = FrameFeatures(root / row.fill(self.features))
+            shown_film: Any = FrameFeatures(root / row.fill(self.features))
         elif "{frame}" in self.video:
-            shown = FramePictures(root, row.fill(self.video.replace("{frame}", "\0")).replace("\0", "{frame}"), step)
+            shown_film = FramePictures(
+                root, row.fill(self.video.replace("{frame}", "\0")).replace("\0", "{frame}"), step
+            )
         else:
-            shown = FilmFile(root / row.fill(self.video), self.stored_every or step)
-        entry = Entry(name, root, (row,), (shown,), patient=name)
+            shown_film = FilmFile(root / row.fill(self.video), self.stored_every or step)
+        entry = Entry(name, root, (row,), (shown_film,), patient=name)
         return self.with_patient(replace(entry, split=fields["split"]) if "split" in fields else entry)
 
     def _frames(self, root: Path, film: Entry) -> list[Entry]:
         truth = self.read_labels(root, film.row)
-        made = []
+        entries = []
         for index, values in sorted(truth.read_columns().items()):
-            place = f"frame {index} of {film.id}"
-            row = Row(truth.files[0], place, {**film.row.values, **values, "index": index})
+            location = f"frame {index} of {film.id}"
+            row = Row(truth.files[0], location, {**film.row.values, **values, "index": index})
             picture = self._picture(film.images[0], index, truth.every)
-            made.append(self.with_patient(replace(film, id=f"{film.id}-{index:06d}", rows=(row,), images=(picture,))))
-        return made
+            entries.append(
+                self.with_patient(replace(film, id=f"{film.id}-{index:06d}", rows=(row,), images=(picture,)))
+            )
+        return entries
 
     def _picture(self, film: Any, index: int, step: int) -> Reference[Image]:
         if isinstance(film, FramePictures):
@@ -193,7 +197,9 @@ class FrameTruth:
     def read(self) -> FrameLabels:
         """Returns the labels; raises CaseError naming the file where it is not understood, or labels no frame."""
         try:
-            return _read_labels(self.files, _Sources(self.sources), self.video, self.every, _changed(self.files))
+            return _read_labels(
+                self.files, _Sources(self.sources), self.video, self.every, _modification_times(self.files)
+            )
         except UserError as error:
             raise CaseError(str(error)) from error
 
@@ -218,12 +224,12 @@ class _Sources(tuple[Any, ...]):
         return isinstance(other, _Sources) and repr(list(self)) == repr(list(other))
 
 
-def _changed(files: Sequence[Path]) -> tuple[int, ...]:
+def _modification_times(files: Sequence[Path]) -> tuple[int, ...]:
     return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
 
 
 def _of_all(source: FrameSource, path: Path) -> dict[str, list[Labelled]]:
-    return _read_videos(path, _Sources([source]), _changed([path]))
+    return _read_videos(path, _Sources([source]), _modification_times([path]))
 
 
 @lru_cache(maxsize=8)
@@ -240,7 +246,7 @@ def _read_labels(
 ) -> FrameLabels:
     joined = _join_columns(files, sources, video, every)
     frames = sorted(joined)
-    columns = {name: _column([joined[frame][name] for frame in frames]) for name in joined[frames[0]]}
+    columns = {name: _typed_column([joined[frame][name] for frame in frames]) for name in joined[frames[0]]}
     return FrameLabels(np.array(frames, np.int64) // every, columns)
 
 
@@ -263,7 +269,7 @@ def _join_columns(files: Sequence[Path], sources: _Sources, video: str, every: i
     return joined
 
 
-def _column(values: Sequence[Any]) -> Array:
+def _typed_column(values: Sequence[Any]) -> Array:
     """Integers or numbers where all are, else text."""
     texts = np.array([str(value) for value in values])
     for kind in (np.int64, np.float64):

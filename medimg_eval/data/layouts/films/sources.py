@@ -191,9 +191,9 @@ class Triplets(FrameSource):
             categories, frames = content["categories"], content["annotations"]
             names = {int(number): str(name) for number, name in categories[self.category].items()}
             phases = {int(number): str(name) for number, name in categories["phase"].items()}
-            place = self.PLACES[self.category]
+            columns = self.PLACES[self.category]
             for frame in sorted(frames, key=int):
-                held = {int(vector[place]) for vector in frames[frame]}
+                held = {int(vector[columns]) for vector in frames[frame]}
                 values: dict[str, Any] = {name: int(number in held) for number, name in names.items()}
                 values["phase"] = next((phases.get(int(vector[-1]), "") for vector in frames[frame]), "")
                 yield int(frame), values
@@ -219,15 +219,15 @@ class CocoFrames(FrameSource):
 
     def read_videos(self, path: Path) -> dict[str, list[Labelled]]:
         """Video -> its labelled frames."""
-        found: dict[str, list[Labelled]] = {}
+        labelled: dict[str, list[Labelled]] = {}
         try:
             for picture in read_json(path)["images"]:
                 video, _, frame = Path(picture["file_name"]).stem.rpartition("_")
                 values = [float(number) for number in picture[self.key]]
                 named = {name: int(value >= 0.5) for name, value in zip(self.columns, values, strict=True)}
-                found.setdefault(video, []).append((int(frame), named))
+                labelled.setdefault(video, []).append((int(frame), named))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}: is not understood as COCO with {self.key!r} of pictures ({type(error).__name__}: {error})"
             ) from error
-        return found
+        return labelled

@@ -84,7 +84,7 @@ def read_points(path: Path, grid: Geometry, space: Space) -> Array:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CaseError(f"{path}: cannot be read as a table of points ({error})") from error
-    found = []
+    points_ = []
     for number, line in enumerate(lines, start=1):
         cells = [cell for cell in re.split(r"[,;\s]+", line) if cell]
         try:
@@ -95,8 +95,8 @@ def read_points(path: Path, grid: Geometry, space: Space) -> Array:
             values = []
         if cells and (len(values) != axes or not np.isfinite(values).all()):
             raise CaseError(f"{path}, line {number}: expected {axes} numbers, got {line!r:.60}")
-        found += [values] if cells else []
-    points = np.array(found, np.float64).reshape(-1, axes)
+        points_ += [values] if cells else []
+    points = np.array(points_, np.float64).reshape(-1, axes)
     if space == "voxel":
         return points
     ras = points * (-1, -1, 1) if space == "lps" else points
@@ -156,14 +156,14 @@ class ImagePairs(Layout):
         for column in FILES[:2]:
             if paths[column] is None:
                 raise row.error(f"column {column!r} is empty, expected the file of an image")
-        for one, other in (FILES[2:4], FILES[4:6]):
-            if (paths[one] is None) != (paths[other] is None):
-                raise row.error(f"expected both {one!r} and {other!r}, or neither")
-        known = pair_files(paths, self.space, self.modality)
-        name = row.text("case") if "case" in row.values else f"{stem(known.fixed)}-{stem(known.moving)}"
+        for fixed_field, moving_field in (FILES[2:4], FILES[4:6]):
+            if (paths[fixed_field] is None) != (paths[moving_field] is None):
+                raise row.error(f"expected both {fixed_field!r} and {moving_field!r}, or neither")
+        files = pair_files(paths, self.space, self.modality)
+        name = row.text("case") if "case" in row.values else f"{stem(files.fixed)}-{stem(files.moving)}"
         patient = (row.text("patient") or None) if "patient" in row.values else None
         attributes = texts(row.values, without=(*FILES, "case", "patient", "split"))
-        return Case(name, (known.fixed, known.moving), known, patient, attributes)
+        return Case(name, (files.fixed, files.moving), files, patient, attributes)
 
 
 @dataclass(kw_only=True)
@@ -226,14 +226,14 @@ class Learn2Reg(Layout):
             if self.points:
                 folder = self.points + self._suffix(modalities)
                 paths[f"{which}_points"] = root / re.sub(r"\.nii(\.gz)?$", ".csv", name.replace("images", folder))
-        lost = next((path for path in paths.values() if path is not None and not path.is_file()), None)
-        if lost is not None:
-            raise MissingDataError(f"{lost}: is not there, though {row.path}, {row.place} needs it")
+        missing = next((path for path in paths.values() if path is not None and not path.is_file()), None)
+        if missing is not None:
+            raise MissingDataError(f"{missing}: is not there, though {row.path}, {row.place} needs it")
         region = root / names["fixed"].replace("images", "masks")
         paths["region"] = region if masked and region.is_file() else None  # the authors go on without a mask
-        known = pair_files(paths, "voxel", self.modality)
+        files = pair_files(paths, "voxel", self.modality)
         name = "_".join(f"{subjects[which]}_{modalities[which]}" for which in ("fixed", "moving"))
-        return Case(name, (known.fixed, known.moving), known, subjects["fixed"])
+        return Case(name, (files.fixed, files.moving), files, subjects["fixed"])
 
     @staticmethod
     def _suffix(modalities: Mapping[str, str]) -> str:

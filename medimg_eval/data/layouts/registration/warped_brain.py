@@ -71,25 +71,25 @@ class Warp:
         angles, shift = rng.uniform(-1, 1, (2, 3)) * [[np.deg2rad(self.degrees)] * 3, [self.shift] * 3]
         lengths, phases = rng.uniform(70, 110, (3, 3)), rng.uniform(0, 2 * np.pi, (3, 3))
         heights = rng.choice((-1.0, 1.0), 3) * self.waves
-        middle = np.asarray(_grid().world(np.array([_grid().shape]) / 2 - 0.5))[0]
-        found: Array = (places - middle) @ _rotation(angles).T + middle + shift
+        middle = np.asarray(_coarse_grid().world(np.array([_coarse_grid().shape]) / 2 - 0.5))[0]
+        moved: Array = (places - middle) @ _rotation_matrix(angles).T + middle + shift
         for axis in range(3):  # a wave along each axis, as a product over the other two keeps the slopes low
-            across = [other for other in range(3) if other != axis]
-            found[:, axis] += heights[axis] * np.prod(
-                [np.sin(2 * np.pi * places[:, other] / lengths[axis, other] + phases[axis, other]) for other in across],
+            across = [axis_ for axis_ in range(3) if axis_ != axis]
+            moved[:, axis] += heights[axis] * np.prod(
+                [np.sin(2 * np.pi * places[:, axis_] / lengths[axis, axis_] + phases[axis, axis_]) for axis_ in across],
                 axis=0,
             )
-        return found
+        return moved
 
     def forth(self, places: Array, rounds: int = 60) -> Array:
         """Where places of the fixed image, (place, 3) in mm, lie in the moving one: the inverse, by fixed points."""
-        found = np.array(places, np.float64)
+        points = np.array(places, np.float64)
         for _ in range(rounds):
-            missed = self.back(found) - places
-            found -= missed
+            missed = self.back(points) - places
+            points -= missed
             if np.abs(missed).max() < 1e-6:
                 break
-        return found
+        return points
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,16 @@ class BrainImage:
 
     def read(self) -> Image:
         """Returns (1, i, j, k) from 0 to 1."""
-        grid = _grid()
+        grid = _coarse_grid()
         if self.warp is None:
-            return Image(_coarse()[None], grid.affine, "MR")
-        bent = _at(_coarse(), self.warp, order=1)
+            return Image(_coarse_image()[None], grid.affine, "MR")
+        bent = _sample_at(_coarse_image(), self.warp, order=1)
         noise = np.random.Generator(np.random.Philox(self.warp.seed + 10_000)).normal(0, 0.01, bent.shape)
         return Image(np.clip(0.9 * bent**1.3 + noise, 0, 1).astype(np.float32)[None], grid.affine, "MR")
 
     def geometry(self) -> Geometry:
         """The grid, which both images share."""
-        return _grid()
+        return _coarse_grid()
 
 
 @dataclass(frozen=True)
@@ -130,50 +130,50 @@ class KnownWarp:
 
     def read(self) -> Correspondence:
         """Returns all of it; points are exact, the field is to 1e-6 mm."""
-        grid, labels = _grid(), _coarse_labels()
+        grid, labels = _coarse_grid(), _coarse_labels()
         inverse = np.linalg.inv(grid.affine)
-        places = np.indices(grid.shape).reshape(3, -1).T.astype(np.float64)
-        moved = self.warp.forth(grid.world(places)) @ inverse[:3, :3].T + inverse[:3, 3]
+        coordinates = np.indices(grid.shape).reshape(3, -1).T.astype(np.float64)
+        moved = self.warp.forth(grid.world(coordinates)) @ inverse[:3, :3].T + inverse[:3, 3]
         inside = np.argwhere(labels > 0)
         drawn = np.random.Generator(np.random.Philox(self.warp.seed + 20_000)).choice(len(inside), POINTS, False)
         points = inside[np.sort(drawn)].astype(np.float64)
         ends = self.warp.forth(grid.world(points)) @ inverse[:3, :3].T + inverse[:3, 3]
-        bent = _at(labels, self.warp, order=0)
+        bent = _sample_at(labels, self.warp, order=0)
         return Correspondence(
             Mask(labels, grid.affine),
             Mask(bent, grid.affine),
             points,
             ends,
             labels > 0,
-            (moved - places).T.reshape(3, *grid.shape),
+            (moved - coordinates).T.reshape(3, *grid.shape),
         )
 
     def geometry(self) -> Geometry:
         """The grid of both images."""
-        return _grid()
+        return _coarse_grid()
 
 
-def _at(values: Array, warp: Warp, order: int) -> Array:
+def _sample_at(values: Array, warp: Warp, order: int) -> Array:
     """Values of the fixed image where the moving one shows them."""
     from scipy.ndimage import map_coordinates
 
-    grid = _grid()
+    grid = _coarse_grid()
     inverse = np.linalg.inv(grid.affine)
-    places = warp.back(grid.world(np.indices(grid.shape).reshape(3, -1).T.astype(np.float64)))
-    seen: Array = map_coordinates(values, (places @ inverse[:3, :3].T + inverse[:3, 3]).T, order=order)
-    return seen.reshape(grid.shape)
+    coordinates = warp.back(grid.world(np.indices(grid.shape).reshape(3, -1).T.astype(np.float64)))
+    sampled: Array = map_coordinates(values, (coordinates @ inverse[:3, :3].T + inverse[:3, 3]).T, order=order)
+    return sampled.reshape(grid.shape)
 
 
 @lru_cache(maxsize=1)
-def _grid() -> Geometry:
-    whole = ImageFile(template_file("t1")).geometry()
-    affine = whole.affine.copy()
+def _coarse_grid() -> Geometry:
+    geometry = ImageFile(template_file("t1")).geometry()
+    affine = geometry.affine.copy()
     affine[:3, :3] *= STEP
-    return Geometry(tuple(-(-length // STEP) for length in whole.shape), affine)
+    return Geometry(tuple(-(-length // STEP) for length in geometry.shape), affine)
 
 
 @lru_cache(maxsize=1)
-def _coarse() -> Array:
+def _coarse_image() -> Array:
     from scipy.ndimage import uniform_filter
 
     values = uniform_filter(ImageFile(template_file("t1")).read().array[0].astype(np.float32), STEP)
@@ -185,12 +185,12 @@ def _coarse_labels() -> Array:
     return np.ascontiguousarray(tissue_labels()[::STEP, ::STEP, ::STEP])
 
 
-def _rotation(angles: Array) -> Array:
+def _rotation_matrix(angles: Array) -> Array:
     turned = np.eye(3)
     for axis, angle in enumerate(angles):
-        one, other = (at for at in range(3) if at != axis)
+        first, second = (at for at in range(3) if at != axis)
         step = np.eye(3)
-        step[one, one] = step[other, other] = np.cos(angle)
-        step[one, other], step[other, one] = -np.sin(angle), np.sin(angle)
+        step[first, first] = step[second, second] = np.cos(angle)
+        step[first, second], step[second, first] = -np.sin(angle), np.sin(angle)
         turned = step @ turned
     return turned

@@ -134,7 +134,7 @@ class Studies(Layout):
     def __post_init__(self) -> None:
         """Refuses invalid settings, before any file is read."""
         self._left_out: dict[str, str] = {}
-        self._joins = [Join.of(one) for one in self.join]
+        self._joins = [Join.of(join) for join in self.join]
         self._image = self.image if isinstance(self.image, str) else str(self.image.get("member", ""))
         if not isinstance(self.image, str) and set(self.image) != {"zip", "member"}:
             raise UsageError(
@@ -163,9 +163,9 @@ class Studies(Layout):
         with uncollected():
             root = self.folder()
             frame = self._table(root, split)
-            found = _Read(self, root, frame, split)
-            cases = [case for case in found.cases() if re.search(self.only, case.id)]
-            self._left_out = found.left_out
+            reader = _Read(self, root, frame, split)
+            cases = [case for case in reader.cases() if re.search(self.only, case.id)]
+            self._left_out = reader.left_out
         if not cases:
             why = next(iter(self._left_out.values()), "none is there")
             raise UserError(f"{root}: no study of split {split!r} is left; the first {why}")
@@ -181,7 +181,7 @@ class Studies(Layout):
         named = list(self.records.values()) if isinstance(self.records, Mapping) else []
         if self.split:
             named = [self.records, *(step.table for step in self._joins)]
-        return fingerprints(path for one in named for path in _present(root, _listed(one)))
+        return fingerprints(path for files in named for path in _present_files(root, _as_file_list(files)))
 
     def folder(self) -> Path:
         """The root; raises UserError when there is no such folder."""
@@ -195,7 +195,7 @@ class Studies(Layout):
         patterns = self._patterns(Texts(root, self.report).patterns)
         wanted = {name for some in patterns.values() for name in names_of(some)}
         wanted |= {*self.explode, *(name for step in self._joins for name in step.own)}
-        frame = exploded(read_frame(root, _listed(files), "records", wanted), self.explode)
+        frame = exploded(read_frame(root, _as_file_list(files), "records", wanted), self.explode)
         frame = joined(frame, self._joins, root, wanted)
         check_columns(frame, patterns)
         return frame
@@ -214,11 +214,11 @@ class Studies(Layout):
         }
 
 
-def _listed(files: Any) -> list[str]:
+def _as_file_list(files: Any) -> list[str]:
     return [files] if isinstance(files, str) else list(files)
 
 
-def _present(root: Path, files: Sequence[str]) -> list[Path]:
+def _present_files(root: Path, files: Sequence[str]) -> list[Path]:
     try:
         return Source(files).paths(root)
     except UserError:  # a split that is not at hand has no part in what is asked
@@ -249,31 +249,33 @@ class _Read:
         splits = filled(frame, layout.split)
         if layout.split and split not in set(splits):
             raise SplitError(f"{self.root}: no study of split {split!r}{nearest(split, set(splits))}")
-        said: dict[str, tuple[str, str]] = {}
+        homes_: dict[str, tuple[str, str]] = {}
         homes: dict[str, str] = {}
-        for place, (study, patient, home) in enumerate(zip(studies, patients, splits, strict=True)):
+        for row, (study, patient, home) in enumerate(zip(studies, patients, splits, strict=True)):
             if not study or (layout.patient and not patient):
-                raise UserError(f"{place_of(frame, place)}: says no {'patient' if study else 'study'}")
-            if said.setdefault(study, (patient, home)) != (patient, home):
-                other = f"{place_of(frame, self._rows[study][0])} says otherwise"
-                raise UserError(f"{place_of(frame, place)}: patient or split of study {study!r} differs: {other}")
+                raise UserError(f"{place_of(frame, row)}: says no {'patient' if study else 'study'}")
+            if homes_.setdefault(study, (patient, home)) != (patient, home):
+                complaint = f"{place_of(frame, self._rows[study][0])} says otherwise"
+                raise UserError(f"{place_of(frame, row)}: patient or split of study {study!r} differs: {complaint}")
             if patient and home and not layout.allow_overlap and homes.setdefault(patient, home) != home:
                 there = f"{homes[patient]!r} and {home!r}"
                 raise UserError(
-                    f"{place_of(frame, place)}: patient {patient!r} lies in the splits {there}; set allow_overlap to "
+                    f"{place_of(frame, row)}: patient {patient!r} lies in the splits {there}; set allow_overlap to "
                     "say why that may be"
                 )
-            self._rows.setdefault(study, []).append(place)
-        self._patients = {study: patient for study, (patient, _) in said.items()}
-        return [study for study, (_, home) in said.items() if not layout.split or home == split]
+            self._rows.setdefault(study, []).append(row)
+        self._patients = {study: patient for study, (patient, _) in homes_.items()}
+        return [study for study, (_, home) in homes_.items() if not layout.split or home == split]
 
     def _priors(self, frame: pd.DataFrame) -> dict[str, str]:
         try:
             times = ranks([filled(frame, column) for column in self.layout.when]).tolist()
         except UserError as error:
             raise UserError(f"{self.root}: task.layout.when names {', '.join(self.layout.when)}: {error}") from error
-        known = {study: [times[row] for row in rows if times[row] != UNKNOWN] for study, rows in self._rows.items()}
-        return priors(self._patients, {study: min(some, default=UNKNOWN) for study, some in known.items()})
+        known_times = {
+            study: [times[row] for row in rows if times[row] != UNKNOWN] for study, rows in self._rows.items()
+        }
+        return priors(self._patients, {study: min(some, default=UNKNOWN) for study, some in known_times.items()})
 
     def _filled(self, frame: pd.DataFrame, studies: Sequence[str]) -> None:
         """Reads what is needed of some studies, and of no other."""
@@ -283,15 +285,15 @@ class _Read:
         texts = Texts(self.root, layout.report).of(firsts)
         self._texts: dict[str, Sections | CaseError] = dict(zip(studies, texts, strict=True))
         self._places = dict(zip(studies, places_of(firsts), strict=True))
-        told = {**layout.attributes, **{f"\0{name}": column for name, column in layout.fields.items()}}
-        columns = {name: filled(firsts, pattern) for name, pattern in told.items()}
+        columns_ = {**layout.attributes, **{f"\0{name}": column for name, column in layout.fields.items()}}
+        columns = {name: filled(firsts, pattern) for name, pattern in columns_.items()}
         self._told = {
-            study: {name: column[place] for name, column in columns.items()} for place, study in enumerate(studies)
+            study: {name: column[index] for name, column in columns.items()} for index, study in enumerate(studies)
         }
-        places = [place for rows in self._rows.values() for place in rows]
-        some = frame.iloc[places]
-        files = dict(zip(places, filled(some, layout.image_pattern, whole=True), strict=True))
-        views = dict(zip(places, filled(some, layout.view), strict=True))
+        rows = [row for rows in self._rows.values() for row in rows]
+        some = frame.iloc[rows]
+        files = dict(zip(rows, filled(some, layout.image_pattern, whole=True), strict=True))
+        views = dict(zip(rows, filled(some, layout.view), strict=True))
         self._images = {
             study: self._views.shown([(files[row], views[row]) for row in rows]) for study, rows in self._rows.items()
         }
@@ -323,7 +325,7 @@ class _Read:
         before = self._before.get(study)
         attributes = {name: text for name, text in self._told[study].items() if not name.startswith("\0")}
         if layout.view:
-            attributes["views"] = _views(self._images[study])
+            attributes["views"] = _format_views(self._images[study])
         if layout.prior:
             attributes["prior"] = "yes" if before else "no"
         patient = self._patients[study] or None
@@ -333,22 +335,22 @@ class _Read:
         if isinstance(earlier, CaseError):
             return Case(study, (), StudyReport({}, f"prior study of {study!r}: {earlier}"), patient, attributes)
         fields = self._fields(study, texts, before, earlier)
-        told = [study, before] if before else [study]
-        images = [self._picture(one.file, self._places[of]) for of in told for one in self._images[of]]
+        studies = [study, before] if before else [study]
+        images = [self._picture(image.file, self._places[of]) for of in studies for image in self._images[of]]
         report = StudyReport({"report": written(texts, layout.sections), "fields": fields}, images=tuple(images))
         return Case(study, tuple(images), report, patient, attributes, Question(layout.question, "report", {}, fields))
 
     def _fields(self, study: str, texts: Sections, before: str | None, read: Sections) -> dict[str, str]:
-        shown = self._images[study]
+        images = self._images[study]
         fields = dict.fromkeys(SECTIONS, "") | unspoilt(texts, self.layout.sections)
-        fields |= {"views": _views(shown), "current_images": _marks(0, len(shown))}
+        fields |= {"views": _format_views(images), "current_images": _image_marks(0, len(images))}
         if self.layout.prior:
             earlier = self._images[before] if before else []
             fields |= {f"prior_{name}": read.get(name, "") for name in SECTIONS}
-            fields |= {"prior_report": whole(read), "prior_views": _views(earlier)}
-            fields["prior_images"] = _marks(len(shown), len(earlier))
-        told = {name[1:]: text for name, text in self._told[study].items() if name.startswith("\0")}
-        return {**fields, **told}
+            fields |= {"prior_report": whole(read), "prior_views": _format_views(earlier)}
+            fields["prior_images"] = _image_marks(len(images), len(earlier))
+        attributes = {name[1:]: text for name, text in self._told[study].items() if name.startswith("\0")}
+        return {**fields, **attributes}
 
     def _picture(self, name: str, said_by: str) -> Reference[Image]:
         if name not in self._pictures:  # of a study that is another's prior one too
@@ -364,9 +366,9 @@ class _Read:
         return FilePicture(path, None, layout.modality, dict(layout.reading), said_by)
 
 
-def _views(shown: Sequence[View]) -> str:
-    return ", ".join(one.view for one in shown if one.view)
+def _format_views(shown: Sequence[View]) -> str:
+    return ", ".join(view.view for view in shown if view.view)
 
 
-def _marks(start: int, count: int) -> str:
+def _image_marks(start: int, count: int) -> str:
     return " ".join(f"<image {number}>" for number in range(start + 1, start + count + 1))

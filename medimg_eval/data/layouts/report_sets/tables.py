@@ -95,26 +95,26 @@ class ReportTable(Layout):
         if not rows and not strays:
             raise UserError(f"{path}: holds no report")
         named = self._columns(rows, path)
-        found: dict[str, tuple[Case, str]] = {}
+        cases: dict[str, tuple[Case, str]] = {}
         texts: dict[str, tuple[str, str]] = {}
         for row in rows:
             case, text = self._case(row, named)
-            said = (repr(row.values.get(named["reference"])), text)
-            if texts.get(case.id) == said:
+            reference = (repr(row.values.get(named["reference"])), text)
+            if texts.get(case.id) == reference:
                 continue
-            if case.id in found:
+            if case.id in cases:
                 message = (
                     f"{path}, {row.place}: id {case.id!r} stands on an earlier row with other texts; "
                     "give every report an id of its own"
                 )
                 case = replace(case, id=f"{case.id} ({row.place})", target=Stated("", message))
-            found[case.id] = case, text
-            texts[case.id] = said
+            cases[case.id] = case, text
+            texts[case.id] = reference
         for stray in strays:
-            place = str(stray).removeprefix(f"{path}, ").partition(":")[0]
-            found[place] = Case(id=place, images=(), target=Stated("", str(stray))), ""
+            location = str(stray).removeprefix(f"{path}, ").partition(":")[0]
+            cases[location] = Case(id=location, images=(), target=Stated("", str(stray))), ""
         # In the order of ids, so that tables of the same reports in another order are the same data.
-        return [found[name] for name in sorted(found)]
+        return [cases[name] for name in sorted(cases)]
 
     def _columns(self, rows: Sequence[Row], path: Path) -> dict[str, str]:
         """Names of the columns that there are."""
@@ -144,7 +144,7 @@ class ReportTable(Layout):
             if not name:
                 raise row.error("the id is empty; give every report one")
             target = Stated(self._reference(row, named["reference"]))
-            written = _text(row, named["prediction"], row.value(named["prediction"]))
+            written = _report_text(row, named["prediction"], row.value(named["prediction"]))
         except UserError as error:
             target = Stated("", str(error))
         case = Case(
@@ -160,18 +160,18 @@ class ReportTable(Layout):
     def _reference(self, row: Row, column: str) -> str | tuple[str, ...]:
         value = row.value(column)
         several = isinstance(value, list)
-        texts = tuple(text for one in (value if several else [value]) if (text := _text(row, column, one)))
+        texts = tuple(text for item in (value if several else [value]) if (text := _report_text(row, column, item)))
         if not texts:
             raise row.error(f"the reference is empty; leave the row out, or fill column {column!r}")
         return texts if several else texts[0]
 
 
-def _text(row: Row, column: str, value: Any) -> str:
+def _report_text(row: Row, column: str, value: Any) -> str:
     """A report as a cell holds it, without blanks about it; "" where it says nothing, or that it is missing."""
     if isinstance(value, list | dict):
         raise row.error(f"column {column!r} holds {'a list' if isinstance(value, list) else 'an object'}, not a text")
-    found = "" if value is None else str(value).strip()
-    return "" if found.lower() in MISSING else found
+    text = "" if value is None else str(value).strip()
+    return "" if text.lower() in MISSING else text
 
 
 @dataclass(kw_only=True)
@@ -210,7 +210,7 @@ class Llava(Table):
 
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """One row per question, with `question` and `answer`."""
-        return [(turn, split) for row, split in super().rows(root) for turn in _turns(row, self.id)]
+        return [(turn, split) for row, split in super().rows(root) for turn in _chat_rows(row, self.id)]
 
     def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
         return replace(super()._entry(root, row, split), id=row.text("question_id"))
@@ -224,18 +224,18 @@ class Llava(Table):
         self.attributes = tuple(dict.fromkeys([*self.attributes, "question"]))
 
 
-def _turns(row: Row, column: str) -> list[Row]:
+def _chat_rows(row: Row, column: str) -> list[Row]:
     turns = row.value("conversations")
     if not isinstance(turns, list) or not turns or len(turns) % 2:
         raise row.error("'conversations' is no list of questions and answers in turn")
-    made = []
-    for place in range(0, len(turns), 2):
-        human, model = turns[place : place + 2]
+    rows = []
+    for index in range(0, len(turns), 2):
+        human, model = turns[index : index + 2]
         for turn, speaker in ((human, "human"), (model, "gpt")):
             if not isinstance(turn, dict) or turn.get("from") != speaker or not isinstance(turn.get("value"), str):
                 raise row.error(f"'conversations' holds {turn!r:.60}, expected a text 'value' from {speaker!r}")
         question = human["value"].replace("<image>", "").strip()
-        number = f"-{place // 2 + 1}" if len(turns) > 2 else ""
-        said = {"question": question, "answer": model["value"], "question_id": f"{row.fill(column)}{number}"}
-        made.append(Row(row.path, row.place, {**row.values, **said}))
-    return made
+        number = f"-{index // 2 + 1}" if len(turns) > 2 else ""
+        fields = {"question": question, "answer": model["value"], "question_id": f"{row.fill(column)}{number}"}
+        rows.append(Row(row.path, row.place, {**row.values, **fields}))
+    return rows

@@ -88,7 +88,7 @@ class PatientTimelines(Layout):
         days = self._days(root, rows)
         self._left_out, cases = {}, []
         for patient, own in grouped((str(row["subject_id"]), row) for row in rows).items():
-            studies = sorted({(_number(row["sequence"]), str(row["study_id"])) for row in own})
+            studies = sorted({(_as_number(row["sequence"]), str(row["study_id"])) for row in own})
             if len(studies) < self.least_studies:
                 self._left_out[patient] = f"has {len(studies)} studies, fewer than {self.least_studies}"
             else:
@@ -104,16 +104,16 @@ class PatientTimelines(Layout):
     def _case(self, patient: str, own: Rows, studies: Sequence[str], days: Mapping[str, float], path: Path) -> Case:
         first = min((days[study] for study in studies if study in days), default=0.0)
         since = {study: int(days[study] - first + 1e-6) for study in studies if study in days}
-        place = {study: number for number, study in enumerate(studies)}
-        ordered = sorted(own, key=lambda row: (place[str(row["study_id"])], _number(row["sent_idx"])))
+        positions = {study: number for number, study in enumerate(studies)}
+        ordered = sorted(own, key=lambda row: (positions[str(row["study_id"])], _as_number(row["sent_idx"])))
         truth: list[dict[str, Any]] = []
         for row in ordered:
-            found = timeline_row(row)
-            if "entity_group" in found and "entity" in found:
+            timeline = timeline_row(row)
+            if "entity_group" in timeline and "entity" in timeline:
                 study = str(row["study_id"])
-                truth.append({**found, "idx": len(truth), **({"day": since[study]} if study in since else {})})
+                truth.append({**timeline, "idx": len(truth), **({"day": since[study]} if study in since else {})})
         wrong = "" if truth else f"{path}: no finding of patient {patient!r} has a group, `gt_entity_group`"
-        text = self._reports(ordered, studies, since) if self.ask == "reports" else _observations(truth)
+        text = self._reports(ordered, studies, since) if self.ask == "reports" else _observation_lines(truth)
         about = {"studies": str(len(studies)), "findings": str(len(truth))}
         key = TimelineKey(json.dumps(truth, ensure_ascii=False), wrong)
         return Case(patient, (), key, patient, about, Question(text, "open"))
@@ -133,8 +133,8 @@ class PatientTimelines(Layout):
     def _days(self, root: Path, rows: Rows) -> dict[str, float]:
         """Study -> its time in days, from any beginning; studies whose time nothing says are absent."""
         if not self.times:
-            found = {str(row["study_id"]): _day_of(row) for row in rows}
-            return {study: day for study, day in found.items() if day is not None}
+            days = {str(row["study_id"]): _day_of(row) for row in rows}
+            return {study: day for study, day in days.items() if day is not None}
         path = root / self.times
         table = [dict(row.values) for row in read_table(path)]
         UserError.refuse_unknown(
@@ -147,7 +147,7 @@ class PatientTimelines(Layout):
         return dated
 
 
-def _observations(truth: Rows) -> str:
+def _observation_lines(truth: Rows) -> str:
     """Findings that are given, one a line: number, day, status, and the phrase."""
     lines = []
     for row in truth:
@@ -169,8 +169,8 @@ def _day_of(row: Mapping[str, Any]) -> float | None:
     if stated:
         with CaseError.about(str(row["study_id"]), f"has the time {stated!r}, which is none", ValueError):
             return _in_days(datetime.fromisoformat(stated).replace(tzinfo=UTC))
-    found = re.match(r"(\d+)", str(row.get("day_from_first") or ""))
-    return float(found[1]) if found else None
+    match = re.match(r"(\d+)", str(row.get("day_from_first") or ""))
+    return float(match[1]) if match else None
 
 
 def _mimic_day(row: Mapping[str, Any], path: Path) -> float:
@@ -189,7 +189,7 @@ def _in_days(when: datetime) -> float:
     return (when - datetime(1, 1, 1, tzinfo=UTC)) / timedelta(days=1)
 
 
-def _number(value: Any) -> float:
+def _as_number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):

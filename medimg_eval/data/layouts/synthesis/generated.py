@@ -76,23 +76,26 @@ class Generated(Layout):
         """
         folder = Path(self.run).expanduser()
         manifest = manifest_of(folder)
-        known = {case.id: case for case in self._prompts(folder, manifest)}
-        made = _pictures(folder)
-        lost = next((name for name in made if name not in known), None)
-        if lost is not None:
+        prompts = {case.id: case for case in self._prompts(folder, manifest)}
+        pictures = _pictures_by_prompt(folder)
+        odd = next((name for name in pictures if name not in prompts), None)
+        if odd is not None:
             raise UserError(
-                f"{folder}: has pictures of the prompt {lost!r}, which is not among the {len(known)} prompts that are "
+                f"{folder}: has pictures of the prompt {odd!r}, which is not among the {len(prompts)} prompts that are "
                 "there; set `prompts` to the layout that the run had"
             )
-        if len(made) < len(known):
+        if len(pictures) < len(prompts):
             log.warning(
-                "%s: %d of %d prompts have no pictures, and are left out", folder, len(known) - len(made), len(known)
+                "%s: %d of %d prompts have no pictures, and are left out",
+                folder,
+                len(prompts) - len(pictures),
+                len(prompts),
             )
-        names = dict.fromkeys(name for case in known.values() for name in case.attributes)
+        names = dict.fromkeys(name for case in prompts.values() for name in case.attributes)
         return [
             self._case(folder, case, number, file, names)
-            for case in known.values()
-            for number, file in enumerate(made.get(case.id, ()))
+            for case in prompts.values()
+            for number, file in enumerate(pictures.get(case.id, ()))
         ]
 
     def _prompts(self, folder: Path, manifest: Mapping[str, Any]) -> Sequence[Case]:
@@ -123,15 +126,17 @@ class Generated(Layout):
     ) -> Reference[Any]:
         files = case.target.files
         if self.classes:
-            return Given(Findings({one: _stated(case.attributes.get(one, "")) for one in self.classes}), files, image)
+            return Given(
+                Findings({name: _stated_label(case.attributes.get(name, "")) for name in self.classes}), files, image
+            )
         text = case.target.read()
         if self.target is None:
             return Given(Key(text.text) if self.question else text, files, image)
-        said = {"case": case.id, "number": f"{number:03d}", "patient": case.patient or "", "text": text.text}
+        fields = {"case": case.id, "number": f"{number:03d}", "patient": case.patient or "", "text": text.text}
         row = Row(
             files[0] if files else folder,
             f"prompt {case.id!r}",
-            {**dict.fromkeys(names, ""), **case.attributes, **said},
+            {**dict.fromkeys(names, ""), **case.attributes, **fields},
         )
         root = Path(self.root).expanduser() if self.root else folder
         return self.target.reference(
@@ -165,20 +170,20 @@ def stored_files(folder: Path) -> dict[str, Path]:
     return stored
 
 
-def _pictures(folder: Path) -> dict[str, list[Path]]:
+def _pictures_by_prompt(folder: Path) -> dict[str, list[Path]]:
     """By prompt, the files of its pictures; raises UserError where the run made none, or one is missing."""
-    made: dict[str, list[Path]] = {}
+    pictures: dict[str, list[Path]] = {}
     for case, file in stored_files(folder).items():
         try:
-            made[case] = list(Pictures().read(file).pictures)
+            pictures[case] = list(Pictures().read(file).pictures)
         except CaseError as error:
             raise UserError(f"{error}, or name the folder of a run that made some") from error
-    if not made:
+    if not pictures:
         raise UserError(f"{folder}: holds no pictures; name the folder of a run that made some")
-    return made
+    return pictures
 
 
-def _stated(word: str) -> float:
+def _stated_label(word: str) -> float:
     word = word.strip().lower()
     return 1.0 if word in PRESENT else 0.0 if word in ABSENT else math.nan
 
@@ -230,9 +235,9 @@ class MixedDataset(Layout):
         """The cases of one split; raises UserError where there are no synthetic cases, or there is no such split."""
         if split != self.fit:
             return list(self.real.cases(split))
-        real, made = self.parts()
+        real, generated = self.parts()
         names = {case.id for case in real}
-        renamed = (replace(case, id=f"{case.id}-synthetic") if case.id in names else case for case in made)
+        renamed = (replace(case, id=f"{case.id}-synthetic") if case.id in names else case for case in generated)
         return [*real, *renamed]
 
     def parts(self) -> tuple[list[Case], list[Case]]:
@@ -240,10 +245,10 @@ class MixedDataset(Layout):
         real = self._first(self.real.cases(self.fit)) if self.setting != "synthetic" else []
         if self.synthetic is None or self.setting == "real":
             return real, []
-        made = self.synthetic.cases(self.made)
-        if not made:
+        generated = self.synthetic.cases(self.made)
+        if not generated:
             raise UserError("there are no synthetic cases to train on")
-        return self._mixed(real, made) if self.setting == "mixed" else (real, self._first(made))
+        return self._mixed(real, generated) if self.setting == "mixed" else (real, self._first(generated))
 
     def split_source(self) -> Mapping[str, str]:
         """SHA-256 of each file that decides which real case belongs to which split, by its path."""
@@ -258,14 +263,14 @@ class MixedDataset(Layout):
     def _mixed(self, real: Sequence[Case], made: Sequence[Case]) -> tuple[list[Case], list[Case]]:
         """The real cases of every other patient, and for the others as many synthetic ones."""
         order = self._order(real)
-        kept, replaced = set(order[::2]), set(order[1::2])
-        left = [case for case in real if patient_of(case) in kept]
+        kept_patients, replaced = set(order[::2]), set(order[1::2])
+        remaining = [case for case in real if patient_of(case) in kept_patients]
 
         def place(case: Case) -> tuple[bool, bool, bytes, bytes]:
             patient = patient_of(case)
-            return patient not in replaced, patient in kept, self._drawn(patient), self._drawn(case.id)
+            return patient not in replaced, patient in kept_patients, self._drawn(patient), self._drawn(case.id)
 
-        return left, sorted(made, key=place)[: len(real) - len(left)]
+        return remaining, sorted(made, key=place)[: len(real) - len(remaining)]
 
     def _order(self, cases: Sequence[Case]) -> list[str]:
         return sorted({patient_of(case) for case in cases}, key=self._drawn)

@@ -91,7 +91,7 @@ class Prompts(Table):
             return cases
         # As pandas draws rows, so that the benchmarks' own draws are the same.
         rng = np.random.RandomState(int(wanted.get("seed", 0)))
-        return [cases[place] for place in rng.choice(len(cases), size=count, replace=False)]
+        return [cases[index] for index in rng.choice(len(cases), size=count, replace=False)]
 
 
 @dataclass(kw_only=True)
@@ -118,7 +118,7 @@ class CheXGenBench(Prompts):
     def _findings(self, row: Row) -> dict[str, str]:
         text = row.text(self.labels)
         try:
-            said = ast.literal_eval(text) if text else {}
-            return {name: str(int(float(said[name]))) for name in FINDINGS if said.get(name) not in (None, "")}
+            findings = ast.literal_eval(text) if text else {}
+            return {name: str(int(float(findings[name]))) for name in FINDINGS if findings.get(name) not in (None, "")}
         except (ValueError, SyntaxError, AttributeError, TypeError) as error:
             raise row.error(f"column {self.labels!r} holds {text!r:.60}, expected finding -> number") from error

@@ -51,7 +51,7 @@ class ViewXGen(Table):
             studies[entry.split, entry.row.text("study_id")].append(entry)
         findings = self._findings(root)
         return [
-            replace(entry, attributes={**_about(entry.row), **findings.get(number, {})})
+            replace(entry, attributes={**_row_attributes(entry.row), **findings.get(number, {})})
             for (_, number), study in studies.items()
             if len(study) <= MOST and len(study) == int(study[0].row.number("count"))
             for entry in study
@@ -79,17 +79,20 @@ class ViewXGen(Table):
         for case in cases:
             studies[case.attributes["study"]].append(case)
         return [
-            self._asked(case, [one for one in studies[case.attributes["study"]] if one is not case]) for case in cases
+            self._asked(
+                case, [other_case for other_case in studies[case.attributes["study"]] if other_case is not case]
+            )
+            for case in cases
         ]
 
     def _asked(self, case: Case, others: Sequence[Case]) -> Case:
-        shown = others if self.given else ()
-        views = "+".join(one.attributes["view"] for one in shown) or "none"
-        images = tuple(image for one in shown for image in one.images)
+        cases_shown = others if self.given else ()
+        views = "+".join(case.attributes["view"] for case in cases_shown) or "none"
+        images = tuple(image for case in cases_shown for image in case.images)
         return replace(case, images=images, attributes={**case.attributes, "given": views})
 
 
-def _about(row: Row) -> dict[str, str]:
+def _row_attributes(row: Row) -> dict[str, str]:
     stated = row.text("ViewPosition")
     if stated not in VIEWS:
         raise row.error(f"ViewPosition is {stated!r}, expected one of {', '.join(VIEWS)}")

@@ -21,14 +21,14 @@ def csa_numbers(block: bytes, name: str) -> tuple[float, ...]:
     """
     start = block.find(name.encode() + b"\0")
     while start >= 0:
-        found = _items(block, start)
-        if found:
-            return found
+        numbers = _read_items(block, start)
+        if numbers:
+            return numbers
         start = block.find(name.encode() + b"\0", start + 1)
     return ()
 
 
-def _items(block: bytes, start: int) -> tuple[float, ...]:
+def _read_items(block: bytes, start: int) -> tuple[float, ...]:
     values: list[float] = []
     if start + _TAG > len(block):
         return ()

@@ -140,23 +140,23 @@ def read_header(path: Path) -> Header | None:
             return header
     finally:
         os.close(descriptor)
-    header = _header(path, scan.found, scan.floating, scan.pixels)
+    header = _make_header(path, scan.found, scan.floating, scan.pixels)
     return header if start > 0 or header.sop_class or header.modality or header.rows else None
 
 
 def salvaged_header(path: Path) -> Header:
     """Reads what can be read of the header of a damaged file; all empty where that is nothing."""
-    found: dict[str, bytes] = {}
+    elements: dict[str, bytes] = {}
     with suppress(OSError, OddError, RecursionError, IndexError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             scan = Scan(descriptor)
-            found, start = scan.found, scan.begin()
+            elements, start = scan.found, scan.begin()
             if start is not None:
                 scan.run(start)
         finally:
             os.close(descriptor)
-    return _header(path, found, 0, None)
+    return _make_header(path, elements, 0, None)
 
 
 def required_header(path: Path) -> Header:
@@ -169,13 +169,13 @@ def required_header(path: Path) -> Header:
 
 def header_of(dataset: Any, path: Path) -> Header:
     """Makes the header of a pydicom dataset, with its file meta where it has one; the path is for messages."""
-    found = {}
+    elements = {}
     for name, tag in (ELEMENTS | VOLUME_FACTS).items():
         group = getattr(dataset, "file_meta", None) if tag >> 16 == 2 else dataset
         if group is not None and tag in group:
-            found[name] = _bytes_of(group.get_item(tag))
+            elements[name] = _bytes_of(group.get_item(tag))
     floating = 32 if "FloatPixelData" in dataset else 64 if "DoubleFloatPixelData" in dataset else 0
-    return _header(path, found, floating, None, has_pixels=bool(floating) or "PixelData" in dataset)
+    return _make_header(path, elements, floating, None, has_pixels=bool(floating) or "PixelData" in dataset)
 
 
 def _read_oddly(path: Path, *, certain: bool) -> Header | None:
@@ -211,10 +211,10 @@ def _bytes_of(element: Any) -> bytes:
     if isinstance(value, float) and element.VR in ("FD", "FL"):
         return struct.pack("<d", value)
     many = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
-    return "\\".join(str(one) for one in many).encode("latin-1", "replace")
+    return "\\".join(str(value) for value in many).encode("latin-1", "replace")
 
 
-def _header(
+def _make_header(
     path: Path,
     found: Mapping[str, bytes],
     floating: int,
@@ -275,11 +275,11 @@ def _header(
         pixel_length=None if length == UNDEFINED else length,
         has_pixels=has_pixels or pixels is not None,
         mosaic=texts.mosaic(),
-        facts={name: found[name] for name in VOLUME_FACTS if name in found} | _weighting(found),
+        facts={name: found[name] for name in VOLUME_FACTS if name in found} | _siemens_weighting(found),
     )
 
 
-def _weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
+def _siemens_weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
     """The diffusion weighting in Siemens' image header, where its own elements do not state it."""
     block = found.get("header_siemens")
     if block is None or ("b_value_siemens" in found and "direction_siemens" in found):
@@ -312,7 +312,7 @@ class _Values:
     def numbers(self, name: str) -> Any:
         if name not in self.found:
             return None
-        return _numbers(self.found[name])
+        return _parse_numbers(self.found[name])
 
     def number(self, name: str) -> float | None:
         values = self.numbers(name)
@@ -349,7 +349,7 @@ class _Values:
 
 
 @lru_cache(maxsize=4096)
-def _numbers(raw: bytes) -> tuple[float, ...] | None:
+def _parse_numbers(raw: bytes) -> tuple[float, ...] | None:
     # Slices of a series say the same again and again, so most answers are remembered.
     try:
         values = tuple(float(word) for word in raw.strip(b" \0").split(b"\\"))
@@ -387,20 +387,20 @@ ACQUISITION = (*FACTS.values(), SIDE)
 
 def facts(dataset: pydicom.Dataset) -> dict[str, str]:
     """Facts of the acquisition, by the names of `FACTS`."""
-    found = {}
+    facts = {}
     for name, element in FACTS.items():
         # A value that cannot be understood is one fact less, and no reason to refuse the image.
         with suppress(Exception):
             value = dataset.get(element)
-            text = _text(dataset.get(SIDE) if value is None and element == "ImageLaterality" else value)
+            text = _joined_text(dataset.get(SIDE) if value is None and element == "ImageLaterality" else value)
             if element in NUMERIC:
                 # pydicom hands out what is no number as it stands, and that may be a name.
                 [float(word) for word in text.split("\\") if word]
             if text:
-                found[name] = text
-    return found
+                facts[name] = text
+    return facts
 
 
-def _text(value: Any) -> str:
+def _joined_text(value: Any) -> str:
     many = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
-    return "\\".join(str(one).strip() for one in many if one is not None)
+    return "\\".join(str(value).strip() for value in many if value is not None)

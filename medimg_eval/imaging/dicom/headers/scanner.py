@@ -170,7 +170,7 @@ class Scan:
     def _elements(self, position: int, *, explicit: bool, meta: bool) -> int:
         """Walks from `position` to the pixels, or to the end of the file (of the meta group)."""
         data, base, size = self.data, self.base, self.size
-        names, found = _NAMES, self.found
+        names, elements = _NAMES, self.found
         while position + 8 <= size:
             at = position - base
             if at + 12 > len(data):
@@ -179,7 +179,7 @@ class Scan:
             tag = data[at : at + 4]
             if meta and tag[:2] != b"\2\0":
                 break
-            start, length = _value(data, at, explicit=explicit)
+            start, length = _value_span(data, at, explicit=explicit)
             if tag in _PIXELS:
                 self.floating = _PIXELS[tag]
                 self.pixels = (base + start, length)
@@ -187,13 +187,15 @@ class Scan:
             name = names.get(tag)
             if length == UNDEFINED:
                 if name is not None and self._item(base + start)[0] == _ITEM:
-                    found[name] = _ITEM
+                    elements[name] = _ITEM
                 position = self._skip_sequence(base + start, explicit=explicit)
                 data, base = self.data, self.base
                 continue
             if name is not None:
                 stop = start + length
-                found[name] = data[start:stop] if stop <= len(data) else os.pread(self.descriptor, length, base + start)
+                elements[name] = (
+                    data[start:stop] if stop <= len(data) else os.pread(self.descriptor, length, base + start)
+                )
             position = base + start + length
         if position > size:
             raise CutShortError
@@ -220,7 +222,7 @@ class Scan:
             if tag == b"\xfe\xff\x0d\xe0":
                 return position + 8
             at = position - self.base
-            start, length = _value(self.data, at, explicit=explicit)
+            start, length = _value_span(self.data, at, explicit=explicit)
             start += self.base
             position = self._skip_sequence(start, explicit=explicit) if length == UNDEFINED else start + length
 
@@ -232,7 +234,7 @@ class Scan:
         return self.data[at : at + 4], int.from_bytes(self.data[at + 4 : at + 8], "little")
 
 
-def _value(data: bytes, at: int, *, explicit: bool) -> tuple[int, int]:
+def _value_span(data: bytes, at: int, *, explicit: bool) -> tuple[int, int]:
     """Where the value of the element at `at` starts within `data`, and its length."""
     if not explicit:
         return at + 8, int.from_bytes(data[at + 4 : at + 8], "little")

@@ -33,51 +33,51 @@ def factor(dataset: pydicom.Dataset) -> float:
     The header is that of one slice; of the earliest acquisition when the series covers several beds. Raises CaseError
     where something the factor needs is missing or contradicts itself; the message names it.
     """
-    units = _text(dataset, "Units").upper()
+    units = _element_text(dataset, "Units").upper()
     if units == "GML":
-        kind = _text(dataset, "SUVType").upper() or "BW"
+        kind = _element_text(dataset, "SUVType").upper() or "BW"
         if kind != "BW":
-            raise _error(dataset, f"its SUVs are of type {kind}, expected BW (body weight); read it without suv")
+            raise _suv_error(dataset, f"its SUVs are of type {kind}, expected BW (body weight); read it without suv")
         return 1.0
     if units == "CNTS":
-        whole, activity = _philips(dataset, 0x1000), _philips(dataset, 0x1009)
-        if whole:
-            return whole
+        total, activity = _philips_number(dataset, 0x1000), _philips_number(dataset, 0x1009)
+        if total:
+            return total
         if not activity:
-            raise _error(dataset, "Units is CNTS and the Philips factors (7053,1000) and (7053,1009) are missing")
+            raise _suv_error(dataset, "Units is CNTS and the Philips factors (7053,1000) and (7053,1009) are missing")
         return activity * _per_becquerel(dataset)
     if units != "BQML":
-        raise _error(dataset, f"Units is {units or 'missing'}, expected BQML, CNTS or GML; read it without suv")
+        raise _suv_error(dataset, f"Units is {units or 'missing'}, expected BQML, CNTS or GML; read it without suv")
     return _per_becquerel(dataset)
 
 
 def _per_becquerel(dataset: pydicom.Dataset) -> float:
     """SUV for each Bq/ml: body weight in grams over the dose that was left."""
-    weight = _number(dataset, "PatientWeight")
+    weight = _positive_number(dataset, "PatientWeight")
     if not 0 < weight < 700:
-        raise _error(dataset, "PatientWeight is missing or is not in kg")
-    tracer = _tracer(dataset)
-    dose = _number(tracer, "RadionuclideTotalDose")
+        raise _suv_error(dataset, "PatientWeight is missing or is not in kg")
+    tracer = _tracer_sequence(dataset)
+    dose = _positive_number(tracer, "RadionuclideTotalDose")
     if not dose > 0:
-        raise _error(dataset, "RadionuclideTotalDose is missing or zero")
+        raise _suv_error(dataset, "RadionuclideTotalDose is missing or zero")
     if dose < LEAST_DOSE:
-        raise _error(dataset, f"RadionuclideTotalDose is {dose:g}; expected Bq, such as 3.7e8")
-    return weight * 1000.0 / (dose * _left(dataset, tracer))
+        raise _suv_error(dataset, f"RadionuclideTotalDose is {dose:g}; expected Bq, such as 3.7e8")
+    return weight * 1000.0 / (dose * _decayed_share(dataset, tracer))
 
 
-def _left(dataset: pydicom.Dataset, tracer: pydicom.Dataset) -> float:
+def _decayed_share(dataset: pydicom.Dataset, tracer: pydicom.Dataset) -> float:
     """The part of the dose that is left at the moment the voxels speak of."""
-    correction = _correction(dataset)
+    correction = _decay_correction(dataset)
     if correction == "ADMIN":
         return 1.0
-    half_life = _number(tracer, "RadionuclideHalfLife")
+    half_life = _positive_number(tracer, "RadionuclideHalfLife")
     if not half_life > 0:
-        raise _error(dataset, "RadionuclideHalfLife is missing or zero")
-    moment = _start(dataset, half_life) if correction == "START" else _middle(dataset, half_life)
-    seconds = (moment - _injection(dataset, tracer, moment)).total_seconds()
+        raise _suv_error(dataset, "RadionuclideHalfLife is missing or zero")
+    moment = _scan_start(dataset, half_life) if correction == "START" else _frame_middle(dataset, half_life)
+    seconds = (moment - _injection_time(dataset, tracer, moment)).total_seconds()
     halvings = seconds / half_life
     if seconds < -EARLY.total_seconds() or halvings > HALVINGS:
-        raise _error(
+        raise _suv_error(
             dataset,
             f"the scan starts {seconds / 3600:.1f} h after the injection, {halvings:.1f} half-lives; "
             "check RadiopharmaceuticalStartDateTime and the series' date and time",
@@ -85,46 +85,55 @@ def _left(dataset: pydicom.Dataset, tracer: pydicom.Dataset) -> float:
     return float(2.0**-halvings)
 
 
-def _correction(dataset: pydicom.Dataset) -> str:
+def _decay_correction(dataset: pydicom.Dataset) -> str:
     """DecayCorrection, once it agrees with CorrectedImage."""
-    correction = _text(dataset, "DecayCorrection").upper()
+    correction = _element_text(dataset, "DecayCorrection").upper()
     if correction not in ("START", "ADMIN", "NONE"):
-        raise _error(dataset, f"DecayCorrection is {correction or 'missing'}, expected START, ADMIN or NONE")
+        raise _suv_error(dataset, f"DecayCorrection is {correction or 'missing'}, expected START, ADMIN or NONE")
     corrected = dataset.get("CorrectedImage") or []
     done = {corrected} if isinstance(corrected, str) else set(corrected)
     if done and "ATTN" not in done:
-        raise _error(dataset, "CorrectedImage lacks ATTN, and SUVs need attenuation correction; read it without suv")
+        raise _suv_error(
+            dataset, "CorrectedImage lacks ATTN, and SUVs need attenuation correction; read it without suv"
+        )
     if done and ("DECY" in done) == (correction == "NONE"):
-        raise _error(dataset, f"DecayCorrection is {correction}, which CorrectedImage contradicts; mend one of them")
+        raise _suv_error(
+            dataset, f"DecayCorrection is {correction}, which CorrectedImage contradicts; mend one of them"
+        )
     return correction
 
 
-def _start(dataset: pydicom.Dataset, half_life: float) -> datetime:
+def _scan_start(dataset: pydicom.Dataset, half_life: float) -> datetime:
     """When the scan started: what START corrects to."""
-    stated = _moment(_text(dataset, "DecayCorrectionDateTime"))
+    stated = _parse_moment(_element_text(dataset, "DecayCorrectionDateTime"))
     if stated is not None:
         return stated
-    series, acquired = _date_and_time(dataset, "Series"), _acquired(dataset)
+    series, acquired = _date_and_time(dataset, "Series"), _acquisition_time(dataset)
     if series is not None and (acquired is None or series <= acquired):
         return series
     if acquired is None:
-        raise _error(dataset, "SeriesDate and SeriesTime are missing, and so are the acquisition's")
-    own = _private(dataset, 0x0009, 0x100D)  # General Electric's
-    stated = _moment(own.decode("ascii", "replace").strip(" \0") if isinstance(own, bytes) else str(own or "").strip())
+        raise _suv_error(dataset, "SeriesDate and SeriesTime are missing, and so are the acquisition's")
+    own = _private_value(dataset, 0x0009, 0x100D)  # General Electric's
+    stated = _parse_moment(
+        own.decode("ascii", "replace").strip(" \0") if isinstance(own, bytes) else str(own or "").strip()
+    )
     if stated is not None:
         return stated
     # The frame's reference time is counted from the start to the moment its mean activity is reached.
-    reference, duration = _number(dataset, "FrameReferenceTime"), _number(dataset, "ActualFrameDuration")
+    reference, duration = (
+        _positive_number(dataset, "FrameReferenceTime"),
+        _positive_number(dataset, "ActualFrameDuration"),
+    )
     if not (reference > 0 and duration > 0):
         return acquired
     return acquired + timedelta(seconds=_mean_time(duration / 1000, half_life) - reference / 1000)
 
 
-def _middle(dataset: pydicom.Dataset, half_life: float) -> datetime:
+def _frame_middle(dataset: pydicom.Dataset, half_life: float) -> datetime:
     """When a frame's activity was its mean: what uncorrected voxels speak of."""
-    acquired, duration = _acquired(dataset), _number(dataset, "ActualFrameDuration")
+    acquired, duration = _acquisition_time(dataset), _positive_number(dataset, "ActualFrameDuration")
     if acquired is None or not duration > 0:
-        raise _error(dataset, "AcquisitionTime or ActualFrameDuration is missing, and DecayCorrection is NONE")
+        raise _suv_error(dataset, "AcquisitionTime or ActualFrameDuration is missing, and DecayCorrection is NONE")
     return acquired + timedelta(seconds=_mean_time(duration / 1000, half_life))
 
 
@@ -134,62 +143,62 @@ def _mean_time(duration: float, half_life: float) -> float:
     return math.log(decay * duration / -math.expm1(-decay * duration)) / decay
 
 
-def _injection(dataset: pydicom.Dataset, tracer: pydicom.Dataset, moment: datetime) -> datetime:
-    stated = _moment(_text(tracer, "RadiopharmaceuticalStartDateTime"))
+def _injection_time(dataset: pydicom.Dataset, tracer: pydicom.Dataset, moment: datetime) -> datetime:
+    stated = _parse_moment(_element_text(tracer, "RadiopharmaceuticalStartDateTime"))
     if stated is not None:
         return stated
-    time = _text(tracer, "RadiopharmaceuticalStartTime")
-    injected = _moment(moment.strftime("%Y%m%d") + time) if time else None
+    time = _element_text(tracer, "RadiopharmaceuticalStartTime")
+    injected = _parse_moment(moment.strftime("%Y%m%d") + time) if time else None
     if injected is None:
-        raise _error(dataset, "RadiopharmaceuticalStartDateTime and RadiopharmaceuticalStartTime are missing")
+        raise _suv_error(dataset, "RadiopharmaceuticalStartDateTime and RadiopharmaceuticalStartTime are missing")
     # A time without a date is of the day that puts the injection before the scan.
     return injected - timedelta(days=1) if injected - moment > EARLY else injected
 
 
-def _acquired(dataset: pydicom.Dataset) -> datetime | None:
-    return _moment(_text(dataset, "AcquisitionDateTime")) or _date_and_time(dataset, "Acquisition")
+def _acquisition_time(dataset: pydicom.Dataset) -> datetime | None:
+    return _parse_moment(_element_text(dataset, "AcquisitionDateTime")) or _date_and_time(dataset, "Acquisition")
 
 
 def _date_and_time(dataset: pydicom.Dataset, of: str) -> datetime | None:
-    day = _text(dataset, f"{of}Date") or _text(dataset, "SeriesDate")
-    time = _text(dataset, f"{of}Time")
-    return _moment(day + time) if day and time else None
+    day = _element_text(dataset, f"{of}Date") or _element_text(dataset, "SeriesDate")
+    time = _element_text(dataset, f"{of}Time")
+    return _parse_moment(day + time) if day and time else None
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_moment(text: str) -> datetime | None:
     """Reads YYYYMMDDHHMM[SS[.ffffff]]; the clock of one scanner, so a trailing time zone is left off."""
     stated = re.fullmatch(r"(\d{12})(\d{2})?(\.\d+)?([+-]\d{4})?", text)
     if stated is None:
         return None
     minutes, seconds, fraction, _ = stated.groups()
     try:
-        whole = datetime.strptime(minutes + (seconds or "00"), "%Y%m%d%H%M%S")  # noqa: DTZ007 - no zone is stated
+        time = datetime.strptime(minutes + (seconds or "00"), "%Y%m%d%H%M%S")  # noqa: DTZ007 - no zone is stated
     except ValueError:
         return None
-    return whole + timedelta(seconds=float(fraction or 0))
+    return time + timedelta(seconds=float(fraction or 0))
 
 
-def _tracer(dataset: pydicom.Dataset) -> pydicom.Dataset:
+def _tracer_sequence(dataset: pydicom.Dataset) -> pydicom.Dataset:
     sequence = dataset.get("RadiopharmaceuticalInformationSequence")
     if not sequence:
-        raise _error(dataset, "RadiopharmaceuticalInformationSequence is missing")
+        raise _suv_error(dataset, "RadiopharmaceuticalInformationSequence is missing")
     return sequence[0]
 
 
-def _philips(dataset: pydicom.Dataset, element: int) -> float:
-    return _float(_private(dataset, 0x7053, element))
+def _philips_number(dataset: pydicom.Dataset, element: int) -> float:
+    return _as_float(_private_value(dataset, 0x7053, element))
 
 
-def _private(dataset: pydicom.Dataset, group: int, element: int) -> Any:
-    found = dataset.get((group, element))
-    return None if found is None else found.value
+def _private_value(dataset: pydicom.Dataset, group: int, element: int) -> Any:
+    element_ = dataset.get((group, element))
+    return None if element_ is None else element_.value
 
 
-def _number(dataset: pydicom.Dataset, name: str) -> float:
-    return _float(dataset.get(name))
+def _positive_number(dataset: pydicom.Dataset, name: str) -> float:
+    return _as_float(dataset.get(name))
 
 
-def _float(value: Any) -> float:
+def _as_float(value: Any) -> float:
     """A number, or 0.0 where there is none: none of the numbers needed here may be zero."""
     try:
         number = float(value.decode("ascii").strip(" \0") if isinstance(value, bytes) else value)
@@ -198,10 +207,10 @@ def _float(value: Any) -> float:
     return number if math.isfinite(number) else 0.0
 
 
-def _text(dataset: pydicom.Dataset, name: str) -> str:
+def _element_text(dataset: pydicom.Dataset, name: str) -> str:
     value = dataset.get(name)
     return "" if value is None else str(value).strip()
 
 
-def _error(dataset: pydicom.Dataset, problem: str) -> CaseError:
+def _suv_error(dataset: pydicom.Dataset, problem: str) -> CaseError:
     return CaseError(f"{getattr(dataset, 'filename', None) or 'PET header'}: cannot be turned into SUV: {problem}")

@@ -59,53 +59,53 @@ class VolumeFacts:
 def volume_facts(header: Header) -> VolumeFacts:
     """Reads what a slice file says, by its public elements and those of its vendor; what cannot be read is not said."""
     raw = header.facts
-    maker = _text(raw, "manufacturer").upper()
-    b_value, direction = _diffusion(header, maker)
-    kind = ["\\".join(header.image_type), _text(raw, "component").upper()]
-    if maker.startswith("GE") and (part := _short(raw, "component_ge")) is not None and part < len(_COMPONENTS_GE):
+    maker = _read_text(raw, "manufacturer").upper()
+    b_value, direction = _diffusion_weighting(header, maker)
+    kind = ["\\".join(header.image_type), _read_text(raw, "component").upper()]
+    if maker.startswith("GE") and (part := _read_short(raw, "component_ge")) is not None and part < len(_COMPONENTS_GE):
         kind.append(_COMPONENTS_GE[part])
-    if _text(raw, "directionality").upper() == "ISOTROPIC":
+    if _read_text(raw, "directionality").upper() == "ISOTROPIC":
         kind.append("isotropic")
-    cardiac = (_number(raw, "cardiac_images") or 0) > 1
+    cardiac = (_read_number(raw, "cardiac_images") or 0) > 1
     return VolumeFacts(
         kind=" ".join(word for word in kind if word),
         b_value=b_value,
         direction=direction,
         echo_time=header.echo_time,
         inversion_time=header.inversion_time,
-        flip_angle=_number(raw, "flip_angle"),
+        flip_angle=_read_number(raw, "flip_angle"),
         # GE states the moment of each slice within its volume there, Philips that of a dynamic scan.
         trigger_time=header.trigger_time if cardiac or not maker.startswith(("GE", "PHILIPS")) else None,
         frame_time=header.frame_time,
-        temporal=header.temporal_position or (_text(raw, "repetition_uih") if maker == "UIH" else ""),
+        temporal=header.temporal_position or (_read_text(raw, "repetition_uih") if maker == "UIH" else ""),
         acquisition=header.acquisition_number,
         acquired=acquired(header),
-        begin=_float(raw, "begin_philips"),
-        repetition_time=_repetition(raw, maker),
+        begin=_read_float(raw, "begin_philips"),
+        repetition_time=_repetition_time(raw, maker),
         number=header.instance_number,
     )
 
 
-def _repetition(raw: Mapping[str, bytes], maker: str) -> float | None:
+def _repetition_time(raw: Mapping[str, bytes], maker: str) -> float | None:
     """Seconds from volume to volume: of sequences of single slices; in three dimensions it is that between lines."""
-    found = _number(raw, "repetition_time")
-    if found is None or found <= 0 or _text(raw, "acquisition_type").upper() == "3D":
+    repetition = _read_number(raw, "repetition_time")
+    if repetition is None or repetition <= 0 or _read_text(raw, "acquisition_type").upper() == "3D":
         return None
-    delay = _float(raw, "delay_ge") if maker.startswith("GE") else None
-    return found / 1000 + (delay or 0.0)
+    delay = _read_float(raw, "delay_ge") if maker.startswith("GE") else None
+    return repetition / 1000 + (delay or 0.0)
 
 
 def acquired(header: Header) -> float | None:
     """When a file was acquired, in seconds of an unknown origin; None where it does not say."""
-    moment = _text(header.facts, "acquisition_moment")
-    date, time = (moment[:8], moment[8:]) if len(moment) > 8 else (_text(header.facts, "acquisition_date"), "")
+    moment = _read_text(header.facts, "acquisition_moment")
+    date, time = (moment[:8], moment[8:]) if len(moment) > 8 else (_read_text(header.facts, "acquisition_date"), "")
     return seconds(date, header.acquisition_time or time) if header.acquisition_time or time else None
 
 
 def seconds(date: str, time: str) -> float | None:
     """A date and a time as DICOM writes them, in seconds; without a usable date the seconds of the day."""
-    found = re.fullmatch(r"(\d\d):?(\d\d)?:?(\d\d(?:\.\d{1,6})?)?(?:[+-]\d{4})?", time.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d\d):?(\d\d)?:?(\d\d(?:\.\d{1,6})?)?(?:[+-]\d{4})?", time.strip())
+    if match is None:
         return None
     day = 0
     if re.fullmatch(r"\d{8}", date):
@@ -113,13 +113,13 @@ def seconds(date: str, time: str) -> float | None:
             day = dt.date(int(date[:4]), int(date[4:6]), int(date[6:])).toordinal()
         except ValueError:
             day = 0
-    hours, minutes, rest = (float(part or 0) for part in found.groups())
-    return day * 86400 + hours * 3600 + minutes * 60 + rest
+    hours, minutes, remaining = (float(part or 0) for part in match.groups())
+    return day * 86400 + hours * 3600 + minutes * 60 + remaining
 
 
-def _diffusion(header: Header, maker: str) -> tuple[float | None, tuple[float, ...] | None]:
+def _diffusion_weighting(header: Header, maker: str) -> tuple[float | None, tuple[float, ...] | None]:
     """The b-value and the direction, LPS: by the public element, else by those of the vendor."""
-    public = _vector(header.facts, "direction")
+    public = _read_vector(header.facts, "direction")
     if public is not None:
         return header.b_value, unit(public)
     read = next((read for name, read in _VENDORS.items() if name in maker), None)
@@ -130,26 +130,26 @@ def _diffusion(header: Header, maker: str) -> tuple[float | None, tuple[float, .
 
 
 def _siemens(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
-    b_value = _number(header.facts, "b_value_csa") if header.b_value is None else header.b_value
-    return b_value, unit(_vector(header.facts, "direction_siemens") or _vector(header.facts, "direction_csa"))
+    b_value = _read_number(header.facts, "b_value_csa") if header.b_value is None else header.b_value
+    return b_value, unit(_read_vector(header.facts, "direction_siemens") or _read_vector(header.facts, "direction_csa"))
 
 
 def _philips(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
-    return header.b_value, unit([_float(header.facts, f"direction_{axis}_philips") or 0.0 for axis in "xyz"])
+    return header.b_value, unit([_read_float(header.facts, f"direction_{axis}_philips") or 0.0 for axis in "xyz"])
 
 
 def _canon(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
-    found = _COMMENT.match(header.facts.get("comments", b""))
-    if found is None:
+    match = _COMMENT.match(header.facts.get("comments", b""))
+    if match is None:
         return header.b_value, None
     # Stated along the rows of the image, its columns and the normal, the first two exchanged.
-    down, across, through = (float(number) for number in found.groups()[1:])
-    return float(found[1]), _in_patient(header, (across, down, through))
+    down, across, through = (float(number) for number in match.groups()[1:])
+    return float(match[1]), _in_patient(header, (across, down, through))
 
 
 def _ge(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
     """GE states directions along phase encoding, reading and slices; a shorter vector is a lower weighting."""
-    parts = [_number(header.facts, f"direction_{axis}_ge") for axis in "xyz"]
+    parts = [_read_number(header.facts, f"direction_{axis}_ge") for axis in "xyz"]
     b_value = header.b_value
     length = math.nan if None in parts else math.sqrt(sum(part * part for part in parts if part is not None))
     if not length > 0.03 or not b_value:
@@ -157,14 +157,14 @@ def _ge(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
     if length < 0.97:
         b_value = 5 * round(b_value * length * length / 5) or 5.0
     across, down, through = (float(part or 0) / length for part in parts)
-    if _text(header.facts, "phase_encoding").upper() == "ROW":
+    if _read_text(header.facts, "phase_encoding").upper() == "ROW":
         across, down = down, -across
     return b_value, _in_patient(header, (across, down, -through))
 
 
 def _uih(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
-    b_value = _float(header.facts, "b_value_uih")
-    vector = unit(_vector(header.facts, "direction_uih"))
+    b_value = _read_float(header.facts, "b_value_uih")
+    vector = unit(_read_vector(header.facts, "direction_uih"))
     return (header.b_value if b_value is None else b_value), None if vector is None else _in_patient(header, vector)
 
 
@@ -196,40 +196,40 @@ def unit(vector: Any) -> tuple[float, ...] | None:
 # --- raw values -----------------------------------------------------------------------------------------------
 
 
-def _text(raw: Mapping[str, bytes], name: str) -> str:
+def _read_text(raw: Mapping[str, bytes], name: str) -> str:
     return raw.get(name, b"").decode("latin-1").strip(" \0\n")
 
 
-def _number(raw: Mapping[str, bytes], name: str) -> float | None:
+def _read_number(raw: Mapping[str, bytes], name: str) -> float | None:
     try:
-        found = float(raw.get(name, b"").strip(b" \0").split(b"\\")[0])
+        number = float(raw.get(name, b"").strip(b" \0").split(b"\\")[0])
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
-def _short(raw: Mapping[str, bytes], name: str) -> int | None:
+def _read_short(raw: Mapping[str, bytes], name: str) -> int | None:
     value = raw.get(name, b"")
     return int.from_bytes(value, "little") if len(value) == 2 else None
 
 
-def _float(raw: Mapping[str, bytes], name: str) -> float | None:
+def _read_float(raw: Mapping[str, bytes], name: str) -> float | None:
     """One binary number of 4 or 8 bytes; a text where pydicom has made it one."""
     value = raw.get(name, b"")
     if len(value) not in (4, 8):
-        return _number(raw, name)
-    found = float(struct.unpack("<d" if len(value) == 8 else "<f", value)[0])
-    return found if math.isfinite(found) else None
+        return _read_number(raw, name)
+    number = float(struct.unpack("<d" if len(value) == 8 else "<f", value)[0])
+    return number if math.isfinite(number) else None
 
 
-def _vector(raw: Mapping[str, bytes], name: str) -> tuple[float, ...] | None:
+def _read_vector(raw: Mapping[str, bytes], name: str) -> tuple[float, ...] | None:
     """Three binary numbers of 8 bytes; or texts, where pydicom has made them so."""
     value = raw.get(name, b"")
     if len(value) == 24:
-        found = struct.unpack("<3d", value)
+        numbers = struct.unpack("<3d", value)
     else:
         try:
-            found = tuple(float(word) for word in value.strip(b" \0").split(b"\\"))
+            numbers = tuple(float(word) for word in value.strip(b" \0").split(b"\\"))
         except ValueError:
             return None
-    return found if len(found) == 3 and all(math.isfinite(one) for one in found) else None
+    return numbers if len(numbers) == 3 and all(math.isfinite(number) for number in numbers) else None

@@ -91,7 +91,7 @@ def read(
         UnevenSlices: the steps between slices differ.
     """
     header = header or required_header(path)
-    files = {one.path: (one, pictures.metadata(one.path)) for one in (header, *beside)}
+    files = {header.path: (header, pictures.metadata(header.path)) for header in (header, *beside)}
     frames = _frames_of(list(files.values()))
     dataset = files[header.path][1]
     if not frames:
@@ -101,17 +101,17 @@ def read(
             )
         image = pictures.read(path, header)
         return replace(image, notes=(*image.notes, "frames state no place in the patient and are in stored order"))
-    part, notes = _chosen(frames, stack)
-    arranged = _arranged(part, gaps, files, notes)
+    part, notes = _choose_stack(frames, stack)
+    arranged = _arrange_part(part, gaps, files, notes)
     if header.photometric.upper() == "MONOCHROME1":
         notes.append(MONOCHROME1)
     factor = suv_factor(dataset) if suv else None
-    if all(_is_addressable(one) for one, _ in files.values()):
+    if all(_is_addressable(header) for header, _ in files.values()):
         factors = None if factor is None else np.full(len(arranged.headers), factor)
-        array, valid, more = load(arranged.headers, factors, arranged.volumes)
-        notes += more
+        array, valid, notes_ = load(arranged.headers, factors, arranged.volumes)
+        notes += notes_
     else:
-        array, valid = _decoded(arranged, files, header, notes)
+        array, valid = _decode_volumes(arranged, files, header, notes)
         array = array if factor is None else array.astype(np.float32) * np.float32(factor)
     if arranged.weights is not None:
         array, valid = resample(array, valid, arranged.weights)
@@ -137,12 +137,12 @@ def grid(
 ) -> Geometry:
     """Reads the grid alone; takes the options of `read`, and raises what it raises of the geometry."""
     header = header or required_header(path)
-    files = {one.path: (one, pictures.metadata(one.path)) for one in (header, *beside)}
+    files = {header.path: (header, pictures.metadata(header.path)) for header in (header, *beside)}
     frames = _frames_of(list(files.values()))
     if not frames:
         return pictures.grid(path, header)
-    part, notes = _chosen(frames, stack)
-    return _arranged(part, gaps, files, notes).geometry
+    part, notes = _choose_stack(frames, stack)
+    return _arrange_part(part, gaps, files, notes).geometry
 
 
 _Files = Mapping[Path, "tuple[Header, pydicom.Dataset]"]
@@ -154,20 +154,20 @@ _Files = Mapping[Path, "tuple[Header, pydicom.Dataset]"]
 def _frames_of(files: Sequence[tuple[Header, pydicom.Dataset]]) -> list[_Frame]:
     """The frames of all files, in the order of the files' numbers."""
     ordered = sorted(files, key=lambda file: (file[0].instance_number or 0, file[0].path))
-    found = [_frames(header, dataset) for header, dataset in ordered]
-    empty = next((ordered[at][0] for at, frames in enumerate(found) if not frames), None)
+    frames = [_read_frames(header, dataset) for header, dataset in ordered]
+    empty = next((ordered[at][0] for at, frames in enumerate(frames) if not frames), None)
     if empty is not None and len(files) > 1:
         raise CaseError(f"{empty.path}: its frames state no place in the patient, and those of files beside it do")
     # Frames are numbered on from file to file.
-    starts = np.cumsum([0, *(len(frames) for frames in found)])
+    starts = np.cumsum([0, *(len(frames) for frames in frames)])
     return [
         replace(frame, facts=replace(frame.facts, number=int(start) + (frame.facts.number or 0)))
-        for start, frames in zip(starts, found, strict=False)
+        for start, frames in zip(starts, frames, strict=False)
         for frame in frames
     ]
 
 
-def _frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
+def _read_frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
     """The frames, in stored order; none when no frame states a place."""
     shared = (dataset.get("SharedFunctionalGroupsSequence") or [{}])[0]
     own = dataset.get("PerFrameFunctionalGroupsSequence") or []
@@ -178,11 +178,11 @@ def _frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
             f"{header.path}: has {header.frames} frames and describes {len(own)} of them in its functional groups; "
             "write or copy it again"
         )
-    dimensions = _dimensions(dataset)
+    dimensions = _dimension_names(dataset)
     gated = str(dataset.get("CardiacSynchronizationTechnique") or "NONE").upper() != "NONE"
     of_all = _Groups(shared)
     return [
-        _frame(header, index, _Groups(groups, of_all).value, dimensions, gated=gated)
+        _read_frame(header, index, _Groups(groups, of_all).value, dimensions, gated=gated)
         for index, groups in enumerate(own)
     ]
 
@@ -198,8 +198,8 @@ class _Groups:
     def value(self, sequence: str, element: str) -> Any:
         """Returns an element of the first item of a sequence; None where either is missing."""
         if sequence not in self._items:
-            found = _value_in(self._groups, sequence)
-            self._items[sequence] = found[0] if found else None
+            group = _value_in(self._groups, sequence)
+            self._items[sequence] = group[0] if group else None
         item = self._items[sequence]
         if item is None:
             return self._behind.value(sequence, element) if self._behind else None
@@ -223,15 +223,15 @@ def _tag_of(keyword: str) -> Any:
     return Tag(number)
 
 
-def _frame(
+def _read_frame(
     header: Header, index: int, value: Callable[[str, str], Any], dimensions: Sequence[str | None], *, gated: bool
 ) -> _Frame:
     def number(sequence: str, element: str) -> float | None:
-        found = value(sequence, element)
-        return None if found is None or found == "" else float(found)
+        value_ = value(sequence, element)
+        return None if value_ is None or value_ == "" else float(value_)
 
     position, orientation, spacing = (
-        _numbers(value(sequence, element), count)
+        _finite_numbers(value(sequence, element), count)
         for sequence, element, count in (
             ("PlanePositionSequence", "ImagePositionPatient", 3),
             ("PlaneOrientationSequence", "ImageOrientationPatient", 6),
@@ -243,16 +243,16 @@ def _frame(
             f"{header.path}: frame {index + 1} lacks ImagePositionPatient, ImageOrientationPatient or PixelSpacing, "
             "which others have; mend its functional groups"
         )
-    keys = {name: _text(value(*where)) for name, where in SEPARATORS.items()}
-    places = value("FrameContentSequence", "DimensionIndexValues")
-    places = [places] if isinstance(places, int) else places or ()
-    keys |= {name: _text(place) for name, place in zip(dimensions, places, strict=False) if name is not None}
+    keys = {name: _as_text(value(*where)) for name, where in SEPARATORS.items()}
+    indices = value("FrameContentSequence", "DimensionIndexValues")
+    indices = [indices] if isinstance(indices, int) else indices or ()
+    keys |= {name: _as_text(index) for name, index in zip(dimensions, indices, strict=False) if name is not None}
     slope = number("PixelValueTransformationSequence", "RescaleSlope")
     if slope == 0:
         raise CaseError(f"{header.path}: RescaleSlope of frame {index + 1} is 0, which leaves no image; mend it")
     length = header.rows * header.columns * header.bits_allocated // 8
     addressed = _is_addressable(header)
-    place = replace(
+    header_ = replace(
         header,
         pixel_offset=(header.pixel_offset or 0) + index * length if addressed else header.pixel_offset,
         pixel_length=length if addressed else header.pixel_length,
@@ -268,8 +268,8 @@ def _frame(
     )
     named = {name: keys[name] for name in keys if name.startswith("index of ")}
     return _Frame(
-        place,
-        {"stack": _text(value("FrameContentSequence", "StackID")), **keys},
+        header_,
+        {"stack": _as_text(value("FrameContentSequence", "StackID")), **keys},
         _volume_facts(header, index, value, named, gated=gated),
     )
 
@@ -278,36 +278,36 @@ def _volume_facts(
     header: Header, index: int, value: Callable[[str, str], Any], dimensions: Mapping[str, str], *, gated: bool
 ) -> VolumeFacts:
     def number(sequence: str, element: str) -> float | None:
-        found = value(sequence, element)
-        return float(found) if isinstance(found, int | float) and np.isfinite(found) else None
+        value_ = value(sequence, element)
+        return float(value_) if isinstance(value_, int | float) and np.isfinite(value_) else None
 
-    types = [_text(value(f"{kind}FrameTypeSequence", "FrameType")) for kind in ("MRImage", "CTImage", "PET")]
-    component = _text(value("MRImageFrameTypeSequence", "ComplexImageComponent"))
-    way = _text(value("MRDiffusionSequence", "DiffusionDirectionality")).upper()
+    types = [_as_text(value(f"{kind}FrameTypeSequence", "FrameType")) for kind in ("MRImage", "CTImage", "PET")]
+    component = _as_text(value("MRImageFrameTypeSequence", "ComplexImageComponent"))
+    way = _as_text(value("MRDiffusionSequence", "DiffusionDirectionality")).upper()
     gradient = value("MRDiffusionSequence", "DiffusionGradientDirectionSequence")
     direction = gradient[0].get("DiffusionGradientOrientation") if gradient else None
-    moment = _text(value("FrameContentSequence", "FrameAcquisitionDateTime"))
+    moment = _as_text(value("FrameContentSequence", "FrameAcquisitionDateTime"))
     inversion = value("MRModifierSequence", "InversionTimes")
     repetition = number("MRTimingAndRelatedParametersSequence", "RepetitionTime")
     trigger = number("CardiacSynchronizationSequence", "NominalCardiacTriggerDelayTime")
     return VolumeFacts(
         kind=" ".join(word for word in (*types, component, "isotropic" if way == "ISOTROPIC" else "") if word),
         b_value=number("MRDiffusionSequence", "DiffusionBValue"),
-        direction=unit(_numbers(direction, 3)) if way != "NONE" else None,
+        direction=unit(_finite_numbers(direction, 3)) if way != "NONE" else None,
         echo_time=number("MREchoSequence", "EffectiveEchoTime"),
         inversion_time=float(inversion) if isinstance(inversion, int | float) else None,
         flip_angle=number("MRTimingAndRelatedParametersSequence", "FlipAngle"),
         trigger_time=trigger if gated else None,
-        temporal=_text(value("FrameContentSequence", "TemporalPositionIndex")),
-        acquisition=_text(value("FrameContentSequence", "FrameAcquisitionNumber")),
+        temporal=_as_text(value("FrameContentSequence", "TemporalPositionIndex")),
+        acquisition=_as_text(value("FrameContentSequence", "FrameAcquisitionNumber")),
         acquired=seconds(moment[:8], moment[8:]),
         repetition_time=None if not repetition or repetition < 0 else repetition / 1000,
         number=index,
-        index=tuple((name, int(place)) for name, place in dimensions.items() if place.isdecimal()),
+        index=tuple((name, int(dimension)) for name, dimension in dimensions.items() if dimension.isdecimal()),
     )
 
 
-def _dimensions(dataset: pydicom.Dataset) -> list[str | None]:
+def _dimension_names(dataset: pydicom.Dataset) -> list[str | None]:
     """The names of the dimensions frames are indexed by; None for those that say where they lie."""
     from pydicom.datadict import keyword_for_tag
 
@@ -319,124 +319,126 @@ def _dimensions(dataset: pydicom.Dataset) -> list[str | None]:
     return names
 
 
-def _numbers(value: Any, count: int) -> Any:
+def _finite_numbers(value: Any, count: int) -> Any:
     """A tuple of `count` finite numbers, or None."""
     if value is None or isinstance(value, str) or not hasattr(value, "__len__") or len(value) != count:
         return None
-    numbers = tuple(float(one) for one in value)
+    numbers = tuple(float(number) for number in value)
     return numbers if np.isfinite(numbers).all() else None
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, str | int) else "\\".join(str(one) for one in value)
+    return str(value) if isinstance(value, str | int) else "\\".join(str(part) for part in value)
 
 
 # --- which frames belong together -------------------------------------------------------------------------------
 
 
-def _chosen(frames: Sequence[_Frame], stack: int | None) -> tuple[_Part, list[str]]:
+def _choose_stack(frames: Sequence[_Frame], stack: int | None) -> tuple[_Part, list[str]]:
     """The stack that is meant, and a note where others were left out."""
-    parts = _parts(frames)
+    parts = _split_planes(frames)
     path = frames[0].header.path
     if len(parts) == 1 and len(parts[0].found.volumes) > 1 and stack is not None:
-        parts = _singly(parts[0])
-    listing = "; ".join(f"{number}) {_line(part)}" for number, part in enumerate(parts[:12], 1))
+        parts = _single_volumes(parts[0])
+    listing = "; ".join(f"{number}) {_describe_part(part)}" for number, part in enumerate(parts[:12], 1))
     listing += f"; and {len(parts) - 12} more" if len(parts) > 12 else ""
     if stack is not None:
         if not 1 <= stack <= len(parts):
             raise CaseError(f"{path}: has no stack {stack}; it holds {listing}")
         return parts[stack - 1], [] if len(parts) == 1 else [
-            f"stack {stack} of {len(parts)}: {_line(parts[stack - 1])}"
+            f"stack {stack} of {len(parts)}: {_describe_part(parts[stack - 1])}"
         ]
     meant = parts if len(parts) == 1 else [part for part in parts if len(part.headers) > 1]
     if len(meant) != 1:
         raise CaseError(f"{path}: holds {len(parts)} stacks of frames, say which with stack=NUMBER: {listing}")
-    left = len(frames) - len(meant[0].headers)
-    return meant[0], [f"{left} single frames of other orientations or sizes were left out"] if left else []
+    remaining = len(frames) - len(meant[0].headers)
+    return meant[0], [f"{remaining} single frames of other orientations or sizes were left out"] if remaining else []
 
 
-def _singly(part: _Part) -> list[_Part]:
+def _single_volumes(part: _Part) -> list[_Part]:
     """The volumes of a part, each by itself."""
     axis = part.found.axis
     labels = [f"{axis.kind} {value:g} {axis.unit}" for value in axis.values] if axis is not None else []
     return [_Part(Volumes((volume,)), label) for volume, label in zip(part.found.volumes, labels, strict=True)]
 
 
-def _line(part: _Part) -> str:
+def _describe_part(part: _Part) -> str:
     way = facing(part.headers[0])
     axis = part.found.axis
     many = f"{len(part.found.volumes)} volumes ({axis.kind}) of " if axis is not None else ""
     return ", ".join([f"{many}{len(part.found.volumes[0])} {way} frames", *([part.label] if part.label else [])])
 
 
-def _parts(frames: Sequence[_Frame]) -> list[_Part]:
+def _split_planes(frames: Sequence[_Frame]) -> list[_Part]:
     planes: list[list[_Frame]] = []
     for frame in frames:
-        plane = next((plane for plane in planes if _parallel(frame.header, plane[0].header)), None)
+        plane = next((plane for plane in planes if _are_parallel(frame.header, plane[0].header)), None)
         if plane is None:
             planes.append([frame])
         else:
             plane.append(frame)
-    return [part for plane in planes for part in _split(plane)]
+    return [part for plane in planes for part in _split_volumes(plane)]
 
 
-def _parallel(one: Header, other: Header) -> bool:
-    plane, others = (np.array([*(head.orientation or ()), *(head.pixel_spacing or ())]) for head in (one, other))
-    return bool(np.allclose(plane, others, rtol=SAME, atol=SAME))
+def _are_parallel(one: Header, other: Header) -> bool:
+    plane, second_plane = (np.array([*(head.orientation or ()), *(head.pixel_spacing or ())]) for head in (one, other))
+    return bool(np.allclose(plane, second_plane, rtol=SAME, atol=SAME))
 
 
-def _split(frames: Sequence[_Frame]) -> list[_Part]:
+def _split_volumes(frames: Sequence[_Frame]) -> list[_Part]:
     """Splits frames that repeat positions to volumes; by what sets whole stacks apart where they are no volumes."""
-    by_stack = _by(frames, "stack")
-    if not _repeats(frames):
+    by_stack = _group_by(frames, "stack")
+    if not _repeats_positions(frames):
         # Slabs that lie apart are stacks of their own; slabs that join are one.
-        return _whole(by_stack) if len(by_stack) > 1 and not _is_even(frames) else _whole({"": list(frames)})
-    if len(by_stack) > 1 and _cover(list(by_stack.values()), frames):
+        return (
+            _label_pieces(by_stack) if len(by_stack) > 1 and not _is_even(frames) else _label_pieces({"": list(frames)})
+        )
+    if len(by_stack) > 1 and _cover_positions(list(by_stack.values()), frames):
         return [_Part(part.found, f"{label}, {part.label}".rstrip(", ")) for label, piece in by_stack.items()
-                for part in _split(piece)]  # fmt: skip
-    found = volumes_of([Slice(frame.header, frame.facts) for frame in frames], _heights(frames))
-    if not found[0].trouble:
-        return [_Part(one, one.value) for one in found]
+                for part in _split_volumes(piece)]  # fmt: skip
+    volumes = volumes_of([Slice(frame.header, frame.facts) for frame in frames], _frame_heights(frames))
+    if not volumes[0].trouble:
+        return [_Part(volume, volume.value) for volume in volumes]
     names = [name for name in frames[0].keys if len({frame.keys.get(name) for frame in frames}) > 1]
-    for pieces in (_by(frames, name) for name in names):
+    for pieces in (_group_by(frames, name) for name in names):
         # A scan that was stopped early leaves its last stack short.
-        if 2 * len(pieces) <= len(frames) and not any(_repeats(piece) for piece in pieces.values()):
-            return _whole(pieces)
-    return [_Part(one, one.value) for one in found]
+        if 2 * len(pieces) <= len(frames) and not any(_repeats_positions(piece) for piece in pieces.values()):
+            return _label_pieces(pieces)
+    return [_Part(volume, volume.value) for volume in volumes]
 
 
-def _whole(pieces: Mapping[str, Sequence[_Frame]]) -> list[_Part]:
+def _label_pieces(pieces: Mapping[str, Sequence[_Frame]]) -> list[_Part]:
     return [_Part(Volumes((tuple(frame.header for frame in piece),)), label) for label, piece in pieces.items()]
 
 
-def _by(frames: Sequence[_Frame], name: str) -> dict[str, list[_Frame]]:
+def _group_by(frames: Sequence[_Frame], name: str) -> dict[str, list[_Frame]]:
     pieces = grouped((frame.keys.get(name, ""), frame) for frame in frames)
     return {f"{name} {value or 'not stated'}": piece for value, piece in pieces.items()}
 
 
-def _heights(frames: Sequence[_Frame]) -> Array:
+def _frame_heights(frames: Sequence[_Frame]) -> Array:
     return np.array([frame.header.position for frame in frames]) @ normal_of(frames[0].header)
 
 
-def _distinct(frames: Sequence[_Frame]) -> Array:
+def _distinct_heights(frames: Sequence[_Frame]) -> Array:
     """The positions along the normal, each once, ascending."""
-    heights = np.sort(_heights(frames))
+    heights = np.sort(_frame_heights(frames))
     return heights[np.r_[True, np.diff(heights) > SAME_PLACE]]
 
 
-def _repeats(frames: Sequence[_Frame]) -> bool:
-    return len(_distinct(frames)) < len(frames)
+def _repeats_positions(frames: Sequence[_Frame]) -> bool:
+    return len(_distinct_heights(frames)) < len(frames)
 
 
-def _cover(pieces: Sequence[Sequence[_Frame]], frames: Sequence[_Frame]) -> bool:
+def _cover_positions(pieces: Sequence[Sequence[_Frame]], frames: Sequence[_Frame]) -> bool:
     """Whether each piece holds every position of the whole."""
-    whole = _distinct(frames)
-    found = [_distinct(piece) for piece in pieces]
-    return all(len(own) == len(whole) and np.abs(own - whole).max() <= 2 * SAME_PLACE for own in found)
+    heights = _distinct_heights(frames)
+    piece_heights = [_distinct_heights(piece) for piece in pieces]
+    return all(len(own) == len(heights) and np.abs(own - heights).max() <= 2 * SAME_PLACE for own in piece_heights)
 
 
 def _is_even(frames: Sequence[_Frame]) -> bool:
@@ -453,25 +455,25 @@ def _without_twins(part: _Part, files: _Files, notes: list[str]) -> _Part:
     stored = {path: stored_frames(path, header) for path, (header, _) in files.items()}
     heights = np.array([header.position for header in headers]) @ normal_of(headers[0])
     order = np.argsort(heights, kind="stable").tolist()
-    kept = order[:1]
+    kept_order = order[:1]
     for before, index in itertools.pairwise(order):
         if heights[index] - heights[before] > SAME_PLACE:
-            kept.append(index)
+            kept_order.append(index)
             continue
-        one, other = headers[kept[-1]], headers[index]
-        numbers = (int(one.instance_number or 0), int(other.instance_number or 0))
-        same = (one.slope, one.intercept) == (other.slope, other.intercept)
-        if not same or not np.array_equal(stored[one.path][numbers[0]], stored[other.path][numbers[1]]):
+        former, current = headers[kept_order[-1]], headers[index]
+        numbers = (int(former.instance_number or 0), int(current.instance_number or 0))
+        is_same_scale = (former.slope, former.intercept) == (current.slope, current.intercept)
+        if not is_same_scale or not np.array_equal(stored[former.path][numbers[0]], stored[current.path][numbers[1]]):
             raise CaseError(
-                f"{one.path}: frames {numbers[0] + 1} and {numbers[1] + 1} lie at the same position with different "
+                f"{former.path}: frames {numbers[0] + 1} and {numbers[1] + 1} lie at the same position with different "
                 f"pixels. {part.found.trouble}"
             )
-    if len(kept) < len(order):
-        notes.append(f"{len(order) - len(kept)} frames were there twice, with the same pixels, and are used once")
-    return _Part(Volumes((tuple(headers[index] for index in kept),)), part.label)
+    if len(kept_order) < len(order):
+        notes.append(f"{len(order) - len(kept_order)} frames were there twice, with the same pixels, and are used once")
+    return _Part(Volumes((tuple(headers[index] for index in kept_order),)), part.label)
 
 
-def _arranged(part: _Part, gaps: Gaps, files: _Files, notes: list[str]) -> Stack:
+def _arrange_part(part: _Part, gaps: Gaps, files: _Files, notes: list[str]) -> Stack:
     part = _without_twins(part, files, notes) if part.found.trouble else part
     return arrange_volumes(part.found.volumes, gaps)
 
@@ -485,10 +487,10 @@ def _is_addressable(header: Header) -> bool:
     return grey and header.bits_allocated >= 8 and header.pixel_offset is not None and not is_encapsulated(header)
 
 
-def _decoded(arranged: Stack, files: _Files, header: Header, notes: list[str]) -> tuple[Array, Array | None]:
+def _decode_volumes(arranged: Stack, files: _Files, header: Header, notes: list[str]) -> tuple[Array, Array | None]:
     """The volumes, (channel, column, row, slice), and where they are not padding."""
     order = [int(head.instance_number or 0) for head in arranged.headers]
-    stored = {path: stored_frames(path, one) for path, (one, _) in files.items()}
+    stored = {path: stored_frames(path, header) for path, (header, _) in files.items()}
     if len(stored) > 1:
         frames = np.stack([stored[head.path][at] for head, at in zip(arranged.headers, order, strict=True)])
     else:
@@ -500,17 +502,17 @@ def _decoded(arranged: Stack, files: _Files, header: Header, notes: list[str]) -
         return colour.rgb(header.path, frames, files[header.path][1], header, notes).transpose(0, 3, 2, 1), None
     valid = pictures.not_padding(frames, header)
     shape = (arranged.volumes, -1, header.rows, header.columns)
-    volumes = _rescaled(frames, arranged.headers).reshape(shape).transpose(0, 3, 2, 1)
+    volumes = _rescale_frames(frames, arranged.headers).reshape(shape).transpose(0, 3, 2, 1)
     return volumes, None if valid is None else np.logical_and.reduce(valid.reshape(shape)).transpose(2, 1, 0)
 
 
-def _rescaled(frames: Array, headers: Sequence[Header]) -> Array:
+def _rescale_frames(frames: Array, headers: Sequence[Header]) -> Array:
     """Applies each frame's slope and intercept."""
     slopes, intercepts = rescales(headers)
     if (slopes == 1).all() and not intercepts.any():
         return frames
-    whole = (slopes == 1).all() and (intercepts == np.rint(intercepts)).all() and frames.dtype.kind in "iu"
-    if whole and frames.itemsize <= 2:
+    stays_integer = (slopes == 1).all() and (intercepts == np.rint(intercepts)).all() and frames.dtype.kind in "iu"
+    if stays_integer and frames.itemsize <= 2:
         limits = np.iinfo(np.int16)
         low, high = int(frames.min()) + intercepts.min(), int(frames.max()) + intercepts.max()
         if limits.min <= low and high <= limits.max:

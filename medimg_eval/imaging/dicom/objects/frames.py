@@ -42,20 +42,20 @@ def frames_of(dataset: Any, path: Path) -> list[Frame]:
     for number, own in enumerate(dataset.get("PerFrameFunctionalGroupsSequence") or []):
 
         def group(name: str, own: Any = own) -> Any:
-            found = own.get(name) or shared[0].get(name)
-            return found[0] if found else {}
+            sequence = own.get(name) or shared[0].get(name)
+            return sequence[0] if sequence else {}
 
         segment = None if single else group("SegmentIdentificationSequence").get("ReferencedSegmentNumber")
-        place = group("PlanePositionSequence").get("ImagePositionPatient")
+        position = group("PlanePositionSequence").get("ImagePositionPatient")
         turn = group("PlaneOrientationSequence").get("ImageOrientationPatient")
         spacing = group("PixelMeasuresSequence").get("PixelSpacing")
-        if not (segment or single) or not place or not turn or not spacing:
+        if not (segment or single) or not position or not turn or not spacing:
             raise CaseError(
                 f"{path}: frame {number + 1} does not say which segment it shows and where it lies in the patient; "
                 "write the segmentation again with its series, or convert it to NIfTI"
             )
         row, column = np.asarray(turn, dtype=float).reshape(2, 3) * TO_RAS
-        first = np.asarray(place, dtype=float) * TO_RAS
+        first = np.asarray(position, dtype=float) * TO_RAS
         plane = np.zeros((4, 3))
         plane[:3] = np.column_stack([row * float(spacing[1]), column * float(spacing[0]), first])
         plane[3, 2] = 1
@@ -85,14 +85,14 @@ def box(frames: Sequence[Frame], dataset: Any, path: Path) -> tuple[Geometry, li
     order = np.argsort(heights, kind="stable")
     new = np.r_[True, np.diff(heights[order]) > close]
     origins = origins[order][new]
-    step, notes = _step(np.diff(heights[order][new]), dataset, path)
-    places = np.rint((origins - origins[0]) @ normal / step)
-    count = int(places[-1]) + 1
+    step, notes = _slice_step(np.diff(heights[order][new]), dataset, path)
+    indices = np.rint((origins - origins[0]) @ normal / step)
+    count = int(indices[-1]) + 1
     # Slices may be sheared (gantry tilt): the step is the way from the first to the last, not the normal.
-    along = (origins[-1] - origins[0]) / places[-1] if count > 1 else normal * step
-    apart = np.abs(origins - origins[0] - places[:, None] * along).max()
-    beside = max(np.ptp(planes[order, :3, 2][start:stop], axis=0).max() for start, stop in _runs(new))
-    if max(ends.max(), apart, beside) > close:
+    along = (origins[-1] - origins[0]) / indices[-1] if count > 1 else normal * step
+    apart = np.abs(origins - origins[0] - indices[:, None] * along).max()
+    spread = max(np.ptp(planes[order, :3, 2][start:stop], axis=0).max() for start, stop in _equal_runs(new))
+    if max(ends.max(), apart, spread) > close:
         raise CaseError(f"{path}: its frames lie on no common grid; give the `grid` of the image they were drawn on")
     affine = np.eye(4)
     affine[:3] = np.column_stack([columns, rows, along, origins[0]])
@@ -101,12 +101,12 @@ def box(frames: Sequence[Frame], dataset: Any, path: Path) -> tuple[Geometry, li
     return Geometry((*frames[0].shape, count), affine), notes
 
 
-def _runs(new: Array) -> list[tuple[int, int]]:
+def _equal_runs(new: Array) -> list[tuple[int, int]]:
     starts = np.flatnonzero(new)
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(new)], strict=True))
 
 
-def _step(distances: Array, dataset: Any, path: Path) -> tuple[float, list[str]]:
+def _slice_step(distances: Array, dataset: Any, path: Path) -> tuple[float, list[str]]:
     """The distance between slices, of which every distance between frames is a multiple."""
     stated: dict[str, float] = {}
     for groups in (dataset.get("SharedFunctionalGroupsSequence"), dataset.PerFrameFunctionalGroupsSequence):
@@ -139,27 +139,27 @@ def placed(
     """
     if len(geometry.shape) != 3:
         raise CaseError(f"{path}: a segmentation is placed on a volume, got a grid of shape {geometry.shape}")
-    decode = _decoder(dataset, path)
-    seen: dict[tuple[int, bytes], int] = {}
+    decode = _frame_decoder(dataset, path)
+    first_indices: dict[tuple[int, bytes], int] = {}
     for frame in frames:
-        twin = seen.setdefault((frame.segment, frame.plane.tobytes()), frame.number)
+        twin = first_indices.setdefault((frame.segment, frame.plane.tobytes()), frame.number)
         if twin != frame.number:
             raise CaseError(
                 f"{path}: frames {twin + 1} and {frame.number + 1} show one segment at one place; split the file "
                 "if it holds several times or tiles"
             )
-        part, cut = _window(frame, out, geometry, path)
-        for segment, inside in _segments(frame, decode(frame.number).T, dataset, path):
-            kept = inside[cut]
-            if np.count_nonzero(kept) != np.count_nonzero(inside):
+        part, cut = _frame_window(frame, out, geometry, path)
+        for segment, inside in _frame_segments(frame, decode(frame.number).T, dataset, path):
+            selected = inside[cut]
+            if np.count_nonzero(selected) != np.count_nonzero(inside):
                 raise CaseError(
                     f"{path}: labelled voxels lie outside the grid of shape {geometry.shape}; give the grid of the "
                     "image it was drawn on"
                 )
-            yield part, segment, kept
+            yield part, segment, selected
 
 
-def _segments(frame: Frame, pixels: Array, dataset: Any, path: Path) -> Iterator[tuple[int, Array]]:
+def _frame_segments(frame: Frame, pixels: Array, dataset: Any, path: Path) -> Iterator[tuple[int, Array]]:
     """The segments in one frame."""
     if frame.segment:
         fractional = dataset.get("SegmentationType") == "FRACTIONAL"
@@ -175,7 +175,7 @@ def _segments(frame: Frame, pixels: Array, dataset: Any, path: Path) -> Iterator
         yield value, pixels == value
 
 
-def _window(frame: Frame, out: Array, geometry: Geometry, path: Path) -> tuple[Array, tuple[slice, slice]]:
+def _frame_window(frame: Frame, out: Array, geometry: Geometry, path: Path) -> tuple[Array, tuple[slice, slice]]:
     """The part of `out` that a frame covers, (column, row) as in the frame, and the part of the frame that this is."""
     inverse = np.linalg.inv(geometry.affine)
     indices = (inverse @ frame.plane)[:3]  # of a step along columns, a step along rows, the first pixel
@@ -215,7 +215,7 @@ def _window(frame: Frame, out: Array, geometry: Geometry, path: Path) -> tuple[A
     return plane[tuple(targets)], (cuts[0], cuts[1])
 
 
-def _decoder(dataset: Any, path: Path) -> Callable[[int], Array]:
+def _frame_decoder(dataset: Any, path: Path) -> Callable[[int], Array]:
     """A function that decodes one frame, (row, column): all of them at once may not fit in memory."""
     rows, columns, bits = int(dataset.Rows), int(dataset.Columns), int(dataset.BitsAllocated)
     size = rows * columns

@@ -39,22 +39,22 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
     """
     header = header or required_header(path)
     dataset = metadata(path)
-    _check(header)
+    _check_size(header)
     notes: list[str] = []
-    steps, units = _steps(dataset, notes)
+    steps, units = _pixel_steps(dataset, notes)
     frames = pixels.stored_frames(path, header)
     valid = None
     if header.samples == 1 and header.photometric.upper() in ("MONOCHROME1", "MONOCHROME2", ""):
         valid = not_padding(frames, header)
-        array = _grey(frames, dataset, header, notes, voi=voi)[None]
+        array = _rescale_grey(frames, dataset, header, notes, voi=voi)[None]
     else:
         array = colour.rgb(path, frames, dataset, header, notes)
     if array.shape[1] == 1:
         array, valid = array[:, 0], None if valid is None else valid[0]
-    _doubts(dataset, notes)
+    _note_doubts(dataset, notes)
     return Image(
         array,
-        _affine(steps, array.ndim - 1),
+        _step_affine(steps, array.ndim - 1),
         modality=header.modality,
         units=units,
         notes=tuple(notes),
@@ -67,11 +67,11 @@ def grid(path: Path, header: Header | None = None, *, voi: bool = False) -> Geom
     """Reads the grid alone, from the header; takes the options of `read`."""
     header = header or required_header(path)
     dataset = metadata(path)
-    _check(header)
-    steps, units = _steps(dataset, [])
+    _check_size(header)
+    steps, units = _pixel_steps(dataset, [])
     plane = (header.rows, header.columns)
     shape = plane if header.frames == 1 else (header.frames, *plane)
-    return Geometry(shape, _affine(steps, len(shape)), units)
+    return Geometry(shape, _step_affine(steps, len(shape)), units)
 
 
 def metadata(path: Path) -> pydicom.Dataset:
@@ -81,12 +81,12 @@ def metadata(path: Path) -> pydicom.Dataset:
     return pydicom.dcmread(path, force=True, stop_before_pixels=True)
 
 
-def _check(header: Header) -> None:
+def _check_size(header: Header) -> None:
     if header.rows < 1 or header.columns < 1:
         raise CaseError(f"{header.path}: holds no picture (Rows or Columns is missing or zero); name an image file")
 
 
-def _affine(steps: tuple[float, float], axes: int) -> Array:
+def _step_affine(steps: tuple[float, float], axes: int) -> Array:
     """A diagonal of the steps; the frames of a clip are one apart."""
     diagonal = [*steps, 1.0, 1.0] if axes == 2 else [1.0, *steps, 1.0]
     return np.diag(np.array(diagonal))
@@ -95,9 +95,9 @@ def _affine(steps: tuple[float, float], axes: int) -> Array:
 # --- how large a pixel is -------------------------------------------------------------------------------------
 
 
-def _steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[tuple[float, float], Units]:
+def _pixel_steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[tuple[float, float], Units]:
     """The distance between rows and between columns, in mm or in pixels."""
-    spacing, detector = _pair(dataset, "PixelSpacing"), _pair(dataset, "ImagerPixelSpacing")
+    spacing, detector = _positive_pair(dataset, "PixelSpacing"), _positive_pair(dataset, "ImagerPixelSpacing")
     if spacing is None:
         spacing = _shared_spacing(dataset)
     if spacing is not None and spacing != detector:
@@ -107,11 +107,11 @@ def _steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[tuple[float, flo
         factor = dataset.get("EstimatedRadiographicMagnificationFactor")
         notes.append(text + (f" (the file estimates a factor of {float(factor):g})" if factor else ""))
         return detector, "mm"
-    film = _pair(dataset, "NominalScannedPixelSpacing")
+    film = _positive_pair(dataset, "NominalScannedPixelSpacing")
     if film is not None:
         notes.append("pixel spacing is that of the scanned film")
         return film, "mm"
-    tissue = _ultrasound(dataset, notes)
+    tissue = _ultrasound_steps(dataset, notes)
     if tissue is not None:
         return tissue, "mm"
     aspect = dataset.get("PixelAspectRatio")
@@ -120,7 +120,7 @@ def _steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[tuple[float, flo
     return (1.0, 1.0), "pixel"
 
 
-def _pair(dataset: pydicom.Dataset, name: str) -> tuple[float, float] | None:
+def _positive_pair(dataset: pydicom.Dataset, name: str) -> tuple[float, float] | None:
     """Two positive numbers, or None where the file states none."""
     value = dataset.get(name)
     if value is None or isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:
@@ -133,19 +133,19 @@ def _pair(dataset: pydicom.Dataset, name: str) -> tuple[float, float] | None:
 def _shared_spacing(dataset: pydicom.Dataset) -> tuple[float, float] | None:
     for group in dataset.get("SharedFunctionalGroupsSequence") or ():
         for measures in group.get("PixelMeasuresSequence") or ():
-            return _pair(measures, "PixelSpacing")
+            return _positive_pair(measures, "PixelSpacing")
     return None
 
 
-def _ultrasound(dataset: pydicom.Dataset, notes: list[str]) -> tuple[float, float] | None:
+def _ultrasound_steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[float, float] | None:
     """The calibration of the regions, in mm, where all of them show tissue at one scale."""
     regions = dataset.get("SequenceOfUltrasoundRegions") or ()
     scales = set()
     for region in regions:
         units = (region.get("PhysicalUnitsYDirection"), region.get("PhysicalUnitsXDirection"))
         delta = [abs(float(region.get(f"PhysicalDelta{axis}") or 0)) for axis in "YX"]
-        known = units == (CENTIMETRES, CENTIMETRES) and min(delta) > 0
-        scales.add((float(f"{delta[0] * 10:.6g}"), float(f"{delta[1] * 10:.6g}")) if known else None)
+        is_calibrated = units == (CENTIMETRES, CENTIMETRES) and min(delta) > 0
+        scales.add((float(f"{delta[0] * 10:.6g}"), float(f"{delta[1] * 10:.6g}")) if is_calibrated else None)
     if len(scales) == 1:
         return scales.pop()
     if scales:
@@ -165,7 +165,7 @@ def not_padding(frames: Array, header: Header) -> Array | None:
     return None if valid.all() else valid
 
 
-def _grey(frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[str], *, voi: bool) -> Array:
+def _rescale_grey(frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[str], *, voi: bool) -> Array:
     path = header.path
     span = lookup.stored_range(dataset)
     tables = dataset.get("ModalityLUTSequence")
@@ -199,7 +199,7 @@ def inverted(values: Array, span: tuple[float, float]) -> Array:
     return total.astype(values.dtype) - values
 
 
-def _doubts(dataset: pydicom.Dataset, notes: list[str]) -> None:
+def _note_doubts(dataset: pydicom.Dataset, notes: list[str]) -> None:
     """Notes what the pixels do not say."""
     if any((group, 0x0040) in dataset for group in range(0x6000, 0x6020, 2)):
         notes.append("overlays of the file are left off")

@@ -20,8 +20,8 @@ def read(path: Path) -> Image:
     `attributes` says which type of dose it is and how plans were summed. Raises CaseError where the file is no dose
     grid, states no unit, scaling or place, or its planes lie at uneven distances.
     """
-    dataset = _open(path, pixels=True)
-    geometry, order = _geometry(dataset, path)
+    dataset = _open_dose(path, pixels=True)
+    geometry, order = _dose_geometry(dataset, path)
     units = dataset.get("DoseUnits")
     if units not in ("GY", "RELATIVE"):
         raise CaseError(f"{path}: its DoseUnits is neither GY nor RELATIVE; export the absolute dose in gray")
@@ -48,10 +48,10 @@ def read(path: Path) -> Image:
 
 def grid(path: Path) -> Geometry:
     """Reads the grid alone, from the header; raises what `read` raises of it."""
-    return _geometry(_open(path, pixels=False), path)[0]
+    return _dose_geometry(_open_dose(path, pixels=False), path)[0]
 
 
-def _open(path: Path, *, pixels: bool) -> Any:
+def _open_dose(path: Path, *, pixels: bool) -> Any:
     from pydicom import dcmread
 
     dataset = dcmread(path, stop_before_pixels=not pixels, force=True)
@@ -60,7 +60,7 @@ def _open(path: Path, *, pixels: bool) -> Any:
     return dataset
 
 
-def _geometry(dataset: Any, path: Path) -> tuple[Geometry, Array]:
+def _dose_geometry(dataset: Any, path: Path) -> tuple[Geometry, Array]:
     """The grid, and the number of the frame at each plane of it."""
     missing = next(
         (
@@ -76,7 +76,7 @@ def _geometry(dataset: Any, path: Path) -> tuple[Geometry, Array]:
     between_rows, between_columns = (float(step) for step in dataset.PixelSpacing)
     normal = np.cross(row, column)
     first = np.asarray(dataset.ImagePositionPatient, dtype=float)
-    heights, order, step = _planes(dataset, float(first @ normal), float(normal[2]), path)
+    heights, order, step = _dose_planes(dataset, float(first @ normal), float(normal[2]), path)
     affine = np.eye(4)
     start = first + normal * heights[0]
     affine[:3] = np.column_stack([row * between_columns, column * between_rows, normal * step, start])
@@ -86,7 +86,7 @@ def _geometry(dataset: Any, path: Path) -> tuple[Geometry, Array]:
     return Geometry((int(dataset.Columns), int(dataset.Rows), len(order)), affine), order
 
 
-def _planes(dataset: Any, first: float, upward: float, path: Path) -> tuple[Array, Array, float]:
+def _dose_planes(dataset: Any, first: float, upward: float, path: Path) -> tuple[Array, Array, float]:
     """Heights of the planes over the first, ascending along the normal, the frame of each, and their distance.
 
     Offsets start at 0 along the normal (the standard's form a), or are patient z coordinates of a grid whose

@@ -48,12 +48,14 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
         CaseError: no grid was given, the file is no structure set, wanted structures overlap, there is no
             such structure, or the contours run across the image's slices or lie outside it.
     """
-    regions, notes, grid = _regions(path, grid)
-    values = _values(regions, labels, path)
+    regions, notes, grid = _read_regions(path, grid)
+    values = _label_values(regions, labels, path)
     out = np.zeros(grid.shape, dtype=np.min_scalar_type(max(values.values(), default=0)))
     wanted = [(values[region.number], region) for region in regions if region.number in values]
     parts = (
-        (plane(out), value, inside) for value, region in wanted for plane, inside in _filled(region, grid, path, notes)
+        (plane(out), value, inside)
+        for value, region in wanted
+        for plane, inside in _fill_slices(region, grid, path, notes)
     )
     called = paint(parts, [(value, region.name) for value, region in wanted], "structures", path)
     return Mask(out, grid.affine, called, tuple(notes))
@@ -62,11 +64,11 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
 def read_structures(path: str | Path, *, grid: Geometry | None = None) -> Segments:
     """Fills every structure of an RTSTRUCT by itself; arguments and errors as `read_mask`."""
     path = Path(path)
-    regions, notes, grid = _regions(path, grid)
+    regions, notes, grid = _read_regions(path, grid)
     arrays = {}
     for region in regions:
         arrays[region.number] = np.zeros(grid.shape, dtype=bool)
-        for plane, inside in _filled(region, grid, path, notes):
+        for plane, inside in _fill_slices(region, grid, path, notes):
             plane(arrays[region.number])[inside] = True
     return Segments(grid, {region.number: region.name for region in regions}, arrays, tuple(notes))
 
@@ -78,8 +80,8 @@ def fill(contours: Sequence[Array], shape: tuple[int, int]) -> Array:
     result is bool, (*shape): True where a pixel's centre lies inside an odd number of contours. Of centres on an edge
     those count that have the region at higher indices, so that neighbours share no pixel.
     """
-    starts = np.concatenate([np.asarray(one, dtype=np.float64) for one in contours])
-    ends = np.concatenate([np.roll(np.asarray(one, dtype=np.float64), -1, axis=0) for one in contours])
+    starts = np.concatenate([np.asarray(contour, dtype=np.float64) for contour in contours])
+    ends = np.concatenate([np.roll(np.asarray(contour, dtype=np.float64), -1, axis=0) for contour in contours])
     # An edge crosses the lines x = 0, 1, ... in [low, high): the half-open span counts a shared corner once.
     low, high = np.minimum(starts[:, 0], ends[:, 0]), np.maximum(starts[:, 0], ends[:, 0])
     first = np.clip(np.ceil(low), 0, shape[0]).astype(np.int64)
@@ -101,7 +103,7 @@ def fill(contours: Sequence[Array], shape: tuple[int, int]) -> Array:
     return inside
 
 
-def _regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], list[str], Geometry]:
+def _read_regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], list[str], Geometry]:
     from pydicom import dcmread
 
     if grid is None or len(grid.shape) != 3:
@@ -118,7 +120,7 @@ def _regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], list[str
     for roi in dataset.get("StructureSetROISequence") or []:
         number = int(roi.ROINumber)
         name = str(roi.get("ROIName") or f"structure {number}")
-        contours, left_out = _contours(drawn.get(number), to_index, name, path)
+        contours, left_out = _closed_contours(drawn.get(number), to_index, name, path)
         if left_out:
             notes.append(f"{left_out} contours of {name!r} bound no region (points, lines) and were left out")
         if not contours:
@@ -129,11 +131,11 @@ def _regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], list[str
     return regions, notes, grid
 
 
-def _contours(roi: Any, to_index: Array, name: str, path: Path) -> tuple[list[Array], int]:
+def _closed_contours(roi: Any, to_index: Array, name: str, path: Path) -> tuple[list[Array], int]:
     """The closed contours of one structure in voxel indices, and how many are not closed."""
     contours, left_out = [], 0
     for contour in (roi.get("ContourSequence") if roi is not None else None) or []:
-        data = _numbers(contour)
+        data = _contour_numbers(contour)
         if len(data) % 3 or not np.isfinite(data).all():
             raise CaseError(f"{path}: a contour of {name!r} has {len(data)} numbers, not 3 per point; export it again")
         if contour.get("ContourGeometricType", "CLOSED_PLANAR") not in CLOSED or len(data) < 9:
@@ -144,7 +146,7 @@ def _contours(roi: Any, to_index: Array, name: str, path: Path) -> tuple[list[Ar
     return contours, left_out
 
 
-def _numbers(contour: Any) -> Array:
+def _contour_numbers(contour: Any) -> Array:
     """The coordinates of one contour."""
     if CONTOUR_DATA not in contour:
         return np.empty(0)
@@ -156,7 +158,7 @@ def _numbers(contour: Any) -> Array:
     return np.asarray(value if value is not None else [], dtype=np.float64)
 
 
-def _values(regions: Sequence[_Region], labels: Mapping[str, int] | None, path: Path) -> dict[int, int]:
+def _label_values(regions: Sequence[_Region], labels: Mapping[str, int] | None, path: Path) -> dict[int, int]:
     """ROI number -> integer in the mask, of the structures wanted."""
     names = [region.name for region in regions]
     if labels is None:
@@ -170,11 +172,11 @@ def _values(regions: Sequence[_Region], labels: Mapping[str, int] | None, path: 
     return values
 
 
-def _filled(region: _Region, grid: Geometry, path: Path, notes: list[str]) -> Iterator[tuple[Any, Array]]:
+def _fill_slices(region: _Region, grid: Geometry, path: Path, notes: list[str]) -> Iterator[tuple[Any, Array]]:
     """Gives, per slice, a function that takes the slice out of a volume, and the voxels inside."""
     if not region.contours:
         return
-    axis = _axis(region, path)
+    axis = _contour_axis(region, path)
     by_slice: dict[int, list[tuple[float, Array]]] = {}
     for contour in region.contours:
         height = float(contour[:, axis].mean())
@@ -183,16 +185,16 @@ def _filled(region: _Region, grid: Geometry, path: Path, notes: list[str]) -> It
     if not inside:
         raise CaseError(f"{path}: structure {region.name!r} lies outside the image; give the grid it was drawn on")
     moved, dropped = 0.0, 0
-    rest = [one for one in range(3) if one != axis]
+    axes = [axis_ for axis_ in range(3) if axis_ != axis]
     for k in sorted(inside):
         # Contours of two planes may fall to one slice; filled together they would cancel out.
         height = min((abs(height - k), height) for height, _ in by_slice[k])[1]
-        own = [contour[:, rest] for other, contour in by_slice[k] if abs(other - height) <= SAME_PLANE]
+        own = [contour[:, axes] for height_, contour in by_slice[k] if abs(height_ - height) <= SAME_PLANE]
         dropped += len(by_slice[k]) - len(own)
         moved = max(moved, abs(height - k))
         yield (
             lambda volume, k=k: np.moveaxis(volume, axis, 0)[k],
-            fill(own, (grid.shape[rest[0]], grid.shape[rest[1]])),
+            fill(own, (grid.shape[axes[0]], grid.shape[axes[1]])),
         )
     gaps = max(inside) - min(inside) + 1 - len(inside)
     outside = len(by_slice) - len(inside)
@@ -205,7 +207,7 @@ def _filled(region: _Region, grid: Geometry, path: Path, notes: list[str]) -> It
     notes.extend(note for note, happened in possible.items() if happened)
 
 
-def _axis(region: _Region, path: Path) -> int:
+def _contour_axis(region: _Region, path: Path) -> int:
     """The axis of the grid that the contours' planes are normal to."""
     extent = np.array([np.ptp(contour, axis=0) for contour in region.contours]).max(axis=0)
     axis = 2 - int(np.argmin(extent[::-1]))  # the slice axis where several fit

@@ -44,9 +44,9 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
         CaseError: the file is no segmentation in patient space, wanted segments overlap, there is no such
             segment, or the frames do not lie on the grid.
     """
-    dataset = _open(path, pixels=True)
-    names = _names(dataset)
-    values = _values(names, labels, path)
+    dataset = _open_segmentation(path, pixels=True)
+    names = _segment_names(dataset)
+    values = _label_values(names, labels, path)
     if _is_tiled(dataset):
         return _read_tiled(dataset, path, grid, values, names)
     frames = frames_of(dataset, path)
@@ -56,7 +56,7 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
     placements = placed(dataset, frames, out, geometry, path)
     parts = ((part, values[segment], inside) for part, segment, inside in placements if segment in values)
     called = paint(parts, [(value, names[number]) for number, value in values.items()], "segments", path)
-    return Mask(out, geometry.affine, called, (*notes, *_doubts(dataset)))
+    return Mask(out, geometry.affine, called, (*notes, *_list_doubts(dataset)))
 
 
 def paint(
@@ -68,13 +68,13 @@ def paint(
     """
     overlaps: set[tuple[int, int]] = set()
     for part, value, inside in parts:
-        overlaps |= {(int(other), value) for other in np.unique(part[inside]) if other not in (0, value)}
+        overlaps |= {(int(value_), value) for value_ in np.unique(part[inside]) if value_ not in (0, value)}
         part[inside] = value
     called: dict[int, str] = {}
     for value, name in names:
         called[value] = f"{called[value]} + {name}" if value in called else name
     if overlaps:
-        pairs = ", ".join(f"{called[label]!r} and {called[other]!r}" for label, other in sorted(overlaps))
+        pairs = ", ".join(f"{called[label]!r} and {called[other_label]!r}" for label, other_label in sorted(overlaps))
         raise CaseError(
             f"{path}: {what} overlap, which a label map cannot hold ({pairs}); choose {what} that do not with "
             f"labels={{NAME: INTEGER}}, or read each by itself with medimg_eval.imaging.dicom.read_{what}"
@@ -85,12 +85,12 @@ def paint(
 def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments:
     """Reads every segment of a DICOM-SEG by itself; arguments and errors as `read_mask`."""
     path = Path(path)
-    dataset = _open(path, pixels=True)
-    names = _names(dataset)
+    dataset = _open_segmentation(path, pixels=True)
+    names = _segment_names(dataset)
     if _is_tiled(dataset):
         plane = _plane_of(dataset, path)
-        arrays = {number: _segment(dataset, path, number) for number in names}
-        return Segments(plane, names, arrays, tuple(_doubts(dataset)))
+        arrays = {number: _segment_plane(dataset, path, number) for number in names}
+        return Segments(plane, names, arrays, tuple(_list_doubts(dataset)))
     frames = frames_of(dataset, path)
     geometry, notes = box(frames, dataset, path) if grid is None else (grid, [])
     arrays = {number: np.zeros(geometry.shape, dtype=bool) for number in names}
@@ -102,12 +102,12 @@ def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments
                 part[inside] = 1
         array[...] = scratch
         scratch[...] = 0
-    return Segments(geometry, names, arrays, (*notes, *_doubts(dataset)))
+    return Segments(geometry, names, arrays, (*notes, *_list_doubts(dataset)))
 
 
 def grid(path: Path) -> Geometry:
     """Reads the grid of the box that the frames span, from the header; raises what `read_mask` raises."""
-    dataset = _open(path, pixels=False)
+    dataset = _open_segmentation(path, pixels=False)
     if _is_tiled(dataset):
         return _plane_of(dataset, path)
     return box(frames_of(dataset, path), dataset, path)[0]
@@ -140,27 +140,27 @@ def _read_tiled(
             "image at the level it was drawn on"
         )
     out = np.zeros(plane.shape, dtype=np.min_scalar_type(max(values.values(), default=0)))
-    parts = ((out, values[number], _segment(dataset, path, number)) for number in values)
+    parts = ((out, values[number], _segment_plane(dataset, path, number)) for number in values)
     called = paint(parts, [(value, names[number]) for number, value in values.items()], "segments", path)
-    return Mask(out, plane.affine, called, tuple(_doubts(dataset)), plane.units)
+    return Mask(out, plane.affine, called, tuple(_list_doubts(dataset)), plane.units)
 
 
-def _segment(dataset: Any, path: Path, number: int) -> Array:
+def _segment_plane(dataset: Any, path: Path, number: int) -> Array:
     """Where a segment lies on the whole plane, (row, column): of a fractional one where at least half is."""
     highdicom = import_optional("highdicom")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they quote values
             opened = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
-            found: Array = opened.get_total_pixel_matrix(segment_numbers=[number])[..., 0]
+            plane: Array = opened.get_total_pixel_matrix(segment_numbers=[number])[..., 0]
     except Exception as error:
         raise CaseError(
             f"{path}: its tiles cannot be put together ({type(error).__name__}); write the segmentation again"
         ) from error
-    return found >= (0.5 if dataset.get("SegmentationType") == "FRACTIONAL" else 1)
+    return plane >= (0.5 if dataset.get("SegmentationType") == "FRACTIONAL" else 1)
 
 
-def _open(path: Path, *, pixels: bool) -> Any:
+def _open_segmentation(path: Path, *, pixels: bool) -> Any:
     from pydicom import dcmread
     from pydicom.errors import InvalidDicomError
 
@@ -175,7 +175,7 @@ def _open(path: Path, *, pixels: bool) -> Any:
     return dataset
 
 
-def _names(dataset: Any) -> dict[int, str]:
+def _segment_names(dataset: Any) -> dict[int, str]:
     """Segment number -> what the file calls it, without the background of a label map."""
     return {
         int(segment.SegmentNumber): str(segment.get("SegmentLabel") or f"segment {segment.SegmentNumber}")
@@ -184,7 +184,7 @@ def _names(dataset: Any) -> dict[int, str]:
     }
 
 
-def _values(names: Mapping[int, str], labels: Mapping[str, int] | None, path: Path) -> dict[int, int]:
+def _label_values(names: Mapping[int, str], labels: Mapping[str, int] | None, path: Path) -> dict[int, int]:
     """Segment number -> integer in the mask, of the segments wanted."""
     if labels is None:
         return {number: number for number in names}
@@ -195,7 +195,7 @@ def _values(names: Mapping[int, str], labels: Mapping[str, int] | None, path: Pa
     return {number: labels[name] for number, name in names.items() if name in labels}
 
 
-def _doubts(dataset: Any) -> list[str]:
+def _list_doubts(dataset: Any) -> list[str]:
     if dataset.get("SegmentationType") == "FRACTIONAL":
         return ["a fractional segmentation: voxels of at least half the largest value are inside"]
     return []

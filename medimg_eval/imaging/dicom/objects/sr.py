@@ -48,8 +48,8 @@ class MeasuredGroup(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the group: finding and site, or its identifier."""
-        told = [self.finding, *([f"({', '.join(self.sites)})"] if self.sites else [])]
-        return " ".join(filter(None, told)) or self.tracking
+        parts = [self.finding, *([f"({', '.join(self.sites)})"] if self.sites else [])]
+        return " ".join(filter(None, parts)) or self.tracking
 
 
 class StructuredReport(NamedTuple):
@@ -99,36 +99,45 @@ def read_structured_report(path: str | Path) -> StructuredReport:
         raise CaseError(f"{path}: follows template {identifier or 'none'}; measurements are read of TID {TEMPLATE}")
     # A product that has found nothing may leave the container of measurements empty, which highdicom does not expect.
     content = [
-        one for one in dataset.get("ContentSequence", ()) if one.ValueType != "CONTAINER" or "ContentSequence" in one
+        item
+        for item in dataset.get("ContentSequence", ())
+        if item.ValueType != "CONTAINER" or "ContentSequence" in item
     ]
     dataset.ContentSequence = content
     faults = (AttributeError, LookupError, TypeError, ValueError, RuntimeError)
     with CaseError.about(path, f"does not keep to TID {TEMPLATE}", *faults):
         report = sr.MeasurementReport.from_sequence([dataset])
-        groups = tuple(_groups(report))
+        groups = tuple(_measured_groups(report))
     keys = {"accession": "AccessionNumber", "study": "StudyInstanceUID", "patient": "PatientID"}
     return StructuredReport(path, {key: str(dataset.get(name, "") or "") for key, name in keys.items()}, groups)
 
 
-def _groups(report: Any) -> Iterator[MeasuredGroup]:
+def _measured_groups(report: Any) -> Iterator[MeasuredGroup]:
     for kind in ("image", "planar_roi", "volumetric_roi"):
         for group in getattr(report, f"get_{kind}_measurement_groups")():
             finding = group.finding_type
             yield MeasuredGroup(
                 str(group.tracking_identifier or ""),
                 finding.meaning if finding is not None else "",
-                tuple(map(_site, group.finding_sites)),
-                tuple(_measured(one) for one in group.get_measurements() if one.value is not None),
-                {one.name.meaning: one.value.meaning for one in group.get_qualitative_evaluations()},
+                tuple(map(_describe_site, group.finding_sites)),
+                tuple(
+                    _read_measurement(measurement)
+                    for measurement in group.get_measurements()
+                    if measurement.value is not None
+                ),
+                {
+                    evaluation.name.meaning: evaluation.value.meaning
+                    for evaluation in group.get_qualitative_evaluations()
+                },
             )
 
 
-def _site(site: Any) -> str:
+def _describe_site(site: Any) -> str:
     side = site.laterality
     return str(site.value.meaning) + (f", {side.meaning.lower()}" if side is not None else "")
 
 
-def _measured(one: Any) -> Measured:
+def _read_measurement(one: Any) -> Measured:
     name, unit = one.name, one.unit.value
     sure = any(word in name.meaning.lower() for word in CERTAINTY_WORDS)
     certainty = unit in ("1", "%") and (sure or (name.value, name.scheme_designator) in CERTAIN)

@@ -30,9 +30,9 @@ def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, not
     """
     model = header.photometric.upper()
     if model == "PALETTE COLOR":
-        return _painted(path, frames, dataset)
+        return _paint_palette(path, frames, dataset)
     if frames.ndim == 4 and frames.shape[-1] == 3:
-        coded = _coded(header) if header.transfer_syntax in JPEG else None
+        coded = _coded_colours(header) if header.transfer_syntax in JPEG else None
         if coded is not None and (coded == "RGB") != (model == "RGB") and model in ("RGB", "YBR_FULL", "YBR_FULL_422"):
             notes.append(f"the header says {model}, its JPEG stream {coded}: the stream was believed")
             model = coded
@@ -49,7 +49,7 @@ def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, not
     )
 
 
-def _painted(path: Path, frames: Array, dataset: pydicom.Dataset) -> Array:
+def _paint_palette(path: Path, frames: Array, dataset: pydicom.Dataset) -> Array:
     from pydicom.pixels.processing import apply_color_lut
 
     try:
@@ -62,7 +62,7 @@ def _painted(path: Path, frames: Array, dataset: pydicom.Dataset) -> Array:
     return np.moveaxis(painted[..., :3], -1, 0)
 
 
-def _coded(header: Header) -> str | None:
+def _coded_colours(header: Header) -> str | None:
     """How a JPEG stream says its colours are coded, None where it does not: RGB or YBR_FULL."""
     if header.pixel_offset is None:
         return None

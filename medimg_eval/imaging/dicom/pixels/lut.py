@@ -37,14 +37,14 @@ def rescaled(stored: Array, span: Range, slope: float, intercept: float) -> tupl
     if stored.dtype.kind in "iub" and slope == 1 and intercept == int(intercept):
         if intercept == 0:
             return stored, span
-        dtype = next(dtype for dtype in (stored.dtype, *_WHOLE) if _holds(dtype, low, high))
+        dtype = next(dtype for dtype in (stored.dtype, *_WHOLE) if _can_hold(dtype, low, high))
         # Sums wrap around within the dtype, and end where they should since the result fits.
         with np.errstate(over="ignore"):
             return stored.astype(dtype) + np.array(int(intercept)).astype(dtype), (low, high)
     return stored.astype(np.float32) * np.float32(slope) + np.float32(intercept), (low, high)
 
 
-def _holds(dtype: np.dtype[Any], low: float, high: float) -> bool:
+def _can_hold(dtype: np.dtype[Any], low: float, high: float) -> bool:
     return bool(np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
 
 
@@ -58,16 +58,16 @@ def looked_up(path: Path, values: Array, item: pydicom.Dataset, dataset: pydicom
     if len(descriptor) != 3 or item.get("LUTData") is None:
         raise CaseError(f"{path}: has a lookup table without LUTDescriptor or LUTData; write the file again")
     count, first, bits = descriptor[0] % 65536 or 65536, descriptor[1], descriptor[2] % 65536
-    table = _entries(item.LUTData, count, bits, dataset)
+    table = _table_entries(item.LUTData, count, bits, dataset)
     if not 0 < bits <= 16 or len(table) < count:
         raise CaseError(f"{path}: has a lookup table of {len(table)} entries of {bits} bits, expected {count}")
     if first > 32767 and values.min() < 0:
         first -= 65536  # a negative start that was written as an unsigned number
-    place = np.rint(values).astype(np.int64) - first
-    return table[np.clip(place, 0, count - 1)], (0.0, 2.0**bits - 1)
+    index = np.rint(values).astype(np.int64) - first
+    return table[np.clip(index, 0, count - 1)], (0.0, 2.0**bits - 1)
 
 
-def _entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -> Array:
+def _table_entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -> Array:
     """The entries of a table, however they were packed."""
     little = getattr(dataset, "original_encoding", (None, True))[1] is not False
     if isinstance(data, bytes):
@@ -92,7 +92,7 @@ def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> t
     if tables:
         levels, (_, top) = looked_up(path, values, tables[0], dataset)
         return levels.astype(np.float32) / np.float32(top), "grey values are shown through the file's VOI LUT"
-    center, width = _first(dataset.get("WindowCenter")), _first(dataset.get("WindowWidth"))
+    center, width = _first_number(dataset.get("WindowCenter")), _first_number(dataset.get("WindowWidth"))
     if center is None or width is None:
         scaled = (values.astype(np.float32) - span[0]) / (span[1] - span[0])
         return scaled.astype(np.float32), "the file has no VOI LUT or window: grey values are scaled by their range"
@@ -121,7 +121,7 @@ def windowed(values: Array, center: float, width: float, shape: str = "LINEAR") 
     return np.clip((numbers - center) / width + 0.5, 0.0, 1.0).astype(np.float32)
 
 
-def _first(value: Any) -> float | None:
+def _first_number(value: Any) -> float | None:
     """The first of the numbers of an element, None where there is none."""
     if value is None or value == "":
         return None

@@ -43,18 +43,18 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
     """
     if isinstance(source, Path):
         header = header or required_header(source)
-        dataset = None if header.pixel_offset is not None else _whole(header)
+        dataset = None if header.pixel_offset is not None else _read_dataset(header)
     else:
         path = Path(str(getattr(source, "filename", None) or "dataset in memory"))
         header, dataset = header or header_of(source, path), source
-    _check(header)
+    _check_header(header)
     shape = (header.frames, *frame_shape(header))
     check_memory(header.path, math.prod(shape) * stored_dtype(header).itemsize)
     out = np.empty(shape, stored_dtype(header))
     if not is_encapsulated(header):
         _native_frames(header, dataset, out)
     else:
-        frames = _fragments(header, dataset)
+        frames = _frame_fragments(header, dataset)
         if len(frames) < header.frames:
             raise CaseError(
                 f"{header.path}: is cut short: {header.frames} frames announced, {len(frames)} found; copy it again"
@@ -71,7 +71,7 @@ def decode_into(header: Header, out: Array) -> bool:
     The slot is (rows, columns) or (rows, columns, samples), C-contiguous, of `stored_dtype(header)` or an integer type
     of its size. Raises CaseError for pixels cut short or damaged, or a codec that is not installed.
     """
-    _check(header)
+    _check_header(header)
     slot = out.view(stored_dtype(header))
     if header.pixel_offset is not None and header.pixel_length is not None and _is_plain(header):
         with header.path.open("rb", buffering=0) as stream:
@@ -80,9 +80,9 @@ def decode_into(header: Header, out: Array) -> bool:
         if count < slot.nbytes:
             raise cut_short(header, count, slot.nbytes)
     else:
-        dataset = None if header.pixel_offset is not None else _whole(header)
+        dataset = None if header.pixel_offset is not None else _read_dataset(header)
         if is_encapsulated(header):
-            frames = _fragments(header, dataset)
+            frames = _frame_fragments(header, dataset)
             if not frames:
                 raise cut_short(header, 0, slot.nbytes)
             decode_frame(header, frames[0], slot)
@@ -127,13 +127,13 @@ def tidy(array: Array, header: Header) -> bool:
     low, high = (-(1 << stored - 1), (1 << stored - 1) - 1) if header.signed else (0, (1 << stored) - 1)
     if not array.size or (int(array.max()) <= high and int(array.min()) >= low):
         return False
-    kept = np.bitwise_and(array, array.dtype.type((1 << stored) - 1))
-    filled = bool((kept != array).any()) and not _is_sign_only(array, stored)
+    masked = np.bitwise_and(array, array.dtype.type((1 << stored) - 1))
+    filled = bool((masked != array).any()) and not _is_sign_only(array, stored)
     if header.signed:
-        left = allocated - stored
-        np.right_shift(np.left_shift(array, left), left, out=array)
+        unused = allocated - stored
+        np.right_shift(np.left_shift(array, unused), unused, out=array)
     else:
-        array[...] = kept
+        array[...] = masked
     return filled
 
 
@@ -153,7 +153,7 @@ def _is_plain(header: Header) -> bool:
     )
 
 
-def _check(header: Header) -> None:
+def _check_header(header: Header) -> None:
     if not header.has_pixels:
         raise CaseError(f"{header.path}: holds no pixels (modality {header.modality or 'unknown'})")
     if header.rows < 1 or header.columns < 1:
@@ -169,7 +169,7 @@ def _check(header: Header) -> None:
         )
 
 
-def _whole(header: Header) -> Any:
+def _read_dataset(header: Header) -> Any:
     """The dataset of a file whose pixels the scan could not find."""
     import pydicom
 
@@ -230,7 +230,7 @@ def _pixel_element(header: Header, dataset: Any) -> Any:
         raise CaseError(f"{header.path}: is damaged ({type(error).__name__}); write or copy it again") from error
 
 
-def _fragments(header: Header, dataset: Any) -> list[bytes]:
+def _frame_fragments(header: Header, dataset: Any) -> list[bytes]:
     """The coded bytes of each frame."""
     if dataset is None:
         with header.path.open("rb") as stream:
@@ -302,7 +302,7 @@ def split_frames(header: Header, data: bytes) -> list[bytes]:
 
     Raises CaseError where a fragment runs past the end.
     """
-    offsets, pieces = _items(header, data)
+    offsets, pieces = _encapsulated_items(header, data)
     if header.frames == 1:
         return [b"".join(pieces)] if pieces else []
     if len(pieces) == header.frames:
@@ -318,17 +318,17 @@ def split_frames(header: Header, data: bytes) -> list[bytes]:
     return [b"".join(pieces[first:last]) for first, last in itertools.pairwise(bounds)]
 
 
-def _items(header: Header, data: bytes) -> tuple[bytes, list[bytes]]:
+def _encapsulated_items(header: Header, data: bytes) -> tuple[bytes, list[bytes]]:
     """The offset table and the fragments."""
-    found: list[bytes] = []
+    fragments: list[bytes] = []
     at = 0
     while data[at : at + 4] == b"\xfe\xff\x00\xe0":
         stop = at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
         if stop > len(data):
             raise cut_short(header, len(data), stop)
-        found.append(data[at + 8 : stop])
+        fragments.append(data[at + 8 : stop])
         at = stop
-    return (found[0], found[1:]) if found else (b"", [])
+    return (fragments[0], fragments[1:]) if fragments else (b"", [])
 
 
 def decode_frame(header: Header, frame: bytes, out: Array) -> None:
@@ -336,7 +336,7 @@ def decode_frame(header: Header, frame: bytes, out: Array) -> None:
     if header.transfer_syntax in _ENDED and frame.rfind(b"\xff\xd9") < 0:
         # Decoders fill what is missing with grey and say nothing.
         raise CaseError(f"{header.path}: is cut short: its {codec_name(header)} has no end; write or copy it again")
-    for attempt in _attempts(header):
+    for attempt in _list_decoders(header):
         try:
             attempt(header, frame, out)
         except _FailedError:
@@ -345,11 +345,11 @@ def decode_frame(header: Header, frame: bytes, out: Array) -> None:
     _decode_with_pydicom(header, frame, out)
 
 
-def _attempts(header: Header) -> list[Callable[[Header, bytes, Array], None]]:
+def _list_decoders(header: Header) -> list[Callable[[Header, bytes, Array], None]]:
     if header.transfer_syntax == RLE:
         return [_decode_rle]
     if header.transfer_syntax == DEFLATED_FRAMES:
-        return [_inflate]
+        return [_inflate_samples]
     _, codecs = _CODECS.get(header.transfer_syntax, ("", ()))
     return [partial(_decode_with, codec) for codec in codecs]
 
@@ -369,10 +369,10 @@ def _decode_with(codec: str, _: Header, frame: bytes, out: Array) -> None:
         decoded = decode(frame, **options)
     except Exception as error:
         raise _FailedError from error
-    _place(decoded, out)
+    _place_samples(decoded, out)
 
 
-def _place(decoded: Array, out: Array) -> None:
+def _place_samples(decoded: Array, out: Array) -> None:
     """Puts what a decoder returned into a slot of the same pixels; raises `_FailedError` for other sizes."""
     if decoded.shape != out.shape:
         planes = out.ndim == 3 and decoded.shape == (out.shape[2], *out.shape[:2])
@@ -400,7 +400,7 @@ def _decode_rle(header: Header, frame: bytes, out: Array) -> None:
         out[...] = np.moveaxis(planes, 0, -1)
 
 
-def _inflate(header: Header, frame: bytes, out: Array) -> None:
+def _inflate_samples(header: Header, frame: bytes, out: Array) -> None:
     try:
         data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(frame, out.nbytes + 8)
     except zlib.error as error:
@@ -439,7 +439,7 @@ def _decode_with_pydicom(header: Header, frame: bytes, out: Array) -> None:
             # The compiled RLE plugin brings the process down on damaged files.
             decoding_plugin="pydicom" if header.transfer_syntax == RLE else "",
         )
-        _place(decoded, out)
+        _place_samples(decoded, out)
     except Exception as error:
         raise CaseError(
             f"{header.path}: its pixels are coded with {codec_name(header)}, and no installed decoder reads them; "

@@ -60,69 +60,69 @@ def volumes_of(slices: Sequence[Slice], heights: Array) -> list[Volumes]:
     Heights are where slices lie along their normal, mm. What makes complete stacks of a different kind (image types,
     magnitude and phase, echoes that repeat in time) becomes several; the others are channels of one image.
     """
-    if 0 < len(kept := _without_copies(slices)) < len(slices):
-        found = volumes_of(kept, heights[[slices.index(one) for one in kept]])
-        note = f"{len(slices) - len(kept)} files were there twice, byte for byte, and are used once"
-        if any(one.axis is not None for one in found):
-            return [replace(one, notes=(note, *one.notes)) for one in found]
+    if 0 < len(unique_slices := _without_copies(slices)) < len(slices):
+        volumes = volumes_of(unique_slices, heights[[slices.index(slice_) for slice_ in unique_slices]])
+        note = f"{len(slices) - len(unique_slices)} files were there twice, byte for byte, and are used once"
+        if any(volume.axis is not None for volume in volumes):
+            return [replace(volume, notes=(note, *volume.notes)) for volume in volumes]
     order = np.argsort(heights, kind="stable")
     steps = np.diff(heights[order]) > SAME_PLACE
-    places = np.empty(len(slices), int)
-    places[order] = np.r_[0, np.cumsum(steps)]
-    if int(places.max()) + 1 == len(slices):
-        return [Volumes((tuple(one.header for one in slices),))]
-    placed = [replace(one, place=int(place)) for one, place in zip(slices, places, strict=True)]
-    return _split(placed, int(places.max()) + 1, "")
+    indices = np.empty(len(slices), int)
+    indices[order] = np.r_[0, np.cumsum(steps)]
+    if int(indices.max()) + 1 == len(slices):
+        return [Volumes((tuple(slice_.header for slice_ in slices),))]
+    placed = [replace(slice_, place=int(index)) for slice_, index in zip(slices, indices, strict=True)]
+    return _split_slices(placed, int(indices.max()) + 1, "")
 
 
 def _without_copies(slices: Sequence[Slice]) -> list[Slice]:
     """Leaves out files that are a copy of another."""
-    kept: list[Slice] = []
-    known: dict[bytes, Slice] = {}
-    for one in slices:
-        name = one.header.facts.get("sop_instance", b"")
-        twin = known.setdefault(name, one) if name and one.header.frames == 1 else one
-        same = twin is not one and twin.header.path != one.header.path
-        if not (same and filecmp.cmp(twin.header.path, one.header.path, shallow=False)):
-            kept.append(one)
-    return kept
+    unique_slices: list[Slice] = []
+    by_digest: dict[bytes, Slice] = {}
+    for slice_ in slices:
+        name = slice_.header.facts.get("sop_instance", b"")
+        twin = by_digest.setdefault(name, slice_) if name and slice_.header.frames == 1 else slice_
+        is_copy = twin is not slice_ and twin.header.path != slice_.header.path
+        if not (is_copy and filecmp.cmp(twin.header.path, slice_.header.path, shallow=False)):
+            unique_slices.append(slice_)
+    return unique_slices
 
 
-def _split(slices: list[Slice], places: int, value: str) -> list[Volumes]:
+def _split_slices(slices: list[Slice], places: int, value: str) -> list[Volumes]:
     if len(slices) == places:
-        return [Volumes((_headers(slices),), value=value)]
-    pieces = _pieces(slices, places, lambda one: one.facts.kind)
+        return [Volumes((_slice_headers(slices),), value=value)]
+    pieces = _group_pieces(slices, places, lambda one: one.facts.kind)
     if pieces:
-        named = _kinds(list(pieces))
-        return _each(pieces.values(), named, places, value)
-    counts = np.bincount([one.place for one in slices], minlength=places)
+        named = _kind_names(list(pieces))
+        return _split_each(pieces.values(), named, places, value)
+    counts = np.bincount([slice_.place for slice_ in slices], minlength=places)
     if np.ptp(counts):
-        return [_troubled(slices, value, _uneven(slices, counts))]
+        return [_troubled_volumes(slices, value, _describe_uneven(slices, counts))]
     for attempt in (_by_diffusion, _by_contrast, _by_index, _by_moment, _by_rank):
-        found = attempt(slices, places, value)
-        if found is not None:
-            return found
-    return [_troubled(slices, value, _missing(slices, places))]
+        volumes = attempt(slices, places, value)
+        if volumes is not None:
+            return volumes
+    return [_troubled_volumes(slices, value, _describe_missing(slices, places))]
 
 
-def _headers(slices: Iterable[Slice]) -> tuple[Header, ...]:
-    return tuple(one.header for one in slices)
+def _slice_headers(slices: Iterable[Slice]) -> tuple[Header, ...]:
+    return tuple(slice_.header for slice_ in slices)
 
 
-def _each(pieces: Iterable[list[Slice]], names: Sequence[str], places: int, value: str) -> list[Volumes]:
-    found: list[Volumes] = []
+def _split_each(pieces: Iterable[list[Slice]], names: Sequence[str], places: int, value: str) -> list[Volumes]:
+    volumes: list[Volumes] = []
     for piece, name in zip(pieces, names, strict=True):
-        found += _split(piece, places, f"{value}, {name}" if value else name)
-    return found
+        volumes += _split_slices(piece, places, f"{value}, {name}" if value else name)
+    return volumes
 
 
-def _kinds(kinds: Sequence[str]) -> list[str]:
+def _kind_names(kinds: Sequence[str]) -> list[str]:
     return [f"image type {kind or 'not stated'}" for kind in kinds]
 
 
-def _pieces(slices: list[Slice], places: int, key: Callable[[Slice], Key | None]) -> dict[Key, list[Slice]]:
+def _group_pieces(slices: list[Slice], places: int, key: Callable[[Slice], Key | None]) -> dict[Key, list[Slice]]:
     """The slices by what they say, where that makes several complete stacks; else nothing."""
-    keys = [key(one) for one in slices]
+    keys = [key(slice_) for slice_ in slices]
     if None in keys or len(set(keys)) < 2:
         return {}
     pieces = grouped(zip(keys, slices, strict=True))
@@ -133,7 +133,7 @@ def _is_full(slices: Sequence[Slice], places: int) -> bool:
     """Whether every position is there, all as often."""
     if len(slices) % places:
         return False
-    counts = np.bincount([one.place for one in slices], minlength=places)
+    counts = np.bincount([slice_.place for slice_ in slices], minlength=places)
     return bool((counts == len(slices) // places).all())
 
 
@@ -145,10 +145,10 @@ _CONTRASTS: dict[str, Callable[[Slice], float | None]] = {
 """What makes volumes of another contrast; two of them, or one and time, make images of their own."""
 
 _MOMENTS: tuple[Callable[[Slice], float | None], ...] = (
-    lambda one: _whole(one.facts.temporal),
+    lambda one: _whole_number(one.facts.temporal),
     lambda one: one.facts.trigger_time,
     lambda one: one.facts.frame_time,
-    lambda one: _whole(one.facts.acquisition),
+    lambda one: _whole_number(one.facts.acquisition),
     lambda one: one.facts.begin,
 )
 """What counts volumes, the same for all slices of one."""
@@ -161,13 +161,13 @@ _RANKS: dict[str, Callable[[Slice], float | None]] = {
 """What grows from volume to volume at every position, and may differ between slices of one."""
 
 
-def _whole(text: str) -> float | None:
+def _whole_number(text: str) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def _ranked(slices: list[Slice], places: int, rank: Callable[[Slice], float | None]) -> list[list[Slice]] | None:
+def _rank_slices(slices: list[Slice], places: int, rank: Callable[[Slice], float | None]) -> list[list[Slice]] | None:
     """The n-th of every position by some value to the n-th volume; None where the value does not tell them apart."""
-    values = [rank(one) for one in slices]
+    values = [rank(slice_) for slice_ in slices]
     if None in values:
         return None
     order = sorted(range(len(slices)), key=lambda at: (slices[at].place, values[at]))
@@ -181,50 +181,50 @@ def _ranked(slices: list[Slice], places: int, rank: Callable[[Slice], float | No
 def _by_contrast(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     """Volumes by what makes another contrast; where each contrast has several, they are images of their own."""
     for name, key in _CONTRASTS.items():
-        pieces = _pieces(slices, places, key)
+        pieces = _group_pieces(slices, places, key)
         if pieces and len(slices) > places * len(pieces):
-            return _each(pieces.values(), [f"{name} {found:g}" for found in pieces], places, value)
+            return _split_each(pieces.values(), [f"{name} {contrast:g}" for contrast in pieces], places, value)
         if pieces:
-            return [_volumes([pieces[found] for found in sorted(pieces)], value, ())]
+            return [_make_volumes([pieces[contrast] for contrast in sorted(pieces)], value, ())]
     return None
 
 
 def _by_moment(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     for key in _MOMENTS:
-        pieces = _pieces(slices, places, key)
+        pieces = _group_pieces(slices, places, key)
         if pieces and len(pieces) * places == len(slices):
-            return [_volumes([pieces[found] for found in sorted(pieces)], value, ())]
+            return [_make_volumes([pieces[moment] for moment in sorted(pieces)], value, ())]
     return None
 
 
 def _by_rank(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     for name, rank in _RANKS.items():
-        volumes = _ranked(slices, places, rank)
+        volumes = _rank_slices(slices, places, rank)
         if volumes is not None:
             notes = ("the order of the volumes is that of the numbers of their files",) if name == "number" else ()
-            return [_volumes(volumes, value, notes)]
+            return [_make_volumes(volumes, value, notes)]
     return None
 
 
 def _by_diffusion(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     """Volumes by b-value and direction, those alike by their order in time; None where it does not tell them apart."""
-    keys = [_weighting(one.facts) for one in slices]
+    keys = [_diffusion_weighting(slice_.facts) for slice_ in slices]
     if len(set(keys)) < 2:
         return None
     volumes: list[list[Slice]] = []
     for piece in grouped(zip(keys, slices, strict=True)).values():
         if not _is_full(piece, places):
             return None
-        alike = [piece] if len(piece) == places else None
-        for rank in (lambda one: _whole(one.facts.temporal), *_RANKS.values()):
-            alike = alike or _ranked(piece, places, rank)
-        if alike is None:
+        volumes_ = [piece] if len(piece) == places else None
+        for rank in (lambda one: _whole_number(one.facts.temporal), *_RANKS.values()):
+            volumes_ = volumes_ or _rank_slices(piece, places, rank)
+        if volumes_ is None:
             return None
-        volumes += alike
-    return [_volumes(sorted(volumes, key=_began), value, ())]
+        volumes += volumes_
+    return [_make_volumes(sorted(volumes, key=_volume_start), value, ())]
 
 
-def _weighting(facts: VolumeFacts) -> tuple[float, ...]:
+def _diffusion_weighting(facts: VolumeFacts) -> tuple[float, ...]:
     b_value = facts.b_value or 0.0
     rounded = round(b_value, 3)
     if facts.direction is None or b_value < LOW:
@@ -232,9 +232,9 @@ def _weighting(facts: VolumeFacts) -> tuple[float, ...]:
     return (rounded, *(round(part, 4) + 0.0 for part in facts.direction))
 
 
-def _began(volume: Sequence[Slice]) -> tuple[float, float]:
-    times = [one.facts.acquired for one in volume if one.facts.acquired is not None]
-    numbers = [one.facts.number for one in volume if one.facts.number is not None]
+def _volume_start(volume: Sequence[Slice]) -> tuple[float, float]:
+    times = [slice_.facts.acquired for slice_ in volume if slice_.facts.acquired is not None]
+    numbers = [slice_.facts.number for slice_ in volume if slice_.facts.number is not None]
     return min(times, default=0.0), float(min(numbers, default=0))
 
 
@@ -244,33 +244,40 @@ def _index_at(at: int) -> Callable[[Slice], int | None]:
 
 def _by_index(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
     """By the dimensions that enhanced files index frames by: one makes volumes, of several the first parts them."""
-    found = [(name, _pieces(slices, places, _index_at(at))) for at, (name, _) in enumerate(slices[0].facts.index)]
-    varying = [(name, pieces) for name, pieces in found if pieces]
+    pieces_by_name = [
+        (name, _group_pieces(slices, places, _index_at(at))) for at, (name, _) in enumerate(slices[0].facts.index)
+    ]
+    varying = [(name, pieces) for name, pieces in pieces_by_name if pieces]
     for _, pieces in varying:
         if len(pieces) * places == len(slices):
-            return [_volumes([pieces[number] for number in sorted(pieces)], value, ())]
+            return [_make_volumes([pieces[number] for number in sorted(pieces)], value, ())]
     if len(varying) > 1:
         name, pieces = varying[0]
         ordered = sorted(pieces)
-        return _each([pieces[number] for number in ordered], [f"{name} {one}" for one in ordered], places, value)
+        return _split_each(
+            [pieces[number] for number in ordered], [f"{name} {index}" for index in ordered], places, value
+        )
     return None
 
 
 # --- what the volumes are -------------------------------------------------------------------------------------
 
 
-def _volumes(volumes: list[list[Slice]], value: str, notes: tuple[str, ...]) -> Volumes:
-    axis, more = _axis([[one.facts for one in volume] for volume in volumes])
+def _make_volumes(volumes: list[list[Slice]], value: str, notes: tuple[str, ...]) -> Volumes:
+    axis, notes_ = _volume_axis([[slice_.facts for slice_ in volume] for volume in volumes])
     if axis.kind == "time" and volumes[0][0].header.mosaic:
-        axis, more = _paced(volumes, axis, more)
-    return Volumes(tuple(_headers(volume) for volume in volumes), axis, value, (*notes, *more))
+        axis, notes_ = _mosaic_times(volumes, axis, notes_)
+    return Volumes(tuple(_slice_headers(volume) for volume in volumes), axis, value, (*notes, *notes_))
 
 
-def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
+def _volume_axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
     """Axis that tells the volumes apart, by what is the same within each and differs between them; else the time."""
     heads = [volume[0] for volume in volumes]
-    weightings = [{_weighting(facts) for facts in volume} for volume in volumes]
-    if all(len(found) == 1 for found in weightings) and len({found for one in weightings for found in one}) > 1:
+    weightings = [{_diffusion_weighting(facts) for facts in volume} for volume in volumes]
+    if (
+        all(len(weighting) == 1 for weighting in weightings)
+        and len({value for weighting in weightings for value in weighting}) > 1
+    ):
         weighted = [(facts.b_value or 0.0, facts.direction) for facts in heads]
         vectors = np.array([vector if vector and b_value >= LOW else (0, 0, 0) for b_value, vector in weighted])
         directions = vectors @ LPS_TO_RAS[:3, :3].T + 0.0
@@ -279,9 +286,9 @@ def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
         notes = (averaged,) if missing else ()
         return ChannelAxis("diffusion", np.array([b for b, _ in weighted]), "s/mm2", directions), notes
     for kind, unit, values in (
-        ("echo", "ms", _told([[facts.echo_time for facts in volume] for volume in volumes])),
-        ("inversion", "ms", _told([[facts.inversion_time for facts in volume] for volume in volumes])),
-        ("flip angle", "degree", _told([[facts.flip_angle for facts in volume] for volume in volumes])),
+        ("echo", "ms", _volume_values([[facts.echo_time for facts in volume] for volume in volumes])),
+        ("inversion", "ms", _volume_values([[facts.inversion_time for facts in volume] for volume in volumes])),
+        ("flip angle", "degree", _volume_values([[facts.flip_angle for facts in volume] for volume in volumes])),
     ):
         if values is not None:
             return ChannelAxis(kind, values, unit), ()
@@ -289,15 +296,15 @@ def _axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
         values = np.array([np.median([facts.trigger_time for facts in volume]) for volume in volumes], np.float64)
         if (np.diff(values) > 0).all():
             return ChannelAxis("phase", values, "ms"), ()
-    return _time(volumes)
+    return _time_axis(volumes)
 
 
-def _paced(
+def _mosaic_times(
     volumes: Sequence[Sequence[Slice]], axis: ChannelAxis, notes: tuple[str, ...]
 ) -> tuple[ChannelAxis, tuple[str, ...]]:
     """Times of mosaics by their RepetitionTime, where none is left out: what is calibrated between them counts not."""
     facts = [volume[0].facts for volume in volumes]
-    counts, repetition = [_whole(one.acquisition) for one in facts], facts[0].repetition_time
+    counts, repetition = [_whole_number(volume_facts.acquisition) for volume_facts in facts], facts[0].repetition_time
     planned = np.arange(len(facts)) * (repetition or 0.0)
     if repetition is None or None in counts or (np.diff(np.array(counts, np.float64)) != 1).any():
         return axis, notes
@@ -307,27 +314,29 @@ def _paced(
     return replace(axis, values=planned), (note,)
 
 
-def _told(volumes: Sequence[Sequence[float | None]]) -> Array | None:
+def _volume_values(volumes: Sequence[Sequence[float | None]]) -> Array | None:
     """The values of the volumes, where each has one for all its slices, and they differ."""
     values = [set(volume) for volume in volumes]
-    if any(len(one) != 1 or None in one for one in values) or len(set.union(*values)) < len(values):
+    if any(len(volume_values) != 1 or None in volume_values for volume_values in values) or len(
+        set.union(*values)
+    ) < len(values):
         return None
-    return np.array([one.pop() for one in values], np.float64)
+    return np.array([volume_values.pop() for volume_values in values], np.float64)
 
 
-def _time(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
+def _time_axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
     """Seconds after the first volume: as measured, else as planned; measured ones that fit the plan are the plan."""
     repetition = volumes[0][0].repetition_time
     planned = None if repetition is None else repetition * np.arange(len(volumes))
-    for told in (
+    for times in (
         [[facts.acquired for facts in volume] for volume in volumes],
         [[facts.begin for facts in volume] for volume in volumes],
         [[None if facts.frame_time is None else facts.frame_time / 1000 for facts in volume] for volume in volumes],
     ):
-        if any(one is None for volume in told for one in volume):
+        if any(time is None for volume in times for time in volume):
             continue
         # Slices of a volume are not measured at one moment, and those of one place are compared.
-        moments = np.array([sorted(volume) for volume in told], np.float64)  # type: ignore[type-var]
+        moments = np.array([sorted(volume) for volume in times], np.float64)  # type: ignore[type-var]
         values = np.median(moments - moments[0], axis=1)
         if (np.diff(values) > 0).all():
             if planned is not None and np.abs(np.diff(values) - repetition).max() <= 0.01 * repetition + 0.01:  # type: ignore[operator]
@@ -344,14 +353,14 @@ def _time(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[
 # --- what cannot be put in order ------------------------------------------------------------------------------
 
 
-def _troubled(slices: Sequence[Slice], value: str, trouble: str) -> Volumes:
-    return Volumes((_headers(slices),), value=value, trouble=trouble)
+def _troubled_volumes(slices: Sequence[Slice], value: str, trouble: str) -> Volumes:
+    return Volumes((_slice_headers(slices),), value=value, trouble=trouble)
 
 
-def _uneven(slices: Sequence[Slice], counts: Array) -> str:
+def _describe_uneven(slices: Sequence[Slice], counts: Array) -> str:
     usual = int(np.bincount(counts).argmax())
     odd = np.flatnonzero(counts != usual)
-    some = next(one for one in slices if one.place == int(odd[0]))
+    some = next(slice_ for slice_ in slices if slice_.place == int(odd[0]))
     where = ", ".join(f"{float(part):.6g}" for part in some.header.position or ())
     files = "file" if int(counts[odd[0]]) == 1 else "files"
     return (
@@ -362,19 +371,19 @@ def _uneven(slices: Sequence[Slice], counts: Array) -> str:
     )
 
 
-def _missing(slices: Sequence[Slice], places: int) -> str:
+def _describe_missing(slices: Sequence[Slice], places: int) -> str:
     lacking: dict[str, Callable[[Slice], object]] = {
         "TemporalPositionIdentifier (0020,0100)": lambda one: one.facts.temporal or None,
         "AcquisitionNumber (0020,0012)": lambda one: one.facts.acquisition or None,
         "AcquisitionTime (0008,0032)": lambda one: one.facts.acquired,
         "InstanceNumber (0020,0013)": lambda one: one.facts.number,
     }
-    absent = [name for name, key in lacking.items() if all(key(one) is None for one in slices)]
-    alike = [name for name in lacking if name not in absent]
-    said = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing" if absent else ""
-    same = f"{', '.join(alike)} {'does' if len(alike) == 1 else 'do'} not tell them apart" if alike else ""
+    absent = [name for name, key in lacking.items() if all(key(slice_) is None for slice_ in slices)]
+    ambiguous = [name for name in lacking if name not in absent]
+    gone = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing" if absent else ""
+    vague = f"{', '.join(ambiguous)} {'does' if len(ambiguous) == 1 else 'do'} not tell them apart" if ambiguous else ""
     return (
         f"{len(slices) // places} slices lie at each of {places} positions, with different pixels, and "
-        f"nothing tells which belong together: {' and '.join(word for word in (said, same) if word)}; move the files "
+        f"nothing tells which belong together: {' and '.join(word for word in (gone, vague) if word)}; move the files "
         "of the image you do not mean out of the folder, or export the series again with these elements"
     )

@@ -63,31 +63,31 @@ def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
     """
     if gaps not in ("raise", "resample", "largest-run"):
         raise CaseError(f"gaps={gaps} is not known; expected raise, resample or largest-run")
-    spacing, cosines = _plane(headers)
+    spacing, cosines = _slice_plane(headers)
     notes: list[str] = []
-    ordered, places = _sorted(headers, notes)
+    ordered, positions_ = _sort_slices(headers, notes)
     if len(ordered) == 1:
         step = _lone_step(ordered[0], notes) * normal_of(ordered[0])
-        return Stack(ordered, _geometry(ordered, spacing, cosines, step, 1), tuple(notes))
+        return Stack(ordered, _stack_geometry(ordered, spacing, cosines, step, 1), tuple(notes))
     weights = None
-    steps = np.diff(places)
+    steps = np.diff(positions_)
     middle = float(np.median(steps))
     if steps.max() - steps.min() > 0.01 * middle + SAME_PLACE:
         if gaps == "raise":
-            raise _uneven(ordered, places)
+            raise _uneven_error(ordered, positions_)
         if gaps == "largest-run":
-            ordered, places = _largest_run(ordered, places, notes)
+            ordered, positions_ = _largest_run(ordered, positions_, notes)
         else:
-            weights = _resampled(ordered, places, middle, notes)
+            weights = _resampling_plan(ordered, positions_, middle, notes)
     positions = np.array([header.position for header in ordered])
-    along = (positions[-1] - positions[0]) / (places[-1] - places[0])
-    _check_line(ordered, positions, places, along, min(spacing))
+    along = (positions[-1] - positions[0]) / (positions_[-1] - positions_[0])
+    _check_line(ordered, positions, positions_, along, min(spacing))
     if weights is None:
         count, step = len(ordered), (positions[-1] - positions[0]) / (len(ordered) - 1)
     else:
         count, step = len(weights), along * middle
     _note_doubts(ordered, step, notes)
-    return Stack(ordered, _geometry(ordered, spacing, cosines, step, count), tuple(notes), weights)
+    return Stack(ordered, _stack_geometry(ordered, spacing, cosines, step, count), tuple(notes), weights)
 
 
 def arrange_volumes(volumes: Sequence[Sequence[Header]], gaps: Gaps = "raise") -> Stack:
@@ -103,22 +103,22 @@ def arrange_volumes(volumes: Sequence[Sequence[Header]], gaps: Gaps = "raise") -
         return first
     ordered = [_by_place(volume) for volume in volumes]
     wanted = {id(header) for header in first.headers}
-    kept = [place for place, header in enumerate(ordered[0]) if id(header) in wanted]
-    headers = tuple(volume[place] for volume in ordered for place in kept)
+    selected = [index for index, header in enumerate(ordered[0]) if id(header) in wanted]
+    headers = tuple(volume[index] for volume in ordered for index in selected)
     for volume in ordered[1:]:
         _require_beside(ordered[0], volume)
     return replace(first, headers=headers, volumes=len(volumes))
 
 
 def _by_place(headers: Sequence[Header]) -> list[Header]:
-    places = np.array([header.position for header in headers]) @ normal_of(headers[0])
-    return [headers[index] for index in np.argsort(places, kind="stable")]
+    heights = np.array([header.position for header in headers]) @ normal_of(headers[0])
+    return [headers[index] for index in np.argsort(heights, kind="stable")]
 
 
 def _require_beside(some: Sequence[Header], others: Sequence[Header]) -> None:
     """Refuses a volume that lies elsewhere: one affine cannot say where both are."""
-    places, wanted = (np.array([one.position for one in volume], np.float64) for volume in (others, some))
-    apart = np.linalg.norm(places - wanted, axis=1)
+    positions, wanted = (np.array([header.position for header in volume], np.float64) for volume in (others, some))
+    apart = np.linalg.norm(positions - wanted, axis=1)
     worst = int(apart.argmax())
     if apart[worst] > MOVED:
         raise CaseError(
@@ -129,7 +129,7 @@ def _require_beside(some: Sequence[Header], others: Sequence[Header]) -> None:
 
 def _arrange_mosaics(headers: Sequence[Header]) -> Stack:
     mosaic = mosaic_of(headers[0])
-    spacing, cosines = _plane([replace(headers[0], position=tuple(mosaic.first))])
+    spacing, cosines = _slice_plane([replace(headers[0], position=tuple(mosaic.first))])
     stated = [header for header in headers if header.position is not None]
     if stated:
         _require_beside([stated[0]] * len(stated), stated)
@@ -142,7 +142,7 @@ def _arrange_mosaics(headers: Sequence[Header]) -> Stack:
     return Stack(tuple(headers), geometry, mosaic.notes, volumes=len(headers), mosaic=mosaic)
 
 
-def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
+def _slice_plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
     """Pixel spacing (between rows, between columns) and the two cosines, float64, (2, 3)."""
     for header in headers:
         if header.position is None or header.orientation is None:
@@ -159,8 +159,10 @@ def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
     if head.rows < 1 or head.columns < 1:
         raise CaseError(f"{head.path}: states {head.rows} rows and {head.columns} columns; mend its header")
     if head.pixel_spacing is None or min(head.pixel_spacing) <= 0:
-        found = "missing" if head.pixel_spacing is None else f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"
-        raise CaseError(f"{head.path}: PixelSpacing is {found}; expected two positive numbers, mend the header")
+        spacing_text = (
+            "missing" if head.pixel_spacing is None else f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"
+        )
+        raise CaseError(f"{head.path}: PixelSpacing is {spacing_text}; expected two positive numbers, mend the header")
     cosines = np.array(head.orientation, dtype=np.float64).reshape(2, 3)
     lengths = np.linalg.norm(cosines, axis=1)
     if np.abs(lengths - 1).max() > 0.01 or abs(float(cosines[0] @ cosines[1])) > 0.01:
@@ -170,22 +172,22 @@ def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
     return head.pixel_spacing, cosines / lengths[:, None]
 
 
-def _sorted(headers: Sequence[Header], notes: list[str]) -> tuple[tuple[Header, ...], Array]:
+def _sort_slices(headers: Sequence[Header], notes: list[str]) -> tuple[tuple[Header, ...], Array]:
     """The slices along the normal, each position once, and their distances along it."""
     positions = np.array([header.position for header in headers])
-    places = positions @ normal_of(headers[0])
-    order = sorted(range(len(headers)), key=lambda index: (places[index], headers[index].path))
-    kept: list[int] = []
+    heights = positions @ normal_of(headers[0])
+    order = sorted(range(len(headers)), key=lambda index: (heights[index], headers[index].path))
+    kept_order: list[int] = []
     dropped = 0
     for index in order:
-        if kept and places[index] - places[kept[-1]] <= SAME_PLACE:
-            _require_same(headers[kept[-1]], headers[index])
+        if kept_order and heights[index] - heights[kept_order[-1]] <= SAME_PLACE:
+            _require_same(headers[kept_order[-1]], headers[index])
             dropped += 1
         else:
-            kept.append(index)
+            kept_order.append(index)
     if dropped:
         notes.append(f"{dropped} slices were there twice, with the same pixels, and are used once")
-    return tuple(headers[index] for index in kept), places[kept]
+    return tuple(headers[index] for index in kept_order), heights[kept_order]
 
 
 def _require_same(one: Header, other: Header) -> None:
@@ -209,29 +211,29 @@ def _lone_step(header: Header, notes: list[str]) -> float:
     return 1.0
 
 
-def _uneven(ordered: Sequence[Header], places: Array) -> UnevenSlices:
+def _uneven_error(ordered: Sequence[Header], places: Array) -> UnevenSlices:
     steps = np.diff(places)
     middle = float(np.median(steps))
     normal = normal_of(ordered[0])
     where = "z" if abs(normal[2]) > 0.999 else "position along the normal"
     shown_places = places * np.sign(normal[2]) if where == "z" else places
     ratio = steps / middle
-    whole = np.abs(ratio - np.rint(ratio)) <= 0.02
+    is_multiple = np.abs(ratio - np.rint(ratio)) <= 0.02
     odd = np.flatnonzero(np.abs(steps - middle) > 0.01 * middle + SAME_PLACE)
-    shown = []
+    gaps = []
     for index in odd[:5]:
         ends = "between {0}={1:.6g} and {0}={2:.6g} mm".format(where, *sorted(shown_places[index : index + 2]))
-        lost = round(ratio[index]) - 1
-        shown.append(
-            f"{lost} {'slice seems' if lost == 1 else 'slices seem'} missing {ends}"
-            if whole.all() and lost > 0
+        missing_count = round(ratio[index]) - 1
+        gaps.append(
+            f"{missing_count} {'slice seems' if missing_count == 1 else 'slices seem'} missing {ends}"
+            if is_multiple.all() and missing_count > 0
             else f"the step is {steps[index]:.4g} mm {ends}"
         )
-    more = f", and {len(odd) - 5} more" if len(odd) > 5 else ""
+    further = f", and {len(odd) - 5} more" if len(odd) > 5 else ""
     first = int(odd[0]) if len(odd) else 0
     return UnevenSlices(
         f"{ordered[first].path}: the steps between slices differ ({steps.min():.4g} to {steps.max():.4g} mm, median "
-        f"{middle:.4g}): {'; '.join(shown)}{more}; find the missing files, or read with gaps=resample (interpolates "
+        f"{middle:.4g}): {'; '.join(gaps)}{further}; find the missing files, or read with gaps=resample (interpolates "
         "linearly onto the median step) or gaps=largest-run (keeps the longest even part)"
     )
 
@@ -251,7 +253,7 @@ def _largest_run(ordered: tuple[Header, ...], places: Array, notes: list[str]) -
     return ordered[start:stop], places[start:stop]
 
 
-def _resampled(ordered: Sequence[Header], places: Array, step: float, notes: list[str]) -> Array:
+def _resampling_plan(ordered: Sequence[Header], places: Array, step: float, notes: list[str]) -> Array:
     count = int((places[-1] - places[0]) / step + 1e-3) + 1
     if count > MADE_UP * len(places):
         raise CaseError(
@@ -299,7 +301,7 @@ def _note_doubts(ordered: Sequence[Header], step: Array, notes: list[str]) -> No
         notes.append("the slices name several frames of reference; they are taken as one")
 
 
-def _geometry(
+def _stack_geometry(
     ordered: Sequence[Header], spacing: tuple[float, float], cosines: Array, step: Array, slices: int
 ) -> Geometry:
     head = ordered[0]

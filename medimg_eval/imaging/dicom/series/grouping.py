@@ -92,8 +92,8 @@ class Group:
 
     def _spacing(self) -> str:
         head, volume = self.headers[0], self.found.volumes[0]
-        places = np.unique(np.round(_heights(volume), 3)) if self.kind == "slices" else np.empty(0)
-        step = f" x {np.median(np.diff(places)):.4g}" if len(places) > 1 else ""
+        heights = np.unique(np.round(_slice_heights(volume), 3)) if self.kind == "slices" else np.empty(0)
+        step = f" x {np.median(np.diff(heights)):.4g}" if len(heights) > 1 else ""
         down, across = head.pixel_spacing or (0.0, 0.0)
         return f"{down:g} x {across:g}{step} mm"
 
@@ -105,29 +105,29 @@ def gather(paths: Sequence[Path]) -> list[Header]:
     and tables lie beside images. Raises CaseError where a file that was named, or is named like the slices, is not
     DICOM; a DICOM file is damaged; or nothing is found.
     """
-    found: list[Header] = []
-    others: list[tuple[Path, int | None]] = []
-    for path, named, size in _files(paths):
+    headers: list[Header] = []
+    unreadable: list[tuple[Path, int | None]] = []
+    for path, named, size in _list_files(paths):
         header = read_header(path) if size else None
         if header is not None:
             wrong = damage(header, size or 0)
             if wrong:
                 raise CaseError(f"{path}: {wrong}; write or copy it again")
-            found.append(header)
+            headers.append(header)
         elif named:
             raise CaseError(f"{path}: {_no_dicom(size)}; copy it again, or leave it out of the list")
         else:
-            others.append((path, size))
-    known, suffixes = {shape_of(header.path) for header in found}, {header.path.suffix.lower() for header in found}
-    for path, size in others:
+            unreadable.append((path, size))
+    shapes, suffixes = {shape_of(header.path) for header in headers}, {header.path.suffix.lower() for header in headers}
+    for path, size in unreadable:
         # An empty file of their suffix is a slice that was not copied; others are marks that tools leave.
-        if is_meant(path, known) or (not size and path.suffix.lower() in suffixes):
+        if is_meant(path, shapes) or (not size and path.suffix.lower() in suffixes):
             raise CaseError(
                 f"{path}: {_no_dicom(size)}, beside DICOM files or named like one; copy it again, or delete it"
             )
-    if not found:
+    if not headers:
         raise CaseError(f"{paths[0]}: holds no DICOM files")
-    return found
+    return headers
 
 
 def _no_dicom(size: int | None) -> str:
@@ -144,7 +144,7 @@ def shape_of(path: Path) -> tuple[Path, str]:
     return path.parent, re.sub(r"\d+", "#", path.name)
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
+def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
     """Every file under the paths, whether it was named itself, and its size: None for a link to nowhere."""
     for path in paths:
         if path.is_dir():
@@ -180,29 +180,31 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
     for header in headers:
         if not header.has_pixels:
             continue
-        kind = _kind(header)
+        kind = _header_kind(header)
         if kind != "slices":
             # Enhanced files of one series are its volumes, or parts of one.
-            joined = next((files for of, files in singles if of == kind == "frames" and _joins(header, files[0])), None)
+            joined = next(
+                (files for of, files in singles if of == kind == "frames" and _joins_series(header, files[0])), None
+            )
             if joined is None:
                 singles.append((kind, [header]))
             else:
                 joined.append(header)
             continue
-        stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
+        stack = next((stack for stack in stacks if _belongs_together(header, stack[0])), None)
         if stack is None:
             stacks.append([header])
         else:
             stack.append(header)
     parts: list[tuple[Kind, Volumes]] = [(kind, Volumes((tuple(files),))) for kind, files in singles]
     for stack in stacks:
-        parts += [("slices", part) for part in _split(stack)]
-    return _labelled(sorted(parts, key=_in_list))
+        parts += [("slices", part) for part in _split_stack(stack)]
+    return _label_parts(sorted(parts, key=_in_list))
 
 
 def _in_list(part: tuple[Kind, Volumes]) -> tuple[object, ...]:
-    first, found = part[1].volumes[0][0], part[1]
-    return (_series_number(first), first.series_uid, -sum(map(len, found.volumes)), found.value)
+    first, volumes = part[1].volumes[0][0], part[1]
+    return (_series_number(first), first.series_uid, -sum(map(len, volumes.volumes)), volumes.value)
 
 
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
@@ -215,26 +217,28 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
-        wanted = wanted or [one for group in groups if (one := _one_volume(group, series)) is not None]
+        wanted = wanted or [volume for group in groups if (volume := _one_volume(group, series)) is not None]
         by_number = zip(numbers([group.headers[0] for group in groups]), groups, strict=True)
         wanted = wanted or [group for number, group in by_number if number == series]
         if not wanted and (words := description_words(series)) is not None:
-            wanted = _described(groups, words, series, path)
+            wanted = _choose_described(groups, words, series, path)
         if not wanted:
-            raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
+            raise CaseError(f"{path}: holds no series {series}; it holds {_list_groups(groups)}")
         groups = wanted
     if len(groups) == 1:
         return groups[0], []
     inside = [group for group in groups if not group.aside]
     meant = [group for group in inside if group.kind == "frames" or len(group.headers) > 1] or inside
     if len(meant) != 1:
-        raise CaseError(f"{path}: holds several images, say which with series=NUMBER or series=UID: {_listing(groups)}")
-    rest = [group for group in groups if group is not meant[0]]
-    for group in rest:
+        raise CaseError(
+            f"{path}: holds several images, say which with series=NUMBER or series=UID: {_list_groups(groups)}"
+        )
+    remaining = [group for group in groups if group is not meant[0]]
+    for group in remaining:
         _require_other(group, meant[0])
-    left = sum(len(group.headers) for group in rest)
-    why = sorted({_why_left(group, meant[0]) for group in rest})
-    return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+    left_out = sum(len(group.headers) for group in remaining)
+    why = sorted({_why_left(group, meant[0]) for group in remaining})
+    return meant[0], [f"{left_out} of the images in the folder were left out: {', '.join(why)}"]
 
 
 def _one_volume(group: Group, series: str) -> Group | None:
@@ -250,21 +254,21 @@ def _one_volume(group: Group, series: str) -> Group | None:
 
 def _require_other(group: Group, meant: Group) -> None:
     """Refuses what seems to be a slice of the stack itself: left out, the stack would lack one in silence."""
-    head, other = group.headers[0], meant.headers[0]
-    alike = ("modality", "sop_class", "frames")
+    head, other_head = group.headers[0], meant.headers[0]
+    names = ("modality", "sop_class", "frames")
     if (
         meant.kind != "slices"
         or group.aside
-        or _series(head) != _series(other)
-        or any(getattr(head, name) != getattr(other, name) for name in alike)
+        or _series_key(head) != _series_key(other_head)
+        or any(getattr(head, name) != getattr(other_head, name) for name in names)
     ):
         return
     if head.position is None or head.orientation is None:
         wrong = "has no ImagePositionPatient or no ImageOrientationPatient"
-    elif not close(head.orientation, other.orientation):
+    elif not close(head.orientation, other_head.orientation):
         return  # such as a scout
-    elif (head.rows, head.columns, head.samples) != (other.rows, other.columns, other.samples):
-        wrong = f"has {head.rows} x {head.columns} rows and columns instead of {other.rows} x {other.columns}"
+    elif (head.rows, head.columns, head.samples) != (other_head.rows, other_head.columns, other_head.samples):
+        wrong = f"has {head.rows} x {head.columns} rows and columns instead of {other_head.rows} x {other_head.columns}"
     else:
         wrong = "has another PixelSpacing, or none"
     raise CaseError(
@@ -274,14 +278,14 @@ def _require_other(group: Group, meant: Group) -> None:
 
 
 def _why_left(group: Group, meant: Group) -> str:
-    head, other = group.headers[0], meant.headers[0]
+    head, other_head = group.headers[0], meant.headers[0]
     if group.aside:
         return "localizers"
     if group.kind != "slices":
         return {"picture": "pictures without a place in the patient"}.get(group.kind, group.kind)
-    if _series(head) != _series(other):
+    if _series_key(head) != _series_key(other_head):
         return "images of other series"
-    if (head.modality, head.sop_class) != (other.modality, other.sop_class):
+    if (head.modality, head.sop_class) != (other_head.modality, other_head.sop_class):
         return "images of other kinds"
     return "images of other orientations"
 
@@ -291,30 +295,32 @@ def description_words(series: str) -> str | None:
     return series.removeprefix(DESCRIBED).strip().casefold() if series.startswith(DESCRIBED) else None
 
 
-def _described(groups: Sequence[Group], words: str, series: str, path: Path) -> list[Group]:
+def _choose_described(groups: Sequence[Group], words: str, series: str, path: Path) -> list[Group]:
     """The groups of the one series whose description holds some words; raises CaseError where several do."""
-    found = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
-    if len({_series(group.headers[0]) for group in found}) > 1:
-        raise CaseError(f"{path}: {series} fits {len(found)} images, name one of them: {_listing(found, groups)}")
-    return found
+    matches = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
+    if len({_series_key(group.headers[0]) for group in matches}) > 1:
+        raise CaseError(
+            f"{path}: {series} fits {len(matches)} images, name one of them: {_list_groups(matches, groups)}"
+        )
+    return matches
 
 
-def _listing(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
+def _list_groups(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
     """Groups by their numbers among all, each with when it began after the first of them."""
     among = among or groups
     by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
     starts = [began(group.headers) for group in groups[:12]]
-    known = [start for start in starts if start is not None]
+    times = [start for start in starts if start is not None]
     lines = []
     for group, start in zip(groups[:12], starts, strict=True):
         later = (
-            f", begun {start - min(known):.0f} s after the first" if start is not None and start > min(known) else ""
+            f", begun {start - min(times):.0f} s after the first" if start is not None and start > min(times) else ""
         )
         lines.append(f"{by_group[id(group)]}) {group.line()}{later}: series={group.label or '(empty UID)'}")
     return "; ".join(lines) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
 
 
-def _kind(header: Header) -> Kind:
+def _header_kind(header: Header) -> Kind:
     if header.sop_class in SEGMENTATIONS:
         return "labels"
     if header.sop_class == DOSE or header.modality == "RTDOSE":
@@ -330,7 +336,7 @@ def _kind(header: Header) -> Kind:
     return "slices" if placed or volumetric else "picture"
 
 
-def _series(header: Header) -> tuple[str, ...]:
+def _series_key(header: Header) -> tuple[str, ...]:
     # Converters are known to give the series of two patients, or of two studies, one UID.
     named = (header.series_uid,) if header.series_uid else ("", header.series_number, header.series_description)
     return (header.patient, header.study_uid, *named)
@@ -341,9 +347,9 @@ def _series_number(header: Header) -> tuple[int, str]:
     return (int(number), "") if number.isdecimal() else (1 << 31, number)
 
 
-def _belongs(header: Header, other: Header) -> bool:
+def _belongs_together(header: Header, other: Header) -> bool:
     return (
-        _series(header) == _series(other)
+        _series_key(header) == _series_key(other)
         and (header.rows, header.columns, header.samples) == (other.rows, other.columns, other.samples)
         and (header.modality, header.sop_class) == (other.modality, other.sop_class)
         and ("LOCALIZER" in header.image_type) == ("LOCALIZER" in other.image_type)
@@ -358,27 +364,27 @@ def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> b
     if some is None or others is None:
         return some is others
     return some == others or all(
-        abs(one - other) <= _SAME * max(1.0, abs(other)) for one, other in zip(some, others, strict=True)
+        abs(first - second) <= _SAME * max(1.0, abs(second)) for first, second in zip(some, others, strict=True)
     )
 
 
-def _joins(header: Header, other: Header) -> bool:
-    alike = ("sop_class", "modality", "rows", "columns", "samples", "photometric", "bits_allocated", "image_type")
+def _joins_series(header: Header, other: Header) -> bool:
+    names = ("sop_class", "modality", "rows", "columns", "samples", "photometric", "bits_allocated", "image_type")
     return (
         header.sop_class in _FRAMED
         and bool(header.series_uid)
-        and _series(header) == _series(other)
-        and all(getattr(header, name) == getattr(other, name) for name in alike)
+        and _series_key(header) == _series_key(other)
+        and all(getattr(header, name) == getattr(other, name) for name in names)
     )
 
 
-def _labelled(parts: Sequence[tuple[Kind, Volumes]]) -> list[Group]:
-    uids = [found.volumes[0][0].series_uid for _, found in parts]
+def _label_parts(parts: Sequence[tuple[Kind, Volumes]]) -> list[Group]:
+    uids = [volumes.volumes[0][0].series_uid for _, volumes in parts]
     groups = []
-    for index, (kind, found) in enumerate(parts):
+    for index, (kind, volumes) in enumerate(parts):
         uid = uids[index]
         label = uid if uids.count(uid) == 1 else f"{uid}/{uids[: index + 1].count(uid)}"
-        groups.append(Group(label, kind, found))
+        groups.append(Group(label, kind, volumes))
     return groups
 
 
@@ -395,19 +401,20 @@ def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return normal / (np.linalg.norm(normal) or 1.0)
 
 
-def _split(stack: list[Header]) -> list[Volumes]:
+def _split_stack(stack: list[Header]) -> list[Volumes]:
     """Splits slices that repeat positions to volumes; what has no position, or repeats none, is one."""
     if len(stack) == 1 or any(header.position is None and not header.mosaic for header in stack):
         return [Volumes((tuple(stack),))]
     # A mosaic is a volume by itself, wherever it says that it lies.
-    heights = np.array([0.0] * len(stack) if stack[0].mosaic else _heights(stack))
+    heights = np.array([0.0] * len(stack) if stack[0].mosaic else _slice_heights(stack))
     if not stack[0].mosaic and (np.diff(np.sort(heights)) > SAME_PLACE).all():
         return [Volumes((tuple(stack),))]
     return volumes_of([Slice(header, volume_facts(header)) for header in stack], heights)
 
 
-def _heights(headers: Sequence[Header]) -> list[float]:
+def _slice_heights(headers: Sequence[Header]) -> list[float]:
     normal = normal_of(headers[0]).tolist()
     return [
-        sum(one * other for one, other in zip(header.position or (0, 0, 0), normal, strict=True)) for header in headers
+        sum(coordinate * component for coordinate, component in zip(header.position or (0, 0, 0), normal, strict=True))
+        for header in headers
     ]

@@ -78,15 +78,15 @@ def load_index(place: Path) -> tuple[list[Group], dict[str, Stamp]]:
         return [], {}
     try:
         table = parquet.read_table(place, memory_map=False)
-        if (table.schema.metadata or {}).get(b"version") != _version():
+        if (table.schema.metadata or {}).get(b"version") != _index_version():
             logger.info("%s: is of another version or salt and is built again", place)
             return [], {}
         groups = [_group_of(row) for row in table.to_pylist()]
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         logger.warning("%s: is damaged (%s) and is built again", place, type(error).__name__)
         return [], {}
-    others = next((group.files for group in groups if group.kind == "other"), {})
-    return [group for group in groups if group.kind != "other"], others
+    other_files = next((group.files for group in groups if group.kind == "other"), {})
+    return [group for group in groups if group.kind != "other"], other_files
 
 
 def save_index(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -> None:
@@ -94,8 +94,8 @@ def save_index(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -
     import pyarrow as pa
     from pyarrow import parquet
 
-    rows = [_row(group) for group in (*groups, Group("other", {}, others))]
-    table = pa.Table.from_pylist(rows, schema=_columns())
+    rows = [_index_row(group) for group in (*groups, Group("other", {}, others))]
+    table = pa.Table.from_pylist(rows, schema=_index_schema())
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if place.parent == user_cache() / "index":
@@ -107,19 +107,19 @@ def save_index(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -
         logger.warning("%s: cannot be written; every call will look at all files", place)
 
 
-def _version() -> bytes:
+def _index_version() -> bytes:
     return f"{VERSION} {salt_name()}".encode()
 
 
-def _columns() -> Any:
+def _index_schema() -> Any:
     import pyarrow as pa
 
-    whole, numbers = pa.int64(), pa.list_(pa.float64())
+    integer, numbers = pa.int64(), pa.list_(pa.float64())
     columns = [(name, pa.string()) for name in ("kind", *TEXTS)]
-    columns += [("localizer", pa.bool_()), ("rows", whole), ("columns", whole), ("frames", whole)]
+    columns += [("localizer", pa.bool_()), ("rows", integer), ("columns", integer), ("frames", integer)]
     columns += [("spacing", numbers), ("orientation", numbers)]
-    columns += [("files", pa.list_(pa.binary())), ("sizes", pa.list_(whole)), ("changed", pa.list_(whole))]
-    return pa.schema(columns, metadata={b"version": _version()})
+    columns += [("files", pa.list_(pa.binary())), ("sizes", pa.list_(integer)), ("changed", pa.list_(integer))]
+    return pa.schema(columns, metadata={b"version": _index_version()})
 
 
 def _group_of(row: dict[str, Any]) -> Group:
@@ -131,7 +131,7 @@ def _group_of(row: dict[str, Any]) -> Group:
     return Group(kind, row, dict(zip(names, stamps, strict=True)))
 
 
-def _row(group: Group) -> dict[str, Any]:
+def _index_row(group: Group) -> dict[str, Any]:
     return group.facts | {
         "kind": group.kind,
         "files": [os.fsencode(name) for name in group.files],
@@ -224,14 +224,14 @@ class Index:
         themselves are wanted, or keys. What a damaged image does not say fits any value. Raises UsageError where
         `Series` has no such field.
         """
-        known = [one.name for one in fields(Series) if one.name not in ("paths", "damaged")]
-        UsageError.refuse_unknown(f"the index of {self.root} has no field", known, *filters)
-        filters |= {name: _keyed(name, filters[name]) for name in NAMING if name in filters}
+        names = [field.name for field in fields(Series) if field.name not in ("paths", "damaged")]
+        UsageError.refuse_unknown(f"the index of {self.root} has no field", names, *filters)
+        filters |= {name: _key_wanted(name, filters[name]) for name in NAMING if name in filters}
         return [
             entry
             for entry in self.entries
             if all(
-                _matches(getattr(entry, name), wanted) or (entry.damaged and not getattr(entry, name))
+                _matches_value(getattr(entry, name), wanted) or (entry.damaged and not getattr(entry, name))
                 for name, wanted in filters.items()
             )
         ]
@@ -249,8 +249,8 @@ def index_tree(root: str | Path, *, cache: str | Path | None = None) -> Index:
     if not root.is_dir():
         raise CaseError(f"{root}: no such folder")
     delete_old(root)
-    place = place_of(root, None if cache is None else Path(cache))
-    groups, others = load_index(place)
+    file = place_of(root, None if cache is None else Path(cache))
+    groups, other_files = load_index(file)
     present: dict[str, Stamp] = {}
     missing: dict[str, str] = {}
     for name, state in walk(root):
@@ -258,58 +258,60 @@ def index_tree(root: str | Path, *, cache: str | Path | None = None) -> Index:
             missing[name] = f"{root / name}: is a link to a file that is not there; fetch it, or delete the link"
         else:
             present[name] = (state.st_size, state.st_mtime_ns)
-    new, dropped = _forget(groups, others, present)
+    new, dropped = _forget_changed(groups, other_files, present)
     damaged: dict[str, _Damage] = {}
     table = _Table(groups)
     todo = sorted(new)
     for start in range(0, len(todo), BATCH):
-        _add(root, todo[start : start + BATCH], present, table, others, damaged)
+        _add_files(root, todo[start : start + BATCH], present, table, other_files, damaged)
     if not table.groups:
-        found = f"{len(present)} files" + (f" ({len(damaged)} of them damaged)" if damaged else "")
-        raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
+        counts_text = f"{len(present)} files" + (f" ({len(damaged)} of them damaged)" if damaged else "")
+        raise CaseError(f"{root}: holds no DICOM file among {counts_text}; name the folder they are in")
     if len(todo) > len(damaged) or dropped:
-        save_index(place, table.groups, others)
+        save_index(file, table.groups, other_files)
     # What is damaged is not remembered: it is looked at again every time.
-    known = {shape_of(root / name) for group in table.groups for name in group.files}
-    for name in (*others, *missing):
-        if is_meant(root / name, known):
+    shapes = {shape_of(root / name) for group in table.groups for name in group.files}
+    for name in (*other_files, *missing):
+        if is_meant(root / name, shapes):
             what = "is not DICOM, and named as if it were" if present.get(name, (0, 0))[0] else "is empty"
             damaged[name] = None, missing.get(name, f"{root / name}: {what}; copy it again, or delete it")
-    _place(root, table, damaged)
+    _place_damaged(root, table, damaged)
     problems = {root / name: why for name, why in missing.items()} | {root / n: why for n, (_, why) in damaged.items()}
     if problems:
         logger.warning("%s: %d files could not be read", root, len(problems))
-    return Index(root, tuple(_entries(root, table.groups)), problems, len(todo))
+    return Index(root, tuple(_series_entries(root, table.groups)), problems, len(todo))
 
 
-def _matches(value: Any, wanted: Any) -> bool:
+def _matches_value(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, list | set | frozenset) or (isinstance(wanted, tuple) and not isinstance(value, tuple)):
-        return any(_matches(value, one) for one in wanted)
+        return any(_matches_value(value, item) for item in wanted)
     if isinstance(value, str) and isinstance(wanted, str):
         return value.casefold() == wanted.casefold()
     return bool(value == wanted)
 
 
-def _keyed(name: str, wanted: Any) -> Any:
+def _key_wanted(name: str, wanted: Any) -> Any:
     if isinstance(wanted, list | set | frozenset | tuple):
-        return {_keyed(name, one) for one in wanted}
-    return wanted if salt_of(str(wanted)) else _key(name, str(wanted))
+        return {_key_wanted(name, item) for item in wanted}
+    return wanted if salt_of(str(wanted)) else _hash_key(name, str(wanted))
 
 
-def _key(name: str, text: str) -> str:
+def _hash_key(name: str, text: str) -> str:
     return patient_key(text.casefold() if name == "description" else text)
 
 
 def naming(path: Path) -> dict[str, str]:
     """Reads the words of a file that may name its patient: `patient` and `description`; never to be shown."""
-    said = _words(path, "PatientID", "SeriesDescription")
-    return dict(zip(NAMING, said, strict=True))
+    words = _description_words(path, "PatientID", "SeriesDescription")
+    return dict(zip(NAMING, words, strict=True))
 
 
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _forget(groups: list[Group], others: dict[str, Stamp], present: Mapping[str, Stamp]) -> tuple[set[str], bool]:
+def _forget_changed(
+    groups: list[Group], others: dict[str, Stamp], present: Mapping[str, Stamp]
+) -> tuple[set[str], bool]:
     """Takes out what changed or vanished; returns the names to look at, and whether anything was taken out."""
     new, dropped = set(present), False
     for files in (others, *(group.files for group in groups)):
@@ -321,7 +323,7 @@ def _forget(groups: list[Group], others: dict[str, Stamp], present: Mapping[str,
     return new, dropped
 
 
-def _add(
+def _add_files(
     root: Path,
     names: Sequence[str],
     present: Mapping[str, Stamp],
@@ -354,19 +356,19 @@ def _try_header(path: Path) -> _Damage:
     return header, f"{path}: {wrong}; write or copy it again" if wrong else ""
 
 
-def _place(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
+def _place_damaged(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
     """Puts what is damaged into the images it is meant for, or makes images of it that cannot be read."""
-    left = {}
+    salvaged = {}
     for name, (header, _) in damaged.items():
         if header is not None and header.series_uid:
             table.add(replace(header, has_pixels=True), name, UNKNOWN)
         else:
-            left[name] = salvaged_header(root / name)
+            salvaged[name] = salvaged_header(root / name)
     take_back(table.groups)
-    for names in place_damaged(table.groups, left):
-        header = left[names[0]]
+    for names in place_damaged(table.groups, salvaged):
+        header = salvaged[names[0]]
         unknown = dict.fromkeys(("body_part", "view", "laterality"), "")
-        facts = _facts(header) | unknown | {"patient": _key("patient", header.patient), "damaged": True}
+        facts = _header_facts(header) | unknown | {"patient": _hash_key("patient", header.patient), "damaged": True}
         table.groups.append(Group("single", facts, dict.fromkeys(names, UNKNOWN)))
 
 
@@ -382,39 +384,39 @@ class _Table:
         self.people: dict[tuple[str, ...], str] = {}
         for group in groups:
             if group.kind == "stack":
-                self.known.setdefault(_identity(group.facts), []).append(group)
+                self.known.setdefault(_group_identity(group.facts), []).append(group)
 
     def add(self, header: Header, name: str, stamp: Stamp) -> None:
         """Puts a file into the group it belongs to, or into a new one."""
         placed = header.position is not None and header.orientation is not None
         stacked = header.has_pixels and header.frames == 1 and (placed or header.modality in VOLUMETRIC)
-        facts = _facts(header) | {"patient": self._patient(header, name)}
-        alike = self.known.setdefault(_identity(facts), []) if stacked else []
-        group = next((group for group in alike if _parallel(group.facts, facts)), None)
+        facts = _header_facts(header) | {"patient": self._patient(header, name)}
+        similar = self.known.setdefault(_group_identity(facts), []) if stacked else []
+        group = next((group for group in similar if _are_parallel(group.facts, facts)), None)
         if group is not None:
             group.files[name] = stamp
             return
-        asked = ("BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
-        part, view, image_side, side = _words(header.path, *asked)
+        names = ("BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
+        part, view, image_side, side = _description_words(header.path, *names)
         facts |= {"body_part": part, "view": view, "laterality": image_side or side}
         group = Group("stack" if stacked else "single", facts, {name: stamp})
         self.groups.append(group)
-        alike.append(group)
+        similar.append(group)
 
     def _patient(self, header: Header, name: str) -> str:
         """Key of the PatientID: the scan of headers leaves its character set aside, so pydicom reads it once."""
-        place = (header.patient, header.study_uid, header.series_uid, name.rpartition("/")[0])
-        if place not in self.people:
-            self.people[place] = _key("patient", naming(header.path)["patient"])
-        return self.people[place]
+        key = (header.patient, header.study_uid, header.series_uid, name.rpartition("/")[0])
+        if key not in self.people:
+            self.people[key] = _hash_key("patient", naming(header.path)["patient"])
+        return self.people[key]
 
 
-def _facts(header: Header) -> dict[str, Any]:
+def _header_facts(header: Header) -> dict[str, Any]:
     return {
         "study": header.study_uid,
         "series": header.series_uid,
         "number": header.series_number,
-        "description": _key("description", header.series_description),
+        "description": _hash_key("description", header.series_description),
         "modality": header.modality,
         "sop_class": header.sop_class,
         "localizer": "LOCALIZER" in header.image_type,
@@ -426,7 +428,7 @@ def _facts(header: Header) -> dict[str, Any]:
     }
 
 
-def _words(path: Path, *keywords: str) -> list[str]:
+def _description_words(path: Path, *keywords: str) -> list[str]:
     import pydicom
 
     with warnings.catch_warnings():
@@ -435,18 +437,18 @@ def _words(path: Path, *keywords: str) -> list[str]:
         return [str(dataset.get(word) or "").strip() for word in keywords]
 
 
-def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+def _group_identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
     """Identity that the slices of one group share to the letter."""
     named = (facts["series"],) if facts["series"] else ("", facts["number"], facts["description"])
-    same = ("patient", "study", "modality", "sop_class", "localizer", "rows", "columns")
-    return (*named, *(facts[name] for name in same))
+    names = ("patient", "study", "modality", "sop_class", "localizer", "rows", "columns")
+    return (*named, *(facts[name] for name in names))
 
 
-def _parallel(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+def _are_parallel(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     return all(close(some[name], others[name]) for name in ("spacing", "orientation"))
 
 
-def _entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:
+def _series_entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:
     def order(group: Group) -> tuple[Any, ...]:
         facts = group.facts
         return (*(facts[name] for name in ("study", "series", "number")), min(group.files))
@@ -474,10 +476,10 @@ def take_back(groups: list[Group]) -> None:
         (_series_of(group.facts), group) for group in groups if group.kind == "stack" and len(group.files) > 1
     )
     for group in [group for group in groups if len(group.files) == 1 and group.facts["frames"] == 1]:
-        found = stacks.get(_series_of(group.facts), [])
+        groups_ = stacks.get(_series_of(group.facts), [])
         facing = group.facts["orientation"]
-        if len(found) == 1 and (facing is None or close(facing, found[0].facts["orientation"])):
-            found[0].files.update(group.files)
+        if len(groups_) == 1 and (facing is None or close(facing, groups_[0].facts["orientation"])):
+            groups_[0].files.update(group.files)
             groups.remove(group)
 
 
@@ -498,41 +500,41 @@ def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Ite
     for group in groups:
         by_series[group.facts["series"]].append(group)
         for name in group.files:
-            by_folder[_folder(name)].append((name, group))
+            by_folder[_parent_folder(name)].append((name, group))
     alone: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, header in sorted(damaged.items()):
-        series, beside = _known(header.series_uid, by_series), by_folder.get(_folder(name), [])
-        homes = _largest(by_series.get(series, [])) if series else _neighbours(name, beside)
+        series, folder_stacks = _complete_uid(header.series_uid, by_series), by_folder.get(_parent_folder(name), [])
+        homes = _largest_stack(by_series.get(series, [])) if series else _neighbour_stacks(name, folder_stacks)
         for home in homes:
             home.files[name] = UNKNOWN
         if not homes:
-            own = series in by_series if series else bool(beside)
-            alone[(series, name if own else "" if series else _folder(name) + "/")].append(name)
+            own = series in by_series if series else bool(folder_stacks)
+            alone[(series, name if own else "" if series else _parent_folder(name) + "/")].append(name)
     yield from alone.values()
 
 
-def _known(series: str, by_series: Mapping[str, Any]) -> str:
+def _complete_uid(series: str, by_series: Mapping[str, Any]) -> str:
     """The UID of a series, of which a file that ends within it holds only the beginning."""
-    longer = [one for one in by_series if series and one.startswith(series)]
+    longer = [series_uid for series_uid in by_series if series and series_uid.startswith(series)]
     return longer[0] if len(longer) == 1 and series not in by_series else series
 
 
-def _folder(name: str) -> str:
+def _parent_folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _largest(groups: Sequence[Group]) -> list[Group]:
+def _largest_stack(groups: Sequence[Group]) -> list[Group]:
     """The stack with most files; none among images of one file each."""
     stacks = [group for group in groups if group.kind == "stack"]
     return [max(stacks, key=lambda group: len(group.files))] if stacks else []
 
 
-def _neighbours(name: str, beside: Sequence[tuple[str, Group]]) -> list[Group]:
+def _neighbour_stacks(name: str, beside: Sequence[tuple[str, Group]]) -> list[Group]:
     """The stacks in its folder that a file may be of: before and after it by name, where there are several."""
     stacks = {id(group): group for _, group in beside if group.kind == "stack"}
     if len(stacks) == 1:
         return list(stacks.values())
-    ordered = sorted((natural_order(other), id(group)) for other, group in beside if len(group.files) > 1)
+    ordered = sorted((natural_order(stack_name), id(group)) for stack_name, group in beside if len(group.files) > 1)
     ordered = [(key, group) for key, group in ordered if group in stacks]
     before = [group for key, group in ordered if key < natural_order(name)][-1:]
     after = [group for key, group in ordered if key > natural_order(name)][:1]

@@ -52,7 +52,7 @@ def load(
         The volume, (channel, column, row, slice), a view of memory laid out slice by slice; what is not padding,
         bool, (column, row, slice), or None where nothing is (of several volumes, what is padding in none); and notes.
     """
-    plan = _planned(headers, factors)
+    plan = _plan_rescaling(headers, factors)
     loader = _Loader(headers, plan, mosaic)
     if not loader.run():
         del loader  # before there is a second volume
@@ -93,7 +93,7 @@ def rescales(headers: Sequence[Header]) -> tuple[Array, Array]:
     return slopes, intercepts
 
 
-def _planned(headers: Sequence[Header], factors: Array | None) -> _Plan:
+def _plan_rescaling(headers: Sequence[Header], factors: Array | None) -> _Plan:
     slopes, intercepts = rescales(headers)
     if factors is not None:
         slopes, intercepts = slopes * factors, intercepts * factors
@@ -102,8 +102,8 @@ def _planned(headers: Sequence[Header], factors: Array | None) -> _Plan:
     if stored.kind == "f" or (factors is None and (slopes == 1).all() and not intercepts.any()):
         plain = bool((slopes == 1).all() and not intercepts.any())
         return _Plan(stored, slopes, intercepts, plain, shifted=False)
-    whole = bool((intercepts == np.rint(intercepts)).all()) and np.abs(intercepts).max() < 2**15
-    if factors is None and (slopes == 1).all() and whole and stored.itemsize <= 4:
+    stays_integer = bool((intercepts == np.rint(intercepts)).all()) and np.abs(intercepts).max() < 2**15
+    if factors is None and (slopes == 1).all() and stays_integer and stored.itemsize <= 4:
         return _Plan(np.dtype(np.int16 if stored.itemsize <= 2 else np.int32), slopes, intercepts, False, shifted=True)
     return _Plan(np.dtype(np.float32), slopes, intercepts, plain=False, shifted=False)
 
@@ -165,7 +165,7 @@ class _Loader:
             frame = np.empty(frame_shape(header), stored)
             cleared = decode_into(header, frame)
             self.mosaic.cut(frame, samples)
-        padded = _padding(header, samples)
+        padded = _padding_mask(header, samples)
         if plan.shifted:
             intercept = int(plan.intercepts[index])
             _require_fit(header, samples, intercept, slot.dtype)
@@ -189,7 +189,7 @@ class _Loader:
                 self.valid[index] = ~padded
 
 
-def _padding(header: Header, samples: Array) -> Array | None:
+def _padding_mask(header: Header, samples: Array) -> Array | None:
     """Where a slice is padding, of its samples' shape; None where it is not."""
     if header.padding is None or header.samples != 1:
         return None

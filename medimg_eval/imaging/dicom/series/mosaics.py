@@ -75,18 +75,18 @@ def mosaic_of(header: Header) -> Mosaic:
     maker = header.facts.get("manufacturer", b"").decode("latin-1").strip(" \0").upper()
     if maker == "UIH" or "VFRAME" in header.image_type:
         return _united_imaging(header)
-    return _siemens(header)
+    return _siemens_mosaic(header)
 
 
 # --- Siemens --------------------------------------------------------------------------------------------------
 
 
-def _siemens(header: Header) -> Mosaic:
+def _siemens_mosaic(header: Header) -> Mosaic:
     notes: list[str] = []
-    head = _head(header)
-    tags = _csa(head)
-    protocol = _protocol(head)
-    count = _count(header, tags, protocol, notes)
+    head = _read_head(header)
+    tags = _csa_facts(head)
+    protocol = _protocol_facts(head)
+    count = _slice_count(header, tags, protocol, notes)
     across = math.ceil(math.sqrt(count))
     columns, rows = header.columns // across, header.rows // across
     if columns * across != header.columns or rows * across != header.rows or not columns or not rows:
@@ -107,15 +107,17 @@ def _siemens(header: Header) -> Mosaic:
         + rowwise * right * (header.columns - columns) / 2
         + columnwise * down * (header.rows - rows) / 2
     )
-    normal = _normal(header, tags, protocol, np.cross(rowwise, columnwise))
-    return Mosaic(count, across, across, (columns, rows), first, normal * _distance(header, notes), tuple(notes))
+    normal = _slice_normal(header, tags, protocol, np.cross(rowwise, columnwise))
+    return Mosaic(count, across, across, (columns, rows), first, normal * _slice_distance(header, notes), tuple(notes))
 
 
-def _count(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], notes: list[str]) -> int:
+def _slice_count(
+    header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], notes: list[str]
+) -> int:
     raw = header.facts.get("tiles_siemens", b"")
     stated = int.from_bytes(raw, "little") if len(raw) == 2 else 0
     stated = stated or int((*tags["NumberOfImagesInMosaic"], 0)[0])
-    stated = stated or int(_whole(protocol.get("sSliceArray.lSize")) or 0)
+    stated = stated or int(_parse_whole(protocol.get("sSliceArray.lSize")) or 0)
     if 1 <= stated <= MOST:
         return stated
     matrix = struct.unpack("<4H", header.facts["acquisition_matrix"]) if _has_matrix(header) else ()
@@ -126,10 +128,12 @@ def _count(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapp
             columns, rows = header.columns // across, header.rows // across
             frame = stored_frames(header.path, header)[0]
             tiles = frame.reshape(across, rows, across, columns).any(axis=(1, 3)).ravel()
-            found = int(np.flatnonzero(tiles)[-1]) + 1 if tiles.any() else 0
-            if found > (across - 1) ** 2:
-                notes.append(f"the count of slices is not stated; {found} tiles hold something, and are taken for them")
-                return found
+            tile_count = int(np.flatnonzero(tiles)[-1]) + 1 if tiles.any() else 0
+            if tile_count > (across - 1) ** 2:
+                notes.append(
+                    f"the count of slices is not stated; {tile_count} tiles hold something, and are taken for them"
+                )
+                return tile_count
     raise CaseError(
         f"{header.path}: is a mosaic that does not say how many slices it holds: NumberOfImagesInMosaic (0019,100A), "
         f"and Siemens' headers (0029,1010) and (0029,1020), are missing; {_CONVERT}"
@@ -140,20 +144,27 @@ def _has_matrix(header: Header) -> bool:
     return len(header.facts.get("acquisition_matrix", b"")) == 8
 
 
-def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], across: Array) -> Array:
+def _slice_normal(
+    header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], across: Array
+) -> Array:
     """The direction from the first tile to the last, by Siemens' image header, else by the protocol of the scan."""
     stated = tags["SliceNormalVector"]
     sign = 0.0
     if len(stated) == 3 and abs(float(np.dot(stated, across))) > 0.9:
         sign = math.copysign(1.0, float(np.dot(stated, across)))
-    places = [
-        [_decimal(protocol.get(f"sSliceArray.asSlice[{number}].sPosition.d{axis}")) for axis in ("Sag", "Cor", "Tra")]
+    positions = [
+        [
+            _parse_decimal(protocol.get(f"sSliceArray.asSlice[{number}].sPosition.d{axis}"))
+            for axis in ("Sag", "Cor", "Tra")
+        ]
         for number in (0, 1)
     ]
-    way = float(np.subtract(places[1], places[0]) @ across)
+    way = float(np.subtract(positions[1], positions[0]) @ across)
     if not sign and abs(way) > 1e-3:
         axis = ("Sag", "Cor", "Tra")[int(np.abs(across).argmax())]
-        turned = _whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1  # slices are counted from the other end
+        turned = (
+            _parse_whole(protocol.get(f"sSliceArray.ucImageNumb{axis}")) == 1
+        )  # slices are counted from the other end
         sign = math.copysign(1.0, way) * (-1 if turned else 1)
     if sign:
         along: Array = across * sign
@@ -164,7 +175,7 @@ def _normal(header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Map
     )
 
 
-def _distance(header: Header, notes: list[str]) -> float:
+def _slice_distance(header: Header, notes: list[str]) -> float:
     if header.spacing_between_slices is not None and header.spacing_between_slices > 0:
         return header.spacing_between_slices
     if header.slice_thickness is not None and header.slice_thickness > 0:
@@ -176,39 +187,39 @@ def _distance(header: Header, notes: list[str]) -> float:
     )
 
 
-def _head(header: Header) -> bytes:
+def _read_head(header: Header) -> bytes:
     with header.path.open("rb") as stream:
         return stream.read(min(header.pixel_offset or HEAD, HEAD))
 
 
-def _csa(head: bytes) -> dict[str, tuple[float, ...]]:
+def _csa_facts(head: bytes) -> dict[str, tuple[float, ...]]:
     """Facts of the slices in Siemens' image header, wherever it lies in the file."""
     return {name: csa_numbers(head, name) for name in ("NumberOfImagesInMosaic", "SliceNormalVector")}
 
 
-def _protocol(head: bytes) -> dict[str, str]:
+def _protocol_facts(head: bytes) -> dict[str, str]:
     """Facts of the slices in the protocol of the scan."""
-    found = _PROTOCOL.search(head)
-    if found is None:
+    match = _PROTOCOL.search(head)
+    if match is None:
         return {}
-    lines = re.findall(rb"^(sSliceArray\.[\w.\[\]]{1,80})[ \t]*=[ \t]*(\S{1,40})", found[0], re.MULTILINE)
+    lines = re.findall(rb"^(sSliceArray\.[\w.\[\]]{1,80})[ \t]*=[ \t]*(\S{1,40})", match[0], re.MULTILINE)
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_whole(text: str | None) -> int | None:
     try:
         return None if text is None else int(text, 0)
     except ValueError:
         return None
 
 
-def _decimal(text: str | None) -> float:
+def _parse_decimal(text: str | None) -> float:
     """Number in a protocol; 0 where it is not stated."""
     try:
-        found = float(text or 0)
+        number = float(text or 0)
     except ValueError:
         return 0.0
-    return found if math.isfinite(found) else 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 # --- United Imaging -------------------------------------------------------------------------------------------
@@ -216,7 +227,7 @@ def _decimal(text: str | None) -> float:
 
 def _united_imaging(header: Header) -> Mosaic:
     """The grid of United Imaging, whose slices each state their place in an element of their own."""
-    positions = _places(header.path)
+    positions = _slice_positions(header.path)
     count = len(positions)
     if not 1 < count <= MOST:
         raise CaseError(
@@ -232,20 +243,20 @@ def _united_imaging(header: Header) -> Mosaic:
             f"slices do not fill; {_CONVERT}"
         )
     step = (positions[-1] - positions[0]) / (count - 1)
-    beside = np.abs(positions - positions[0] - np.outer(np.arange(count), step)).max()
-    if beside > 0.1 * float(np.linalg.norm(step)):
+    deviation = np.abs(positions - positions[0] - np.outer(np.arange(count), step)).max()
+    if deviation > 0.1 * float(np.linalg.norm(step)):
         raise CaseError(f"{header.path}: its slices (0065,1051) do not lie on a line at even steps; {_CONVERT}")
     return Mosaic(count, across, down, (columns, rows), positions[0], step)
 
 
-def _places(path: Path) -> Array:
+def _slice_positions(path: Path) -> Array:
     import pydicom
 
     try:
         dataset = pydicom.dcmread(path, stop_before_pixels=True, force=True)
         items: Sequence[Any] = dataset[0x0065, 0x1051].value
-        found = [[float(one) for one in item.ImagePositionPatient] for item in items]
+        rows = [[float(number) for number in item.ImagePositionPatient] for item in items]
     except Exception:  # noqa: BLE001 - damaged, or not there
         return np.empty((0, 3))
-    places = np.array(found, dtype=np.float64).reshape(-1, 3) if found else np.empty((0, 3))
-    return places if np.isfinite(places).all() else np.empty((0, 3))
+    positions = np.array(rows, dtype=np.float64).reshape(-1, 3) if rows else np.empty((0, 3))
+    return positions if np.isfinite(positions).all() else np.empty((0, 3))

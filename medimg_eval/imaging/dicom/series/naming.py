@@ -47,8 +47,8 @@ _TOKEN = re.compile(r"[a-z]{0,3}\d{1,4}[a-z]{0,3}")
 def shown_description(text: str) -> str:
     """The description of a series, if all of its words are those of protocols; else nothing."""
     words = re.findall(r"[^\W\d_]+\d*[^\W\d_]*|\d+[^\W\d_]*", text.lower())
-    known = all(word in _KNOWN or _TOKEN.fullmatch(word) for word in words)
-    return re.sub(r"\s+", " ", text).strip() if words and known and len(text) <= 64 and text.isprintable() else ""
+    all_known = all(word in _KNOWN or _TOKEN.fullmatch(word) for word in words)
+    return re.sub(r"\s+", " ", text).strip() if words and all_known and len(text) <= 64 and text.isprintable() else ""
 
 
 def told(header: Header) -> list[str]:
@@ -73,10 +73,10 @@ def numbers(firsts: Sequence[Header]) -> list[str]:
         owners.setdefault(number, set()).add((header.study_uid, header.series_uid))
     shared = len(owners) == 1 or any(len(series) > 1 for series in owners.values())
     if shared or not all(number.isdecimal() for number in stated):
-        return [str(place) for place in range(1, len(firsts) + 1)]
+        return [str(number) for number in range(1, len(firsts) + 1)]
     return [
-        number if stated.count(number) == 1 else f"{number}/{stated[: place + 1].count(number)}"
-        for place, number in enumerate(stated)
+        number if stated.count(number) == 1 else f"{number}/{stated[: index + 1].count(number)}"
+        for index, number in enumerate(stated)
     ]
 
 

@@ -83,19 +83,19 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
     UserError.refuse_unknown("names: no such value", ("sequential", "shuffled"), names)
     if image.array.ndim != 4 or image.array.shape[0] != 1:
         raise UserError(f"{folder}: a series holds one channel of a volume (1, i, j, k), got shape {image.array.shape}")
-    orientation, spacing = _plane(image.affine, folder)
-    stored, slopes, intercept = _stored(image, modality, slope, intercept, folder)
-    stored, padding = _padded(stored, image.valid, folder)
+    orientation, spacing = _plane_cosines(image.affine, folder)
+    stored, slopes, intercept = _quantise_image(image, modality, slope, intercept, folder)
+    stored, padding = _pad_stored(stored, image.valid, folder)
 
     identity = Identity(image, seed, patient, modality, description)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / name for name in _names(stored.shape[2], names, seed)]
+    paths = [folder / name for name in _uid_suffixes(stored.shape[2], names, seed)]
     for k, path in enumerate(paths):
         dataset = common(identity, modality)
         dataset.SeriesDescription = description
         dataset.SOPInstanceUID, dataset.InstanceNumber = identity.uid("instance", k), k + 1
         dataset.FrameOfReferenceUID = identity.uid("frame")
-        _place(dataset, image.affine, k, orientation, spacing)
+        _place_slice(dataset, image.affine, k, orientation, spacing)
         if modality != "MR" or slopes[k] != 1 or intercept != 0:
             dataset.RescaleSlope, dataset.RescaleIntercept = ds(slopes[k]), ds(intercept)
         if padding is not None:
@@ -160,7 +160,7 @@ def write_picture(
     return path
 
 
-def _plane(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:
+def _plane_cosines(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:
     """Direction cosines of a row and of a column in LPS, and the spacing (between rows, between columns)."""
     columns = (LPS_TO_RAS @ affine)[:3, :2]
     steps = np.linalg.norm(columns, axis=0)
@@ -172,7 +172,7 @@ def _plane(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:
     return unit.T.ravel(), (float(steps[1]), float(steps[0]))
 
 
-def _place(dataset: Any, affine: Array, k: int, orientation: Array, spacing: tuple[float, float]) -> None:
+def _place_slice(dataset: Any, affine: Array, k: int, orientation: Array, spacing: tuple[float, float]) -> None:
     """Says where slice `k` lies in the patient."""
     dataset.PositionReferenceIndicator = ""
     dataset.PatientPosition = "HFS"
@@ -183,7 +183,7 @@ def _place(dataset: Any, affine: Array, k: int, orientation: Array, spacing: tup
     dataset.SliceThickness = ds(abs(float((LPS_TO_RAS @ affine)[:3, 2] @ np.cross(orientation[:3], orientation[3:]))))
 
 
-def _stored(
+def _quantise_image(
     image: Image, modality: str, slope: float | Sequence[float] | None, intercept: float | None, folder: Path
 ) -> tuple[Array, Array, float]:
     """Whole numbers (i, j, k) of 16 bits, the slope of each slice, and the intercept."""
@@ -202,22 +202,22 @@ def _stored(
         slopes = np.where(peaks > 0, peaks, 1) / 32767
     else:
         slopes = np.ones(values.shape[2])
-    slopes = np.array([float(ds(one)) for one in slopes])  # what the file will say
-    whole: Array
+    slopes = np.array([float(ds(slope)) for slope in slopes])  # what the file will say
+    integers: Array
     if values.dtype.kind in "iu" and (slopes == 1).all() and intercept == int(intercept):
-        whole = values.astype(np.int64 if values.itemsize > 2 else np.int32) - int(intercept)
+        integers = values.astype(np.int64 if values.itemsize > 2 else np.int32) - int(intercept)
     else:
         exact = (values.astype(np.float64) - intercept) / slopes
-        whole = np.rint(exact)
-        if slope is None and modality != "PT" and not np.array_equal(whole, exact):
+        integers = np.rint(exact)
+        if slope is None and modality != "PT" and not np.array_equal(integers, exact):
             raise UserError(f"{folder}: the image holds values that are not whole numbers; give `slope`, such as 0.01")
-    low, high = float(whole.min()), float(whole.max())
+    low, high = float(integers.min()), float(integers.max())
     if low < -32768 or high > (65535 if low >= 0 else 32767):
         raise UserError(f"{folder}: values would be stored as {low:g} to {high:g}, beyond 16 bits; give a larger slope")
-    return whole.astype(np.uint16 if low >= 0 and modality != "PT" else np.int16), slopes, intercept
+    return integers.astype(np.uint16 if low >= 0 and modality != "PT" else np.int16), slopes, intercept
 
 
-def _padded(stored: Array, valid: Array | None, folder: Path) -> tuple[Array, int | None]:
+def _pad_stored(stored: Array, valid: Array | None, folder: Path) -> tuple[Array, int | None]:
     """Puts a value below all others where the scanner padded."""
     if valid is None or valid.all():
         return stored, None
@@ -230,7 +230,7 @@ def _padded(stored: Array, valid: Array | None, folder: Path) -> tuple[Array, in
     return np.where(valid, stored, stored.dtype.type(padding)), padding
 
 
-def _names(depth: int, names: str, seed: int) -> list[str]:
+def _uid_suffixes(depth: int, names: str, seed: int) -> list[str]:
     if names == "sequential":
         return [f"{k + 1:04d}.dcm" for k in range(depth)]
     # A digest sorts at random, and differs between seeds.
@@ -268,11 +268,11 @@ def write_segmentation(
     """
     path = Path(path)
     hd = import_optional("highdicom")
-    segments = _numbers(mask, names, kind, path)
+    segments = _segment_numbers(mask, names, kind, path)
     if kind == "BINARY" and mask.labels.shape[0] * mask.labels.shape[1] < 8:
         # highdicom (0.28) packs each such frame into a byte of its own, where bits should run on.
         raise UserError(f"{path}: highdicom misplaces the bits of frames below 8 pixels; write kind='LABELMAP'")
-    slices = _slices(mask, source)
+    slices = _source_headers(mask, source)
     numbers = np.zeros(max(*segments, int(mask.labels.max())) + 1, dtype=np.min_scalar_type(max(segments.values())))
     numbers[list(segments)] = list(segments.values())
     pixels = numbers[mask.labels].transpose(2, 1, 0)
@@ -290,7 +290,7 @@ def write_segmentation(
         source_images=slices,
         pixel_array=pixels,
         segmentation_type=kind,
-        segment_descriptions=[_described(number, names[label], algorithm) for label, number in segments.items()],
+        segment_descriptions=[_describe_segment(number, names[label], algorithm) for label, number in segments.items()],
         series_instance_uid=uid(f"{seed}/{digest}/segmentation/series"),
         series_number=100,
         series_description=f"Segmentation by {algorithm}"[:64] if algorithm else None,
@@ -305,7 +305,7 @@ def write_segmentation(
     return path
 
 
-def _numbers(mask: Mask, names: Mapping[int, str], kind: str, path: Path) -> dict[int, int]:
+def _segment_numbers(mask: Mask, names: Mapping[int, str], kind: str, path: Path) -> dict[int, int]:
     """Label -> segment number; those of binary segmentations count from 1."""
     labels = sorted(label for label in names if label != 0)
     unnamed = sorted({int(label) for label in np.unique(mask.labels)} - {0, *labels})
@@ -318,23 +318,23 @@ def _numbers(mask: Mask, names: Mapping[int, str], kind: str, path: Path) -> dic
     return {label: label if kind == "LABELMAP" else n for n, label in enumerate(labels, start=1)}
 
 
-def _described(number: int, name: str, algorithm: str) -> Any:
+def _describe_segment(number: int, name: str, algorithm: str) -> Any:
     from pydicom.sr.codedict import codes
     from pydicom.sr.coding import Code
 
     hd = import_optional("highdicom")
     types = hd.seg.SegmentAlgorithmTypeValues
-    made: dict[str, Any] = {"algorithm_type": types.MANUAL}
+    arguments: dict[str, Any] = {"algorithm_type": types.MANUAL}
     if algorithm:
         family = codes.DCM.ArtificialIntelligence
         identified = hd.AlgorithmIdentificationSequence(name=algorithm[:64], family=family, version="1")
-        made = {"algorithm_type": types.AUTOMATIC, "algorithm_identification": identified}
+        arguments = {"algorithm_type": types.AUTOMATIC, "algorithm_identification": identified}
     return hd.seg.SegmentDescription(
         segment_number=number,
         segment_label=name[:64],
         segmented_property_category=Code("91723000", "SCT", "Anatomical structure"),
         segmented_property_type=_code_of(name) or Code("85756007", "SCT", "Tissue"),
-        **made,
+        **arguments,
     )
 
 
@@ -345,11 +345,11 @@ def _code_of(name: str) -> Any:
     return getattr(codes.SCT, "".join(word.capitalize() for word in re.split(r"[^A-Za-z]+", name)), None)
 
 
-def _slices(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
+def _source_headers(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
     """Headers of the series, one per slice of the mask, in its order."""
     from pydicom import dcmread
 
-    found: dict[int, Any] = {}
+    headers: dict[int, Any] = {}
     to_index = np.linalg.inv(mask.affine)
     for path in map(Path, source):
         header = dcmread(path, stop_before_pixels=True)
@@ -366,19 +366,21 @@ def _slices(mask: Mask, source: Sequence[str | Path]) -> list[Any]:
         corners = np.array([(0, 0), (shape[0] - 1, 0), (0, shape[1] - 1)])
         row, column = np.reshape(np.asarray(header.ImageOrientationPatient, dtype=float), (2, 3))
         between_rows, between_columns = (float(step) for step in header.PixelSpacing)
-        places = np.asarray(header.ImagePositionPatient, dtype=float) + np.outer(corners[:, 0] * between_columns, row)
-        places += np.outer(corners[:, 1] * between_rows, column)
-        voxels = (to_index @ LPS_TO_RAS @ np.vstack([places.T, np.ones(3)]))[:3].T
+        corner_positions = np.asarray(header.ImagePositionPatient, dtype=float) + np.outer(
+            corners[:, 0] * between_columns, row
+        )
+        corner_positions += np.outer(corners[:, 1] * between_rows, column)
+        voxels = (to_index @ LPS_TO_RAS @ np.vstack([corner_positions.T, np.ones(3)]))[:3].T
         k = round(float(voxels[0, 2]))
         wanted = np.column_stack([corners, np.full(3, k)])
-        if shape != mask.labels.shape[:2] or np.abs(voxels - wanted).max() > 0.01 or k in found:
+        if shape != mask.labels.shape[:2] or np.abs(voxels - wanted).max() > 0.01 or k in headers:
             raise UserError(
                 f"{path}: is no slice of the mask's grid, or a second one; give the mask on the series' grid"
             )
-        found[k] = header
-    if sorted(found) != list(range(mask.labels.shape[2])):
+        headers[k] = header
+    if sorted(headers) != list(range(mask.labels.shape[2])):
         raise UserError(
             f"{Path(source[0]).parent if source else 'source'}: expected one file for each of the mask's "
-            f"{mask.labels.shape[2]} slices, found {len(found)}; give the files of the whole series"
+            f"{mask.labels.shape[2]} slices, found {len(headers)}; give the files of the whole series"
         )
-    return [found[k] for k in sorted(found)]
+    return [headers[k] for k in sorted(headers)]

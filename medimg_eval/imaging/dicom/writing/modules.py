@@ -219,11 +219,11 @@ def set_pixels(
     else:
         from pydicom.encaps import encapsulate
 
-        dataset.add_new("PixelData", "OB", encapsulate([_encoded(pixels, syntax, bits)]))
+        dataset.add_new("PixelData", "OB", encapsulate([_encode_frame(pixels, syntax, bits)]))
         dataset["PixelData"].is_undefined_length = True
 
 
-def _encoded(pixels: Array, syntax: Syntax, bits: int) -> bytes:
+def _encode_frame(pixels: Array, syntax: Syntax, bits: int) -> bytes:
     import imagecodecs
 
     if syntax == "jpeg2000":
