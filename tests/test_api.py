@@ -22,7 +22,7 @@ QUIET = {"trainer": {"accelerator": "cpu", "logger": False}, "score_workers": 0,
 HEAVY = ("torch", "lightning", "hydra", "pandas", "numpy", "importlib.metadata")
 NAMES = [
     *("check", "compare", "embed", "export", "figure", "fit", "import_log", "list_catalogue", "list_tasks", "load_run"),
-    *("label", "load_task", "predict", "report", "score", "table", "test", "test_checkpoints"),
+    *("inspect_task", "label", "load_task", "predict", "report", "score", "table", "test", "test_checkpoints"),
 ]
 
 

@@ -34,11 +34,12 @@ def inspect_task(task: str | Mapping[str, Any] | Task, *, limit: int | None = No
         UserError: data are missing, or inspect is.
     """
     library, datasets = import_optional("inspect_ai"), import_optional("inspect_ai.dataset")
+    built: Any = task
     if isinstance(task, str):
-        built: Task = load_task(task, overrides=overrides)
-    else:
-        built = task if isinstance(task, Task) else build_task(task)
-    if not isinstance(built, QuestionTask):
+        built = load_task(task, overrides=overrides)
+    elif isinstance(task, Mapping):
+        built = build_task(task)
+    if not hasattr(built, "next_turn"):
         raise UsageError(f"task {built.name!r} asks no questions; inspect knows no other tasks")
     judged = {need.provider for need in built.requirements()} & {JUDGE}
     metrics = [name for name in built.case_metrics if not (judged and _asks_judge(built, name))]

@@ -17,6 +17,10 @@ from medimg_eval.store import digest
 log = logging.getLogger(__name__)
 
 
+ADDED = frozenset({"explain"})
+"""Arguments that models have got since: where they are None, runs keep the ids that they had."""
+
+
 @dataclass
 class ModelSpec:
     """A model that is loaded only once it is needed, and then once.
@@ -77,4 +81,5 @@ class ModelSpec:
 
     @property
     def _pace(self) -> Sequence[str]:
-        return getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
+        unset = (key for key in ADDED if self.config.get(key) is None)
+        return (*getattr(self.wrapper, "pace_arguments", Model.pace_arguments), *unset)

@@ -82,7 +82,7 @@ def _risk_level(pair: AnsweredQuestion) -> float:
     verdict = pair.judged.get("medval")
     if isinstance(verdict, int | float):  # of a case that failed
         return math.nan if math.isnan(verdict) else 4.0
-    return float(verdict["level"]) if isinstance(verdict, Mapping) else math.nan
+    return float(verdict["level"]) if isinstance(verdict, Mapping) and "level" in verdict else math.nan
 
 
 @metric(

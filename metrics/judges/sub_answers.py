@@ -57,7 +57,7 @@ def _answer_score(pair: AnsweredQuestion, place: int) -> float:
     verdict = pair.judged.get("sub_answers")
     if isinstance(verdict, int | float):  # of a case that failed
         return math.nan if math.isnan(verdict) else 0.0
-    return sub_answer_scores(verdict)[place] if isinstance(verdict, Mapping) else math.nan
+    return sub_answer_scores(verdict)[place] if isinstance(verdict, Mapping) and "matched" in verdict else math.nan
 
 
 @_share(title="Sub-answers, precision", worst=math.nan)

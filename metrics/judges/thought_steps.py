@@ -63,7 +63,7 @@ def rationale_steps(given: Any) -> list[str]:
 def _step_verdicts(pair: AnsweredQuestion, question: str) -> list[float] | None:
     """Returns the verdicts on steps, those that cannot be read left out; None where nothing was judged."""
     verdict = pair.judged.get(question)
-    if verdict is None or (isinstance(verdict, float) and math.isnan(verdict)):
+    if (not verdict and not isinstance(verdict, int | float)) or (isinstance(verdict, float) and math.isnan(verdict)):
         return None
     if isinstance(verdict, int | float):  # of a case that failed
         return [-1.0 if question == "thought_steps" else 0.0]

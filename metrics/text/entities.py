@@ -171,6 +171,7 @@ _of_counts = partial(
     higher_is_better=True,
     best=1.0,
     source=SOURCE,
+    settings="tokeniser: none, spans as they are stated",
     parameter=", ".join(MATCHES),
     parameter_is_text=True,
     check=_check_matching,

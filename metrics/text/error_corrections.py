@@ -69,7 +69,15 @@ def _both_corrections(pair: AnsweredQuestion) -> tuple[Correction | None, Correc
     return None if texts is None or due is None else (read_correction(texts[0]), due)
 
 
-_of_note = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
+_of_note = partial(
+    metric,
+    kind="answer",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    settings="tokeniser: blanks and full stops",
+)
 
 
 @_of_note(title="Error flag", value_kind="proportion")

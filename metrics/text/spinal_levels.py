@@ -52,7 +52,15 @@ def spinal_levels(text: str) -> tuple[str, ...]:
     return tuple(level for level in LEVELS if level in levels)
 
 
-_of_levels = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
+_of_levels = partial(
+    metric,
+    kind="answer",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    settings="tokeniser: none, levels by their names",
+)
 
 
 def _both_levels(pair: AnsweredQuestion) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

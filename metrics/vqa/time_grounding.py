@@ -13,7 +13,7 @@ from medimg_eval.metrics.workflow import read_seconds, temporal_iou
 Span = tuple[float, float]
 
 _SECONDS = r"((?:\d+:)?\d+:\d+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?)?"
-_SPAN = re.compile(rf"(?<![\d.:]){_SECONDS}\s*(?:-|–|—|,|to|and|until)\s*{_SECONDS}(?![\d.:%]|\s*%)", re.IGNORECASE)
+_SPAN = re.compile(rf"(?<![\d.:]){_SECONDS}\s*(?:-|–|—|,|to|and|until)\s*{_SECONDS}(?!\d|[.:]\d|\s*%)", re.IGNORECASE)
 
 _answers = partial(
     metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source="temporal grounding, as usual"

@@ -18,6 +18,9 @@ from tests.helpers.samples import ALL
 assert ALL
 
 PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "data" / "downloads.md"
+MADE_BY_THE_READER = {"kvasir_vqa_x1_transformed"}
+"""Tasks whose pictures a script of the authors makes of those that are fetched."""
+
 AT_THE_HUB = {"GMAI_mm_bench_VAL.tsv": "GMAI-MMBench_VAL.tsv"}
 """Files of samples, by the authors' name -> what the mirror calls them that they are fetched from."""
 
@@ -91,7 +94,7 @@ def test_what_is_fetched_is_what_the_layout_reads(name, cards, tmp_path):
     task = build_task(config)
     cases = task.cases("test")
     assert [case.id for case in cases] == EVERY[name].cases
-    for case in cases:
+    for case in cases if name not in MADE_BY_THE_READER else ():
         if case.question is not None:
             task.read_images(case)
 

@@ -256,12 +256,12 @@ def test_bimed_mbenchs_judge_reads_nothing_where_no_text_mentions_the_figure(tmp
 def test_a_figure_of_several_domains_counts_for_the_first_of_them(tmp_path):
     rated = {case: {"answer": rating, "reference": 9} for case, rating in {"eng-0": 4, "eng-1": 7, "ara-0": 2}.items()}
     found = columns(finished("bimed_mbench", tmp_path, rated))
-    assert found["Histology (en)"] == 4
+    assert found["Histology (en)"] == pytest.approx(100 * 4 / 9)
     assert np.isnan(found["Gross (en)"])
-    assert found["CXR (en)"] == 7
-    assert found["Overall (en)"] == pytest.approx(5.5)
+    assert found["CXR (en)"] == pytest.approx(100 * 7 / 9)
+    assert found["Overall (en)"] == pytest.approx(100 * 5.5 / 9)
     assert found["Reference (en)"] == 9
-    assert found["Histology (ar)"] == 2
+    assert found["Histology (ar)"] == pytest.approx(100 * 2 / 9)
 
 
 def test_med_hallmarks_judge_is_the_stored_instruction_about_the_new_answer(tmp_path):

@@ -133,7 +133,7 @@ def test_the_bound_has_an_exit_code_of_its_own(product, capsys):
     # What failed is told with the verdict, in whose code the command ends.
     Path("mine/c0.nii.gz").write_text("broken")
     assert score("accept.dice.lower=0.99") == 3
-    assert "1 cases failed" in said(capsys)[1]
+    assert "case c0 failed" in said(capsys)[1]
 
 
 def test_a_plan_refuses_missing_cases(product, capsys):

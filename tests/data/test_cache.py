@@ -184,7 +184,7 @@ from medimg_eval.data import cache
 def hang(path):
     print("half written", flush=True)
     time.sleep(600)
-cache._checksum = hang
+cache._file_checksum = hang
 cache.VolumeCache(sys.argv[1]).put("key", {"image": np.ones((1, 64, 64, 64), np.int16)})
 """
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 import medimg_eval
 from medimg_eval.data import layouts, targets
-from medimg_eval.data.layouts import FolderLayout, ImagePairs, Learn2Reg, Questions, Studies
+from medimg_eval.data.layouts import FolderLayout, ImagePairs, Learn2Reg, PatientTimelines, Questions, Studies
 from medimg_eval.errors import UserError
 from medimg_eval.instantiate import build, build_task
 
@@ -26,7 +26,7 @@ def test_every_block_of_yaml_makes_what_it_names(block, tmp_path):
             layout.cases("test")
         return
     layout = getattr(layout, "real", layout)
-    assert isinstance(layout, FolderLayout | ImagePairs | Learn2Reg | Questions | Studies)
+    assert isinstance(layout, FolderLayout | ImagePairs | Learn2Reg | PatientTimelines | Questions | Studies)
     # Arguments reach the layout as they are meant: the root, which is missing here, is the first thing looked for.
     with pytest.raises(UserError, match=f"{layout.root}: no such folder"):
         layout.cases("test")

@@ -136,7 +136,7 @@ def _mask_polygons(mask: Array, corner: Array, frame: Frame) -> tuple[tuple[Arra
     held: dict[int, list[Array]] = {index: [rings[index]] for index in outer}
     for index, ring in enumerate(rings):
         if index not in held:
-            around = [index for index in outer if _is_inside(ring[0], ring)]
+            around = [number for number in outer if _is_inside(ring[0], rings[number])]
             held[min(around, key=lambda one: abs(sizes[one]))].append(ring)
     return tuple(tuple(frame.places(ring - 1 + corner) for ring in polygon) for polygon in held.values())
 

@@ -265,7 +265,7 @@ def _percentile_bounds(values: Floats, drawn: Sequence[Floats], level: float) ->
     lows, highs = np.full(len(values), np.nan), np.full(len(values), np.nan)
     for index, value in enumerate(values):
         if drawn and not math.isnan(value):
-            column = np.array([value for values in drawn])
+            column = np.array([sample[index] for sample in drawn])
             lows[index], highs[index] = quantiles(column, (1 - level) / 2, (1 + level) / 2)
     return lows, highs
 

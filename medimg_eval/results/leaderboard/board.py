@@ -173,7 +173,7 @@ def build_leaderboard(
     shown_columns: list[Column] = [column for task in tasks for column in task.table.columns]
     ranked = untested_columns(runs, shown_columns, resamples=min(resamples, MOST_RANK_RESAMPLES), seed=seed)
     of_task = grouped((column.field.task, column) for column in ranked)
-    full = tuple(task._replace(columns=tuple(of_task.get(task.task, ()))) for task in tasks)
+    full = tuple(row._replace(columns=tuple(of_task.get(row.task, ()))) for row in tasks)
     models = {row.name for board_task in full for row in board_task.table.rows}
     usual = f"Leaderboard of {len(models)} model{'s' * (len(models) != 1)} on {len(full)} task{'s' * (len(full) != 1)}"
     return Leaderboard(usual if title is None else str(title), full, resamples, level, seed)

@@ -91,7 +91,7 @@ def test_pictures_with_too_many_lines_and_places_without_numba_take_numpy(monkey
 
 
 def test_tasks_leave_their_first_pictures_to_numpy(monkeypatch):
-    for name, value in (("SPARED", 2), ("_spared", iter(())), ("_compiled", lambda: PLAIN)):
+    for name, value in (("SPARED", 2), ("_spared", iter(())), ("_compile_kernels", lambda: PLAIN)):
         monkeypatch.setattr(compiled, name, value)
     assert compiled.kernels(1) == PLAIN
     compiled.spare_loading.__wrapped__()

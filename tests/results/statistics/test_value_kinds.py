@@ -21,6 +21,8 @@ PROPORTIONS = {
     *("onset_accuracy", "over_call", "protocol_failure", "recovery", "right_within_cost", "right_within_seconds"),
     *("right_within_tokens", "thought_truncated", "truncated", "under_call"),
     *("m3d_letter_said", "span_iou_at"),
+    *("error_flag_accuracy", "error_sentence_accuracy", "grounded_accuracy", "judged_kind", "medval_safe"),
+    *("evidence_iou_at", "first_error_found", "grounded_grades", "spinal_level_exact"),
     *("listed_answer", "step_argument_accuracy", "step_kind_accuracy", "step_tool_accuracy"),
 }
 
