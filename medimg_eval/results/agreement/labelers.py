@@ -9,6 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.reports import labels_of
+from medimg_eval.results.agreement.people_labels import safe_ratio
 from medimg_eval.results.statistics import FEWEST, Resamples, quantiles
 from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
 
@@ -107,20 +108,14 @@ def statistics(tables: Array) -> dict[str, Array]:
     """
     square = tables.reshape(*tables.shape[:-1], STATES, STATES)
     total = square.sum(axis=(-1, -2))
-    agreed = _safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
-    by_chance = _safe_ratio((square.sum(axis=-1) * square.sum(axis=-2)).sum(axis=-1), total**2)
-    statistics = {"agreement": agreed, "kappa": _safe_ratio(agreed - by_chance, 1 - by_chance)}
+    agreed = safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = safe_ratio((square.sum(axis=-1) * square.sum(axis=-2)).sum(axis=-1), total**2)
+    statistics = {"agreement": agreed, "kappa": safe_ratio(agreed - by_chance, 1 - by_chance)}
     for name, states in POSITIVE.items():
         first, second = square[..., list(states), :], square[..., :, list(states)]
         both = first[..., list(states)].sum(axis=(-1, -2))
-        statistics[name] = _safe_ratio(2 * both, first.sum(axis=(-1, -2)) + second.sum(axis=(-1, -2)))
+        statistics[name] = safe_ratio(2 * both, first.sum(axis=(-1, -2)) + second.sum(axis=(-1, -2)))
     return {name: statistics[name] for name in TITLES}
-
-
-def _safe_ratio(part: Array, whole: Array) -> Array:
-    is_defined = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
-    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=is_defined)
-    return divided
 
 
 def _resample_statistics(tables: Array, resamples: int, seed: int) -> dict[str, Array]:

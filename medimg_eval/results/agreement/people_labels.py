@@ -150,20 +150,20 @@ def statistics(tables: Array, values: LabelValues) -> dict[str, Array]:
     size = len(values.every) + 1
     square = tables.reshape(*tables.shape[:-1], size, size)
     rows, columns, total = square.sum(axis=-1), square.sum(axis=-2), square.sum(axis=(-1, -2))
-    agreed = _safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
-    by_chance = _safe_ratio((rows * columns).sum(axis=-1), total**2)
-    statistics = {"agreement": agreed, "kappa": _safe_ratio(agreed - by_chance, 1 - by_chance)}
+    agreed = safe_ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = safe_ratio((rows * columns).sum(axis=-1), total**2)
+    statistics = {"agreement": agreed, "kappa": safe_ratio(agreed - by_chance, 1 - by_chance)}
     for name, some in {"f1": values.positive, "f1_plus": [*values.positive, *values.uncertain]}.items():
         indices = values.places(some)
         hits = square[..., indices, :][..., indices].sum(axis=(-1, -2))
         due, given_counts = rows[..., indices].sum(axis=-1), columns[..., indices].sum(axis=-1)
-        statistics[name] = _safe_ratio(2 * hits, due + given_counts)
+        statistics[name] = safe_ratio(2 * hits, due + given_counts)
         if name == "f1":
-            statistics |= {"sensitivity": _safe_ratio(hits, due), "ppv": _safe_ratio(hits, given_counts)}
+            statistics |= {"sensitivity": safe_ratio(hits, due), "ppv": safe_ratio(hits, given_counts)}
     judged = [index for index in range(size - 1) if values.every[index] not in values.blank]
     hits = square[..., judged, judged]
-    each = np.nan_to_num(_safe_ratio(2 * hits, rows[..., judged] + columns[..., judged]))
-    statistics["weighted_f1"] = _safe_ratio((each * rows[..., judged]).sum(axis=-1), rows[..., judged].sum(axis=-1))
+    each = np.nan_to_num(safe_ratio(2 * hits, rows[..., judged] + columns[..., judged]))
+    statistics["weighted_f1"] = safe_ratio((each * rows[..., judged]).sum(axis=-1), rows[..., judged].sum(axis=-1))
     return {name: statistics[name] for name in values.statistics()}
 
 
@@ -180,8 +180,9 @@ def _patient_tables(
     return tables
 
 
-def _safe_ratio(part: Array, whole: Array) -> Array:
-    is_defined = np.abs(whole) > 1e-12
+def safe_ratio(part: Array, whole: Array) -> Array:
+    """Returns part / whole, of one shape; NaN where the whole is 0, but for rounding."""
+    is_defined = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
     divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=is_defined)
     return divided
 
@@ -189,7 +190,7 @@ def _safe_ratio(part: Array, whole: Array) -> Array:
 def _mean_findings(of_findings: Sequence[Any]) -> Array:
     """Mean over the findings of which a statistic is defined, resample by resample: (finding, n) -> (n,)."""
     stacked = np.asarray(of_findings, dtype=float)
-    return _safe_ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
+    return safe_ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
 
 
 def _percentile_bounds(drawn: Array | None, level: float) -> tuple[float, float]:
