@@ -138,7 +138,7 @@ class ServedModel(OpenAICompatible):
             self._writer = self._writer._replace(media=None)
 
     def _identity(self) -> list[Any]:
-        """What decides replies beside the request: the server's start settings."""
+        """Settings deciding replies beside the request: the server's start settings."""
         return [self.served, self.command]
 
     def _words(self) -> list[str]:
