@@ -48,6 +48,11 @@ class Model:
     `medimg_eval.imaging`.
     """
 
+    @classmethod
+    def volume_rule(cls) -> str:
+        """Rule by which a volume becomes the array of its network, for the record; "" where none is stated."""
+        return ""
+
     remote: bool = False
     """Whether it is asked on another machine: a wrapper of a server elsewhere says so, and may tell its `base_url`."""
 

@@ -88,6 +88,8 @@ class Manifest(TypedDict, total=False):
     """By the key that rows name: what was done to cases before they were shown once more."""
     view: str
     """Of questions about volumes or videos: `volume` or `video` where they were shown whole, `pictures` if set."""
+    volume_rule: str
+    """Of a model of volumes shown whole: the convention that made its network's array, such as `m3d`."""
     partial: str
     """Which of the task's cases are judged, such as "the first 5 of 20 cases"; "" for all."""
     resampled: str

@@ -80,6 +80,11 @@ class ModelSpec:
         return digest({key: value for key, value in as_hashed(self.config).items() if key not in self._pace})
 
     @property
+    def volume_rule(self) -> str:
+        """Rule by which its class makes an array of a volume; "" of one that states none."""
+        return str(getattr(self.wrapper, "volume_rule", Model.volume_rule)())
+
+    @property
     def _pace(self) -> Sequence[str]:
         unset = (key for key in ADDED if self.config.get(key) is None)
         return (*getattr(self.wrapper, "pace_arguments", Model.pace_arguments), *unset)

@@ -492,6 +492,8 @@ def _manifest_facts(plan: Plan) -> Manifest:
         manifest["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if view := task.shown_view:
         manifest["view"] = view
+        if view == "volume" and model.volume_rule:
+            manifest["volume_rule"] = model.volume_rule
     if task.subsets and "subsets" not in run.manifest:
         manifest["subsets"] = described(task)
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:

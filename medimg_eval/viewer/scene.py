@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.case import Case, Failure, Trial
+from medimg_eval.case import Case, Condition, Failure, Trial
 from medimg_eval.codecs import Stored
+from medimg_eval.degradations import DrawKey
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.run import Run
 from medimg_eval.question import Key
@@ -17,6 +18,7 @@ from medimg_eval.results import verdicts_of
 from medimg_eval.store import digest
 from medimg_eval.viewer.degraded import choose_conditions, draw_degraded
 from medimg_eval.viewer.drawing import Drawing, Scene, attempt, cut, spelt
+from medimg_eval.viewer.network_inputs import draw_network_inputs
 from medimg_eval.viewer.sessions import draw_step_images, list_steps
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from medimg_eval.results import RunScores
     from medimg_eval.tasks import Task
 
-SEEN = 3
+SEEN = 4
 """Number of the way in which scenes are made: another one has all made anew."""
 
 
@@ -60,6 +62,8 @@ class CaseView:
         self._runs = runs
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
         self._shown: dict[str, Mapping[str, list[str]]] = {}
+        self._volume_rules: dict[str, str] = {}
+        self._degraded: dict[str, tuple[Condition, int]] = {}
         views: set[str] = set()
         self._folders = {name: run.folder for name, run in runs.items()}
         self._conditions = {name: run.run.partition("~")[2] for name, run in runs.items()}
@@ -69,6 +73,9 @@ class CaseView:
             self._stored[name], self._shown[name] = stored.predictions(), stored.shown()
             manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
             self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
+            self._volume_rules[name] = manifest.get("volume_rule", "")
+            if fields := manifest.get("conditions", {}).get(self._conditions[name]):
+                self._degraded[name] = Condition(**fields), int(manifest.get("seed", 0))
             views.add(manifest.get("view", ""))
         if len(views) == 1:  # of several, slices are shown, and the words beside each answer say what it was given
             self.task = task.with_view(views.pop())
@@ -146,6 +153,12 @@ class CaseView:
         stored = self.prediction(name, case.id)
         if isinstance(stored, Mapping):
             draw_step_images(drawing, stored, self._folders[name], place)
+        if rule := self._volume_rules[name]:
+            task = self.task.with_view("volume")
+            if name in self._degraded:
+                condition, seed = self._degraded[name]
+                case = task.under(case, condition, DrawKey(seed, case.id))
+            draw_network_inputs(drawing, task, case, rule, place)
 
     def _asked(self, case: Case) -> dict[str, Any]:
         """Prompt and reference, where both are texts."""
@@ -170,7 +183,10 @@ class CaseView:
             return {"failure": "no answer was recorded"}
         reply = {} if isinstance(stored, Path) else _stored_reply(stored)
         if shown_texts := self._shown[name].get(self._trial(case, name)):
-            reply["shown"] = [cut(text) for text in shown_texts]
+            rule = self._volume_rules[name]
+            reply["shown"] = [
+                cut(f"{text}; brought to the network as {rule}" if rule else text) for text in shown_texts
+            ]
         if judged := self._verdicts[name].get(self._trial(case, name)):
             reply["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
         problem = attempt(lambda: reply.update(self._extracted(case, name)))

@@ -26,6 +26,7 @@ from .presence import (
 )
 from .published import (
     fisher_mean as fisher_mean,
+    macro_presence_f1 as macro_presence_f1,
     pitvis_instruments as pitvis_instruments,
     pitvis_steps as pitvis_steps,
     sar_rarp_score as sar_rarp_score,

@@ -9,7 +9,7 @@ import numpy as np
 
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, Floats, FramePair, PresencePair
-from medimg_eval.metrics.workflow.published import pitvis_steps, weighted_presence_f1
+from medimg_eval.metrics.workflow.published import macro_presence_f1, pitvis_steps, weighted_presence_f1
 
 SAR_RARP_PERCENT = 10
 """IoU from which SAR-RARP50 takes a segment for right."""
@@ -39,6 +39,15 @@ def pitvis_instrument_score(pair: PresencePair) -> Mapping[str, float]:
 def pitvis_instrument_score_published(pair: PresencePair) -> Mapping[str, float]:
     """Weighted F1 whose columns line up only where both sides hold the same classes, as PitVis' script has it."""
     return {ALL: weighted_presence_f1(pair.truth, pair.scores >= THRESHOLD, published=True)}
+
+
+@_pitvis(kind=PRESENCE, title="PitVis instruments, macro")
+def pitvis_instrument_macro(pair: PresencePair) -> Mapping[str, float]:
+    """Mean F1 of all classes present from 0.5 on, 1 for one that is in neither. Between 0 and 1.
+
+    As the paper's abstract has it and its script has not.
+    """
+    return {ALL: macro_presence_f1(pair.truth, pair.scores >= THRESHOLD)}
 
 
 def _action_pieces(rows: ScoreTable) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,24 @@ def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, pub
     with np.errstate(divide="ignore", invalid="ignore"):
         f1 = np.where(support + predicted.sum(0) > 0, 2 * both / (support + predicted.sum(0)), 1.0)
     return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
+
+
+def macro_presence_f1(
+    truth: npt.ArrayLike, prediction: npt.ArrayLike, absent: Literal["one", "in_truth"] = "one"
+) -> float:
+    """Mean F1 of the classes of one video, 0 to 1; NaN of no class.
+
+    Args:
+        truth: bool, (frame, class).
+        prediction: as truth.
+        absent: `one`: every class counts, and one in neither has 1, as scikit-learn's zero_division=1; `in_truth`:
+            those that the truth has.
+    """
+    true, predicted = np.asarray(truth, bool), np.asarray(prediction, bool)
+    total = true.sum(0) + predicted.sum(0)
+    f1 = np.where(total > 0, 2 * (true & predicted).sum(0) / np.maximum(total, 1), 1.0)
+    counted = f1[true.any(0)] if absent == "in_truth" else f1
+    return float(counted.mean()) if counted.size else math.nan
 
 
 def sar_rarp_score(first: float, second: float) -> float:

@@ -99,6 +99,31 @@ INPUTS: Mapping[str, Callable[[VolumePrompt], Tensor]] = {
 }
 """By model: what makes its input of a volume, float32."""
 
+RANGES: Mapping[str, tuple[float, float]] = {
+    "m3d": (0.0, 1.0),
+    "radfm": (0.0, 1.0),
+    "ct_chat": (-1.0, 1.0),
+    "merlin": (0.0, 1.0),
+}
+"""By model: the least and largest value of its input."""
+
+
+def make_input_slices(convention: str, volume: VolumePrompt) -> Tensor:
+    """Slices of a network's input, float32, (slice, row, column), to be looked at.
+
+    Values are those that the network gets; only axes are turned, so that slices come first: of `merlin` with the front
+    above and the patient's right on the left, of the others as the network has rows and columns. Of equal channels one
+    is kept.
+
+    Args:
+        convention: a name of `INPUTS`.
+        volume: as the model was handed it.
+    """
+    array = INPUTS[convention](volume)[0]
+    if convention == "radfm":
+        return array.permute(2, 0, 1)
+    return array.flip(0, 1).permute(2, 1, 0) if convention == "merlin" else array
+
 
 def _on_screen(volume: VolumePrompt) -> Tensor:
     """(row, column, slice): anterior up, patient's right on the left, feet first."""

@@ -29,6 +29,11 @@ class VolumeModel(nn.Module, VisionLanguageModel):
     takes_views: ClassVar[tuple[str, ...]] = ("volume",)
     convention: Convention
 
+    @classmethod
+    def volume_rule(cls) -> str:
+        """Convention that alone makes its arrays, which a report repeats; "" of a class that makes them otherwise."""
+        return cls.convention if cls.read_volumes is VolumeModel.read_volumes else ""
+
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
         """Answers each prompt about its volumes, one after another.
 

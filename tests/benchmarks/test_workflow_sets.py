@@ -12,7 +12,7 @@ from medimg_eval.imaging.video import write_video
 from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.workflow import component_groups
-from tests.helpers.authors import load_functions, require_clone
+from tests.helpers.authors import import_package, load_functions, require_clone
 from tests.helpers.benchmark_files import config, task
 from tests.helpers.film_sets import (
     PHASES,
@@ -21,6 +21,7 @@ from tests.helpers.film_sets import (
     write_autolaparo,
     write_bleedorigin,
     write_cholec80,
+    write_cholect45,
     write_cholect50,
     write_endoscapes,
     write_heichole,
@@ -69,8 +70,8 @@ def test_the_film_phantom_shows_what_its_labels_say(tmp_path):
     assert set(truth.columns["phase"][truth.columns["snare"] == 1]) == {"resection"}
 
 
-def score_table(rows):
-    """Rows of cases, (number of the case, row), as summaries take them."""
+def score_table(rows, **facts):
+    """Rows of cases, (number of the case, row), as summaries take them, with facts of the task."""
     return ScoreTable(
         case=np.array([number for number, _ in rows]),
         metric=np.array([row.metric for _, row in rows]),
@@ -79,7 +80,7 @@ def score_table(rows):
         status=np.array([row.status for _, row in rows]),
         attributes={},
         cases=[],
-        facts={},
+        facts=facts,
     )
 
 
@@ -175,12 +176,7 @@ def test_the_hundred_triplets_have_as_many_components_as_the_authors_count():
 def test_cholect45_reads_the_same_from_tables_and_tests_a_fold(tmp_path):
     names = list(config("cholect45").presence)
     assert names == list(config("cholect50").presence)
-    (tmp_path / "triplet").mkdir()
-    videos = [video for fold in config("cholect45").layout.splits.names.values() for video in fold]
-    assert len(set(videos)) == 45
-    for video in videos:
-        rows = [f"{k}," + ",".join(str(int(j == k)) for j in range(100)) for k in range(2)]
-        (tmp_path / f"triplet/{video}.txt").write_text("\n".join(rows) + "\n")
+    assert len(set(write_cholect45(tmp_path))) == 45
     benchmark = task("cholect45", tmp_path)
     assert [len(benchmark.cases(part)) for part in ("fit", "test")] == [36, 9]
     case = next(case for case in benchmark.cases("test") if case.id == "VID79")
@@ -188,8 +184,8 @@ def test_cholect45_reads_the_same_from_tables_and_tests_a_fold(tmp_path):
 
 
 @pytest.mark.slow
-def test_triplets_are_scored_as_by_ivtmetrics(tmp_path):
-    ivtmetrics = pytest.importorskip("ivtmetrics", reason="ivtmetrics is not installed")
+def test_triplets_are_scored_as_by_ivtmetrics(tmp_path, monkeypatch):
+    ivtmetrics = import_package("CAMMA-public/ivtmetrics", "ivtmetrics", monkeypatch)
     names = list(config("cholect50").presence)
     rng = np.random.default_rng(0)
     (tmp_path / "labels").mkdir()
@@ -352,6 +348,39 @@ def test_scoliosis1k_is_read_from_its_pickles_and_split(tmp_path):
     image = case.images[0].read()
     assert image.array.shape == (3, 4, 17)
     assert (image.array == 2).all()
+
+
+@pytest.mark.slow
+def test_scoliosis1ks_scores_are_open_gaits(tmp_path):
+    script = require_clone("ShiqiYu/OpenGait") / "opengait/evaluation/evaluator.py"
+    pytest.importorskip("sklearn")
+    silent = type("Silent", (), {"log_info": lambda self, text: None})
+    evaluate = load_functions(script, "evaluate_scoliosis", np=np, get_msg_mgr=silent)["evaluate_scoliosis"]
+    rng, names = np.random.default_rng(3), ["Negative", "Neutral", "Positive"]
+    split = {"TRAIN_SET": [], "TEST_SET": [f"{number:05d}" for number in range(30)]}
+    kinds = rng.permutation(30) % 3
+    for number, kind in enumerate(kinds):
+        folder = tmp_path / f"Scoliosis1K-pose-pkl/{number:05d}/{names[kind]}/000_180"
+        folder.mkdir(parents=True)
+        (folder / "000_180.pkl").write_bytes(pickle.dumps(np.zeros((2, 17, 3))))
+    (tmp_path / "Scoliosis1K_118.json").write_text(json.dumps(split))
+    logits = rng.random((30, 3, 2))
+    theirs = evaluate({"embeddings": logits, "types": [names[kind].lower() for kind in kinds]}, "Scoliosis1K")
+    benchmark = task("scoliosis1k_pose", tmp_path)
+    shares = logits.mean(-1)
+    answers = [dict(zip(names, (row / row.sum()).tolist(), strict=True)) for row in shares]
+    rows = [
+        (number, row)
+        for number, (case, answer) in enumerate(zip(benchmark.cases("test"), answers, strict=True))
+        for row in benchmark.score(case, benchmark.accept(case, answer), None)
+    ]
+    table = score_table(rows, classes="exclusive")
+    found = {"balanced_accuracy": float(get("balanced_accuracy").function(table))}
+    found["f1_score@macro"] = float(get("f1_score@macro").function(table, "macro"))
+    right = [row.value for _, row in rows if row.metric == "top1_accuracy"]
+    assert np.mean(right) == pytest.approx(theirs["scalar/test_accuracy/"])
+    assert found["balanced_accuracy"] == pytest.approx(theirs["scalar/test_recall/"])
+    assert found["f1_score@macro"] == pytest.approx(theirs["scalar/test_f1/"])
 
 
 def test_strokevision_clips_are_split_by_subject(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from functools import cache
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from medimg_eval.api.listing import published_systems
 from medimg_eval.commands.cli import start
 from tests.helpers import tiny_vlm
 from tests.helpers.catalogue import AGENTS, REPORTS, SAMPLES
-from tests.helpers.catalogue import composed as stated
 from tests.helpers.chat_server import chat_server
 from tests.helpers.config_files import config_names
 from tests.helpers.samples import ALL
+from tests.helpers.system_words import fill_words, named
 
 assert ALL is not None
 
@@ -29,11 +28,6 @@ REPORT_FILE = "REPORTS.csv"
 
 MORE = {"temmed_selection": ["task.retriever.by=images"]}
 """Task -> further words: its fixture states a retrieved case of the same patient, which is refused."""
-
-
-def named(line, key):
-    """What a command names as its task, suite or model; "" for nothing."""
-    return next((word.partition("=")[2] for word in shlex.split(line) if word.startswith(f"{key}=")), "")
 
 
 TASKS = sorted({named(line, "task") for line in COMMANDS} - {""})
@@ -88,25 +82,10 @@ def test_a_command_runs_on_the_fixture_of_its_task(line, checkpoint, server, tmp
     sample.write(tmp_path / "data")
     Path(REPORT_FILE).write_text("id,prediction\n" + "".join(f"{case},Clear lungs.\n" for case in sample.cases))
     Path("LENGTHS.csv").write_text("id,centimetres\n")
-    words = [re.sub(r"^(.*=)(VLM|PATIENT|LLM|JUDGE)$", rf"\1{checkpoint}", word) for word in shlex.split(line)]
-    extra = [
-        f"task.layout.root={tmp_path / 'data'}",
-        "trainer.accelerator=cpu",
-        "++task.decoding.max_new_tokens=8",
-    ]
-    if stated(named(line, "task")).get("expected"):
-        extra.append(f"++task.expected.test={len(sample.cases)}")
-    extra += MORE.get(named(line, "task"), ()) if "conditions=" in line else ()
-    for group in ("model", "judge", "task.patient"):
-        if any(re.match(rf"\+?(?:model@)?{group}=openai_compatible", word) for word in words):
-            extra += [
-                f"{group}.base_url={server.url}",
-                f"{group}.cache=false",
-                f"{group}.retries=0",
-            ]
-        if any(re.match(rf"\+?(?:model@)?{group}=huggingface_vlm", word) for word in words):
-            extra.append(f"{group}.dtype=float32")
-    code, told = start([*words, *extra, "runs=made"]), capsys.readouterr().err
+    words = fill_words(line, sample, tmp_path / "data", checkpoint, server.url)
+    if "conditions=" in line:
+        words += MORE.get(named(line, "task"), ())
+    code, told = start([*words, "runs=made"]), capsys.readouterr().err
     if "lacks its weights" in told:  # of annotators, which nobody has here; all else of the command is right
         return
     assert code == 0 or "no case has a value" in told, told  # of metrics that nonsense leaves undefined

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 FILMS = {
     "cholec80": film_sets.write_cholec80,
+    "cholect45": film_sets.write_cholect45,
     "cholect50": film_sets.write_cholect50,
     "pitvis": film_sets.write_pitvis,
     "endoscapes_cvs": film_sets.write_endoscapes,
@@ -89,6 +90,41 @@ def test_poses_are_fitted_tested_and_put_into_a_table(name, write, parts, tmp_pa
     assert start(["test", *words, f"model.checkpoint={fit}", f"run={run}"]) == 0
     assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
     assert (tmp_path / "table" / "table.csv").read_text().count("\n") > 1
+
+
+def test_clips_are_fitted_tested_and_put_into_a_table(tmp_path):
+    root, fit, run = (tmp_path / folder for folder in ("data", "fit", "run"))
+    root.mkdir()
+    film_sets.write_strokevision_clips(root)
+    transformers = pytest.importorskip("transformers")
+    encoder = transformers.VideoMAEConfig(
+        image_size=16, patch_size=8, num_frames=4, tubelet_size=2, hidden_size=8, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=8,
+    )  # fmt: skip
+    transformers.VideoMAEForVideoClassification(encoder).save_pretrained(tmp_path / "videomae")
+    words = ["task=strokevision_clips", f"task.layout.root={root}", "model=clip_classifier"]
+    words += [f"model.encoder={tmp_path}/videomae", "model.new_head=true", "trainer.accelerator=cpu"]
+    words.append("task.metrics=[top1_accuracy]")
+    assert start(["fit", *words, "trainer.max_epochs=1", f"run={fit}"]) == 0
+    assert start(["test", *words, f"model.checkpoint={fit}", f"run={run}"]) == 0
+    assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
+    assert (tmp_path / "table" / "table.csv").read_text().count("\n") > 1
+
+
+def test_points_of_a_bleeding_are_found_in_its_frames(tmp_path):
+    root, run = tmp_path / "data", tmp_path / "run"
+    root.mkdir()
+    film_sets.write_bleedorigin(root)
+    (tmp_path / "points.csv").write_text("case,x,y\nesd1-000001,5,63\nesd1-000002,6,203\n")
+    words = ["task=bleedorigin_points", f"task.layout.root={root}", "model=precomputed_points", "model.score=''"]
+    words += [f"model.root={tmp_path}/points.csv", "model.columns=[x,y]", "model.space=voxel", "model.case=case"]
+    assert start(["test", *words, f"run={run}"]) == 0
+    assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
+    with (tmp_path / "table" / "table.csv").open(newline="") as stream:
+        values = {row["metric"]: float(row["mean"]) for row in csv.DictReader(stream)}
+    assert values == {"sdr@25": 0, "sdr@50": 0, "sdr@100": 0.5, "landmark_distance": 130}  # 60 and 200 pixels away
+    summary = json.loads((run / "manifest.json").read_text())
+    assert (summary["status"], summary["failed_cases"]) == ("finished", 0)
 
 
 def test_skill_is_rated(tmp_path):

@@ -45,3 +45,12 @@ def load_functions(path: Path, *names: str, **given: Any) -> dict[str, Any]:
     missing = set(names) - defined.keys()
     assert not missing, f"{path} does not define {missing}"
     return defined
+
+
+def import_package(repository: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A package of a clone, or as it is installed; skips the test where neither is there."""
+    import importlib
+
+    if importlib.util.find_spec(name) is None:
+        monkeypatch.syspath_prepend(require_clone(repository))
+    return importlib.import_module(name)

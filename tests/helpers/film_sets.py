@@ -5,7 +5,8 @@ import pickle
 
 import numpy as np
 
-from tests.helpers.benchmark_files import config
+from medimg_eval.imaging.video import write_video
+from tests.helpers.benchmark_files import config, picture
 
 PHASES = ["Preparation", "CalotTriangleDissection", "ClippingCutting", "GallbladderDissection"]
 PHASES += ["GallbladderPackaging", "CleaningCoagulation", "GallbladderRetraction"]
@@ -48,6 +49,16 @@ def write_cholect50(root, frames=3):
     for video in [video for part in splits.values() for video in part]:
         (root / f"labels/{video}.json").write_text(json.dumps(content))
     return names
+
+
+def write_cholect45(root, frames=2):
+    """Forty-five tables of triplets; frame k shows triplet k. Returns the names of the videos."""
+    (root / "triplet").mkdir()
+    videos = [video for fold in config("cholect45").layout.splits.names.values() for video in fold]
+    for video in videos:
+        rows = [f"{k}," + ",".join(str(int(j == k)) for j in range(100)) for k in range(frames)]
+        (root / f"triplet/{video}.txt").write_text("\n".join(rows) + "\n")
+    return videos
 
 
 def write_multibypass(root):
@@ -118,7 +129,9 @@ def write_sar_rarp(root):
 
 
 def write_bleedorigin(root):
-    """A clip of three frames, bleeding from the second on."""
+    """A clip of three frames of 240 x 320, bleeding from the second on."""
+    for frame in range(3):
+        picture(root / f"frames/esd1/{frame:06d}.png", np.zeros((240, 320, 3)))
     (root / "points.csv").write_text(
         "clip,frame,x,y,visible,source\nesd1,0,,,0,expert\nesd1,1,5,3,1,expert\nesd1,2,6,3,1,expert\n"
     )
@@ -142,3 +155,18 @@ def write_strokevision(root):
         np.savez(root / f"keypoints/{number}.npz", poses=np.full((3, 17, 3), number))
     rows = "1,s01,grasp,train,keypoints/1.npz\n2,s02,release,test,keypoints/2.npz\n"
     (root / "clips.csv").write_text("clip,subject,label,split,keypoints\n" + rows)
+
+
+def write_strokevision_clips(root):
+    """Films of an action each, of four subjects; one is tested."""
+    table = "clip,subject,label,split,video\n"
+    rows = [
+        ("s01", "grasp", "train"),
+        ("s02", "release", "train"),
+        ("s03", "release", "tune"),
+        ("s04", "grasp", "test"),
+    ]
+    for number, (subject, label, split) in enumerate(rows, 1):
+        write_video(root / f"{number}.mp4", np.full((6, 16, 16, 3), 60 * number, np.uint8), 4)
+        table += f"{number},{subject},{label},{split},{number}.mp4\n"
+    (root / "clips.csv").write_text(table)

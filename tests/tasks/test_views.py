@@ -1,5 +1,7 @@
 """Volumes and videos whole: who is shown what, what a run records of it, and that no way of storing turns a side."""
 
+import base64
+import gzip
 import itertools
 import json
 
@@ -13,7 +15,11 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import VideoPrompt, VolumePrompt
 from medimg_eval.imaging.video import write_video
 from medimg_eval.instantiate import build_task
-from medimg_eval.models import VisionLanguageModel
+from medimg_eval.models import VisionLanguageModel, VolumeModel
+from medimg_eval.results import load_runs
+from medimg_eval.results.report import by_task
+from medimg_eval.results.table.table import named_runs
+from medimg_eval.viewer.scene import CaseView
 from tests.helpers.running import evaluate, rescore
 
 SHAPE = (3, 4, 5)
@@ -170,3 +176,59 @@ def test_who_takes_no_volume_is_refused_and_pictures_are_no_volume(tmp_path):
     shown = task(tmp_path, {"video": "{scan}.mp4", "frames": 2}, view="volume")
     with pytest.raises(CaseError, match="expected a volume to be shown whole, got pictures"):
         shown.read_images(shown.cases("test")[0])
+
+
+class FeedsANetwork(VolumeModel):
+    """Says of the array of its network what a report must repeat: its shape, sum and one corner."""
+
+    uses_torch = False
+    convention = "radfm"
+
+    def answer(self, volumes, prompt, decoding):
+        (array,) = volumes
+        return f"{tuple(array.shape)} {float(array.double().sum()):.3f} {float(array[0, -1, 0, -1]):.6f}"
+
+
+class FeedsItOtherwise(FeedsANetwork):
+    def read_volumes(self, prompt):
+        return [array[:, :8, :8] for array in super().read_volumes(prompt)]
+
+
+def first_scene(folder, voxels):
+    runs = load_runs([folder / "runs"])
+    (cases,) = by_task(runs, named_runs(runs))
+    view = CaseView(task(folder, SLICES), cases.runs, voxels)
+    return view.texts("q1"), view.scene("q1", folder / "scene")
+
+
+def drawn_values(panel):
+    stored = np.frombuffer(gzip.decompress(base64.b64decode(panel["data"])), np.int16).reshape(panel["shape"])
+    return stored * panel["slope"] + panel["intercept"]
+
+
+def test_a_report_draws_the_array_that_the_network_received(tmp_path):
+    volume(tmp_path)
+    folder = run(tmp_path, SLICES, FeedsANetwork)
+    assert json.loads((folder / "manifest.json").read_text())["volume_rule"] == "radfm"
+    answer, _ = stored(folder)
+    texts, scene = first_scene(tmp_path, 4 * 512 * 512)
+    assert not scene["problems"]
+    (panel,) = scene["panels"]
+    assert (panel["model"], panel["window"]) == (0, (0.0, 1.0))
+    assert panel["title"] == "As the network received it (radfm): 4 x 512 x 512 slices, rows and columns, 0 to 1"
+    values = drawn_values(panel)
+    assert answer == f"(3, 512, 512, 4) {3 * values.sum():.3f} {values[-1, -1, 0]:.6f}"
+    (reply,) = texts["answers"]
+    assert reply["shown"] == ["the volume whole, 3 x 4 x 5 voxels, RAS+; brought to the network as radfm"]
+    _, thinned = first_scene(tmp_path, 2 * 512 * 512)
+    (panel,) = thinned["panels"]
+    assert panel["title"].endswith("; of every 2 slices one is drawn, whole")
+    assert np.array_equal(drawn_values(panel), values[::2])
+
+
+def test_a_class_that_makes_its_arrays_itself_states_no_rule(tmp_path):
+    volume(tmp_path)
+    folder = run(tmp_path, SLICES, FeedsItOtherwise)
+    assert "volume_rule" not in json.loads((folder / "manifest.json").read_text())
+    _, scene = first_scene(tmp_path, 1 << 20)
+    assert scene["panels"] == []

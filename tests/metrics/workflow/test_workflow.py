@@ -25,6 +25,7 @@ from medimg_eval.metrics.workflow import (
     fisher_mean,
     frame_average_precision,
     frame_confusion,
+    macro_presence_f1,
     mean_track_error,
     mean_video_average_precision,
     onset_of,
@@ -43,6 +44,7 @@ from medimg_eval.metrics.workflow import (
     union_iou,
     within_radius,
 )
+from tests.helpers.authors import import_package
 
 PHASES = tuple("abcdefg")
 
@@ -79,6 +81,13 @@ class TestRelaxedBoundary:
         counts = relaxed_counts(self.truth, prediction, published=published)
         found = [class_values(counts, name, FrameRule.of(rule))[:3] for name in ("jaccard", "precision", "recall")]
         return float(counts.right / counts.total), found, counts
+
+    def test_strictly_both_changes_cost_five_frames(self):
+        counts = confusion_counts(frame_confusion(self.truth, self.early, 7))
+        assert float(counts.right / counts.total) == 0.9
+        np.testing.assert_allclose(
+            class_values(counts, "jaccard", FrameRule.of(""))[:3], [0.83333, 0.77778, 0.85714], atol=1e-5
+        )
 
     def test_early_changes_are_forgiven(self):
         accuracy, (jaccard, precision, recall), counts = self.values(self.early, "relaxed")
@@ -289,6 +298,12 @@ class TestPresence:
             == over_run("triplet_ap@i", pairs)
             == 0.75
         )
+        # The null class is left out of triplets alone.
+        null = [PresencePair(("x,y,z", "x,null_verb,null_target"), np.eye(2, dtype=bool), np.eye(2)[::-1])]
+        assert over_run("triplet_ap@ivt", null) == 0.5
+        null = [PresencePair(("x,y,z", "x,null_verb,null_target"), np.eye(2, dtype=bool), np.array([[1, 1], [0, 0]]))]
+        assert (over_run("triplet_ap@ivt", null), over_run("triplet_ap@ivt+no_null", null)) == (0.75, 1)
+        assert over_run("triplet_ap@v", null) == 0.75
         # Together: 0.9 present, 0.3 absent, 0.2 present, 0.1 absent.
         assert over_run("presence_map_pooled", pairs) == pytest.approx((1 + 2 / 3) / 2)
 
@@ -302,6 +317,7 @@ class TestPresence:
         theirs = triplet_detection_precision(truth, said, published=True)
         assert theirs[5] == pytest.approx(published, abs=1e-6)
         assert theirs[99] == 0
+        assert np.nanmean(theirs) == pytest.approx(published / 2, abs=1e-6)
         ours = triplet_detection_precision(truth, said)
         assert ours[5] == pytest.approx(0.545455, abs=1e-6)
         assert np.isnan(np.delete(ours, 5)).all()
@@ -335,6 +351,27 @@ def test_pitvis_instruments_line_up_only_when_fixed():
     prediction = [[1, -2], [3, -2], [3, 0], [1, 3]]
     assert pitvis_instruments(truth, prediction, published=True) == pytest.approx(0.24)
     assert pitvis_instruments(truth, prediction) == 1
+    true, predicted = ([[label in frame for label in range(19)] for frame in side] for side in (truth, prediction))
+    assert macro_presence_f1(true, predicted) == pytest.approx(18 / 19) == pytest.approx(0.947368, abs=1e-6)
+    assert macro_presence_f1(true, predicted, "in_truth") == 1
+    # Wholly wrong over two classes: the seventeen others, which nobody sees, are worth 1 each.
+    wrong = np.eye(19, dtype=bool)[:2]
+    assert macro_presence_f1(wrong[:1], wrong[1:]) == pytest.approx(17 / 19) == pytest.approx(0.894737, abs=1e-6)
+    assert macro_presence_f1(wrong[:1], wrong[1:], "in_truth") == 0
+    assert math.isnan(macro_presence_f1(wrong[:0], wrong[:0], "in_truth"))
+    assert math.isnan(macro_presence_f1(wrong[:, :0], wrong[:, :0]))
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**20), st.integers(1, 12))
+def test_the_macro_is_scikit_learns(seed, frames):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    truth, prediction = np.random.default_rng(seed).random((2, frames, 5)) < 0.3
+    theirs = sklearn.f1_score(truth, prediction, average="macro", zero_division=1)
+    ours = macro_presence_f1(truth, prediction)
+    assert ours == pytest.approx(theirs)
+    assert 0 <= ours <= 1
 
 
 @pytest.mark.parametrize(
@@ -387,13 +424,13 @@ def test_every_metric_is_on_its_page():
     kinds = ("frames", "frame_presence")
     ours = {name for name, found in available().items() if found.kind in kinds}
     ours |= {name for name, found in available().items() if ours & set(found.needs)}
-    assert len(ours) == 30
+    assert len(ours) == 31
     assert not [name for name in sorted(ours) if f"`{name}" not in text]
 
 
 @pytest.mark.slow
-def test_components_are_those_of_ivtmetrics():
-    recognition = pytest.importorskip("ivtmetrics").Recognition(100)
+def test_components_are_those_of_ivtmetrics(monkeypatch):
+    recognition = import_package("CAMMA-public/ivtmetrics", "ivtmetrics", monkeypatch).Recognition(100)
     # It knows absent classes by the -0.0 that scikit-learn gave before 1.3; since then they count as 0 there.
     recognition.resolve_nan = lambda values: np.where(np.asarray(values) == 0, np.nan, values)
     names = [f"i{row[1]},v{row[2]},t{row[3]}" for row in recognition.bank]

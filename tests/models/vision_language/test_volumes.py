@@ -14,7 +14,9 @@ from medimg_eval.imaging import VolumePrompt, orientation, read, reorient
 from medimg_eval.models import M3DLaMed, VolumeModel
 from medimg_eval.models.vision_language.volume_inputs import (
     INPUTS,
+    RANGES,
     make_ct_chat_input,
+    make_input_slices,
     make_m3d_input,
     make_merlin_input,
     make_radfm_input,
@@ -153,6 +155,30 @@ def test_m3ds_input_is_its_authors(tmp_path):
     ours = make_m3d_input(volume)
     assert ours.shape == expected.shape == (1, 32, 256, 256)
     assert float((ours - torch.as_tensor(expected)).abs().max()) <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convention", sorted(INPUTS))
+def test_slices_that_a_report_draws_are_the_values_of_the_array(tmp_path, convention):
+    pytest.importorskip("monai")
+    _, volume = ct(tmp_path)
+    array, slices = INPUTS[convention](volume), make_input_slices(convention, volume)
+    assert all(torch.equal(channel, array[0]) for channel in array)
+    assert torch.equal(slices.flatten().sort().values, array[0].flatten().sort().values)
+    low, high = RANGES[convention]
+    assert low - 1e-6 <= float(slices.min()) <= float(slices.max()) <= high + 1e-6
+    assert (
+        slices.shape
+        == {
+            "m3d": (32, 256, 256),
+            "radfm": (20, 512, 512),
+            "ct_chat": (240, 480, 480),
+            "merlin": (160, 224, 224),
+        }[convention]
+    )
+    if convention == "merlin":  # the file's bright first voxels lie at the patient's right, front and feet
+        middle = np.array(np.nonzero(slices.numpy() > 0.999)).mean(1)
+        assert (middle < np.array(slices.shape) / 2).tolist() == [True, True, True]
 
 
 class Mean(VolumeModel):
