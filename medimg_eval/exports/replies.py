@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from medimg_eval.case import Case, Trial
 from medimg_eval.data.logs import write_lines
 from medimg_eval.errors import UserError, import_optional
+from medimg_eval.exports.inspect_steps import session_events, session_limit, session_messages, total_usage
 from medimg_eval.metrics.nlp import sections
 from medimg_eval.run_results import RunResults
 from medimg_eval.system import product
@@ -18,7 +19,7 @@ from medimg_eval.tasks import Task
 
 
 class Reply(NamedTuple):
-    """Reply of a run: case, repeat, text, scores, right answer."""
+    """Reply of a run: case, repeat, text, scores, right answer, steps."""
 
     case: Case
     repeat: int
@@ -26,29 +27,17 @@ class Reply(NamedTuple):
     scores: Mapping[str, float]
     reference: str
     failure: str
+    steps: Sequence[Mapping[str, Any]] = ()
 
 
 def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes inspect's `.eval`: repeats as epochs, intervals as metrics."""
-    logs, models = import_optional("inspect_ai.log"), import_optional("inspect_ai.model")
-    scorers = import_optional("inspect_ai.scorer")
+    """Writes inspect's `.eval`: repeats as epochs, intervals as metrics.
+
+    Sessions with tools or of several agents have their messages, calls and results, and the events of each step.
+    """
+    logs = import_optional("inspect_ai.log")
     manifest, replies = run.manifest, list(_ordered_replies(run, task))
-    samples = []
-    for reply in replies:
-        question = reply.case.question
-        samples.append(
-            logs.EvalSample(
-                id=reply.case.id,
-                epoch=reply.repeat + 1,
-                input="" if question is None else question.text,
-                choices=list(question.options.values()) if question is not None and question.options else None,
-                target=reply.reference,
-                output=models.ModelOutput.from_content(manifest["model"], reply.text),
-                scores={name: scorers.Score(value=value) for name, value in reply.scores.items()},
-                metadata={"patient": reply.case.patient or "", **reply.case.attributes},
-                error=logs.EvalError(message=reply.failure, traceback="", traceback_ansi="") if reply.failure else None,
-            )
-        )
+    samples = [_inspect_sample(reply, str(manifest["model"])) for reply in replies]
     scores = []
     for row in run.summary.to_dict("records"):
         statistics = {part: row[part] for part in ("value", "low", "high", "n", "failed") if row[part] == row[part]}
@@ -72,6 +61,29 @@ def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
     file = _export_path(out, run, ".eval")
     logs.write_eval_log(log, str(file), format="eval")
     return [file]
+
+
+def _inspect_sample(reply: Reply, model: str) -> Any:
+    """One reply as a sample of inspect; a limit that ended its session is named as inspect names it."""
+    logs, models = import_optional("inspect_ai.log"), import_optional("inspect_ai.model")
+    scorers, question = import_optional("inspect_ai.scorer"), reply.case.question
+    text = "" if question is None else question.text
+    usage, limit = total_usage(reply.steps), session_limit(reply.steps)
+    return logs.EvalSample(
+        id=reply.case.id,
+        epoch=reply.repeat + 1,
+        input=text,
+        choices=list(question.options.values()) if question is not None and question.options else None,
+        target=reply.reference,
+        messages=session_messages(text, reply.steps),
+        events=session_events(model, text, reply.steps),
+        output=models.ModelOutput.from_content(model, reply.text),
+        model_usage={model: models.ModelUsage(**usage)} if usage else {},
+        scores={name: scorers.Score(value=value) for name, value in reply.scores.items()},
+        metadata={"patient": reply.case.patient or "", **reply.case.attributes},
+        error=logs.EvalError(message=reply.failure, traceback="", traceback_ansi="") if reply.failure else None,
+        limit=logs.EvalSampleLimit(type=limit[0], limit=0, reason=limit[1]) if limit else None,
+    )
 
 
 def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
@@ -203,7 +215,20 @@ def _ordered_replies(run: RunResults, task: Task) -> Iterator[Reply]:
                 scores.get((case.id, repeat), {}),
                 _right_answer(case),
                 failures.get(trial.id, ""),
+                _kept_steps(prediction) if isinstance(prediction, Mapping) else (),
             )
+
+
+def _kept_steps(prediction: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The steps of a reply that a run kept; of one without any, its texts with what is known of each."""
+    if trace := prediction.get("trace"):
+        return list(trace)
+    texts = prediction.get("texts") or []
+    turns = prediction.get("turns") or [{}] * len(texts)
+    return [
+        {"kind": "model", "text": text, "answer": text, "calls": [], **turn}
+        for text, turn in zip(texts, turns, strict=True)
+    ]
 
 
 def _right_answer(case: Case) -> str:

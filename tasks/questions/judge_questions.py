@@ -219,8 +219,12 @@ class JudgeQuestion:
             if f"{name}_lines" in self.shown:
                 parts = enumerate(sentences(fields[name]))
                 fields[f"{name}_lines"] = " ".join(f"[{number}] {part}" for number, part in parts)
-        if "thought" in self.shown:
-            fields["thought"] = split_thought(reply.text, _sent_thought(reply)).thought or reply.text
+        if self.shown & {"thought", "reasoning"}:
+            split = split_thought(reply.text, _sent_thought(reply))
+            fields["thought"] = split.thought or reply.text
+            fields["reasoning"] = "\n\n".join(part for part in (split.thought, split.answer) if part)
+        if "rationale" in self.shown:
+            fields["rationale"] = "\n".join(rationale_steps(key.more.get("rationale")))
         if "trace" in self.shown:
             fields["trace"] = _trace_shown(reply.trace)
         if "recorded" in self.shown:

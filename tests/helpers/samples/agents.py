@@ -202,7 +202,28 @@ def medinsightbench(root):
     picture(root / "images" / "1.png")
 
 
-for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
+COURSES = (
+    "autogen",
+    "colacare",
+    "dylan",
+    "llm_discussion",
+    "mdagents",
+    "mdteamgpt",
+    "medagents",
+    "meta_prompting",
+    "reconcile",
+)
+STEPWISE = {
+    "medmaslab_vote": "You are a helpful medical assistant.\n",
+    "medmaslab_cot": "You are a helpful assistant.\n",
+}
+for _name in (
+    "medmaslab_cot",
+    "medmaslab_debate",
+    "medmaslab_discussion",
+    "medmaslab_vote",
+    *(f"medmaslab_{course}" for course in COURSES),
+):
     agents(
         _name,
         cases=SAMPLES["medmaslab"].cases,
@@ -211,8 +232,8 @@ for _name in ("medmaslab_debate", "medmaslab_discussion", "medmaslab_vote"):
             name: value for name, value in SAMPLES["medmaslab"].scores.items() if name in ("accuracy", "unanswered")
         },
         text=SAMPLES["medmaslab"].text
-        if _name != "medmaslab_vote"
-        else f"You are a helpful medical assistant.\n{SAMPLES['medmaslab'].text}let's think step by step.",
+        if _name not in STEPWISE
+        else f"{STEPWISE[_name]}{SAMPLES['medmaslab'].text}let's think step by step.",
         images=SAMPLES["medmaslab"].images,
     )(medmaslab)
 

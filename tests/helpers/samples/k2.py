@@ -44,7 +44,7 @@ def pictures(count, first, names):
 def medframeqa(root):
     """Six options, four and five; two images, three with a gap between them, five."""
     columns = [f"image_{number}" for number in range(1, 6)]
-    common = {"keyword": "stroke CT", "image_url": ["u"], "reasoning_chain": "B"}
+    common = {"keyword": "stroke CT", "image_url": ["u"], "reasoning_chain": "Frame 1 shows it.\nFrame 2 does not."}
     rows = [
         {
             "question_id": "m1",

@@ -11,7 +11,7 @@ from medimg_eval.metrics import get, parse
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.kinds import read_kinds, read_risk_level
 from medimg_eval.metrics.judges.sub_answers import read_sub_answers, sub_answer_scores
-from medimg_eval.question import Reply
+from medimg_eval.question import Reply, Turn
 from tests.helpers.catalogue import answered, task_of, worth
 from tests.helpers.samples import ALL
 
@@ -136,3 +136,28 @@ def test_benchmarks_ask_them_by_the_metrics_alone(name, question, metrics, verdi
     judged = {case.id: {question: verdict} for case in cases}
     folder = answered(task, {case.id: "An answer." for case in cases}, tmp_path / "run", judged)
     assert worth(folder)[metrics] == worth_of
+
+
+def test_medframeqas_judge_sees_the_rationale_and_names_errors_to_a_table(tmp_path):
+    kinds = ["overlooked_frame", "spreading_error", "none"]
+    metrics = [f"judged_kind@reasoning_errors:{kind}" for kind in kinds] + ["key_step_recall"]
+    task = task_of("medframeqa", tmp_path / "data", metrics=metrics)
+    case = task.cases("test")[0]
+    asked = task.judge_questions["reasoning_errors"]
+    reply = Reply((Turn("Answer: F", thought="Frame 1 is dark."),))
+    text = asked.put(case, asked.fields(case, reply, {})).text
+    assert "of which there may be others\nFrame 1 shows it.\nFrame 2 does not.\n" in text
+    assert "of the assistant\nFrame 1 is dark.\n\nAnswer: F\n" in text
+    due = task.judge_questions["key_steps"].items(reply, {}, case.target.read())
+    assert due == ["Frame 1 shows it.", "Frame 2 does not."]
+    verdicts = {
+        "m1": (["overlooked_frame", "spreading_error"], [1.0, 0.0]),
+        "m2": ([], [1.0, 1.0]),
+        "m3": (["overlooked_frame"], [0.0, 0.0]),
+    }
+    judged = {
+        name: {"reasoning_errors": errors, "key_steps": {"items": due, "verdicts": steps}}
+        for name, (errors, steps) in verdicts.items()
+    }
+    found = worth(answered(task, dict.fromkeys(verdicts, "Frame 1. Answer: F"), tmp_path / "run", judged))
+    assert [found[metric] for metric in metrics] == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1 / 2])

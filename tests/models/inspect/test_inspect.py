@@ -10,7 +10,8 @@ from asking import Quiz
 import medimg_eval as me
 from medimg_eval.errors import UsageError
 from medimg_eval.models import InspectAgent
-from medimg_eval.tasks import QuestionTask
+from medimg_eval.tasks import AgentQuestionTask, QuestionTask
+from medimg_eval.tasks.questions import TeamQuestionTask
 from medimg_eval.tools.lookups import ResultLookup
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of inspect's own
@@ -139,3 +140,78 @@ def test_our_tasks_are_found_by_inspects_entry_point(monkeypatch):
     monkeypatch.setattr(inspect_registry, "inspect_task", lambda name, limit: asked.append((name, limit)) or made)
     assert isinstance(inspect_registry.medimg_eval("slake", limit=3), inspect_ai.Task)
     assert asked == [("slake", 3)]
+
+
+CALL = '<tool_call>{"name": "measure", "arguments": {"structure": "%s"}}</tool_call>'
+
+
+def agent_quiz(**settings):
+    items = [
+        {"id": f"q{n}", "text": f"Which is item {n}?", "options": {"A": "a", "B": "b"}, "right": "AB"[n % 2]}
+        for n in range(3)
+    ]
+    tools = {"measure": "agent_tools.measure"}
+    return AgentQuestionTask(name="sessions", layout=Quiz(items), tools=tools, metrics=["accuracy"], **settings)
+
+
+def test_exported_sessions_hold_their_messages_events_limits_and_tokens(tmp_path):
+    log_module = pytest.importorskip("inspect_ai.log")
+    from medimg_eval.exports.replies import export_inspect
+    from medimg_eval.models.inspect.messages import steps_of
+
+    script = ["<think>Closer.</think>Let me see. " + CALL % "liver", CALL % "moon", "A"]
+    task = agent_quiz(limits={"tokens": 15})
+    run = me.test(task, Scripted(script, tokens=5), runs=tmp_path)
+    (file,) = export_inspect(run, task, tmp_path / "given")
+    sample = log_module.read_eval_log(str(file)).samples[0]
+    assert [message.role for message in sample.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    first, result = sample.messages[1:3]
+    assert (first.text, first.content[0].reasoning) == ("Let me see.", "Closer.")
+    assert (first.tool_calls[0].function, first.tool_calls[0].arguments) == ("measure", {"structure": "liver"})
+    assert (result.function, result.text, result.tool_call_id) == ("measure", '{"mean": 10.0}', first.tool_calls[0].id)
+    assert sample.messages[4].error.message.startswith("tool: ValueError: nothing to be seen")
+    assert [event.event for event in sample.events] == ["model", "tool", "model", "tool", "model"]
+    assert sample.events[1].arguments == {"structure": "liver"}
+    assert sample.events[0].output.stop_reason == "tool_calls"
+    assert [message.role for message in sample.events[2].input] == ["user", "assistant", "tool"]
+    assert sample.model_usage[run.manifest["model"]].output_tokens == 15
+    ours = [step for step in run.predictions["q0"]["trace"] if step["kind"] != "stop"]
+    sample.messages = sample.messages[1:]
+    for step, again in zip(ours, steps_of(sample), strict=False):
+        assert {key: again[key] for key in ("kind", "answer", "name", "arguments", "result") if key in again} == {
+            key: step[key] for key in ("kind", "answer", "name", "arguments", "result") if key in step
+        }
+    assert sample.limit is None  # the third reply answers
+
+
+def test_the_limit_that_ended_a_session_is_one_of_inspects(tmp_path):
+    log_module = pytest.importorskip("inspect_ai.log")
+    from medimg_eval.exports.replies import export_inspect
+
+    for limits, kind, reason in [({"turns": 1}, "turn", "turns"), ({"repeated": 1}, "custom", "repeated")]:
+        task = agent_quiz(limits=limits)
+        run = me.test(task, Scripted([CALL % "liver"]), runs=tmp_path / reason)
+        (file,) = export_inspect(run, task, tmp_path / "given")
+        limit = log_module.read_eval_log(str(file)).samples[0].limit
+        assert (limit.type, limit.reason) == (kind, reason)
+
+
+def test_exported_teams_have_a_span_for_each_agent_that_speaks(tmp_path):
+    log_module = pytest.importorskip("inspect_ai.log")
+    from medimg_eval.exports.replies import export_inspect
+
+    items = [{"id": "q", "text": "Which?", "options": {"A": "a", "B": "b"}, "right": "A"}]
+    members = [{"name": "reader", "role": "You read."}, {"name": "doctor", "role": "You treat."}]
+    task = TeamQuestionTask(name="team", layout=Quiz(items), members=members, order="in_turn", metrics=["accuracy"])
+    run = me.test(task, Scripted(["A"]), runs=tmp_path)
+    (file,) = export_inspect(run, task, tmp_path)
+    events = log_module.read_eval_log(str(file)).samples[0].events
+    assert [event.event for event in events] == ["span_begin", "model", "span_end"] * 2
+    assert [event.name for event in events if event.event == "span_begin"] == ["reader", "doctor"]
