@@ -20,8 +20,9 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -172,7 +173,7 @@ class Workers(Generic[State, Item, Result]):
             alone.kill()
         return results
 
-    def ordered(self, parts: Sequence[Sequence[Item]], ahead: int) -> Iterator[list[Result | None]]:
+    def ordered(self, parts: Iterable[Sequence[Item]], ahead: int) -> Iterator[list[Result | None]]:
         """Yields results in order, None after two crashes; then ends processes.
 
         So many parts may be `ahead`: under way, or waiting to be taken.
@@ -180,13 +181,15 @@ class Workers(Generic[State, Item, Result]):
         Raises:
             UserError: no process can be started.
         """
-        if parts:
-            self._prepare(parts[0])
+        coming = iter(parts)
+        if (first := next(coming, None)) is None:
+            return
+        self._prepare(first)
+        coming = chain([first], coming)
         if self.count == 0:
-            for part in parts:
+            for part in coming:
                 yield [self._function(self._state, item) for item in part]
             return
-        coming = iter(parts)
         under_way: deque[tuple[int, Sequence[Item]]] = deque()
         done: dict[int, list[Result] | None] = {}
         try:

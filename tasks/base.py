@@ -6,7 +6,6 @@ import json
 import math
 import shlex
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Array, Case, Condition, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.case_index import held, repeated_id
 from medimg_eval.codecs import Codec, read_json
 from medimg_eval.degradations import OF_IMAGES, DrawKey, conditions_on, degrade_case, part_conditions
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
@@ -432,7 +432,7 @@ class Task(ABC):
             config["layout"] = {**stated, "splits": {**stated["splits"], "fold": number}}
         return replace(self, layout=layout, config=config, expected={})
 
-    def cases(self, part: str) -> list[Case]:
+    def cases(self, part: str) -> Sequence[Case]:
         """Cases of one part; of all folds, those tested in any.
 
         Args:
@@ -454,14 +454,13 @@ class Task(ABC):
             return list({case.id: case for fold in folds.values() for case in fold.cases("test")}.values())
         split = self.splits[part]
         try:
-            cases = list(self.layout.cases(split))
+            cases = held(self.layout.cases(split))
         except UserError as error:
             if isinstance(error, MissingDataError) or isinstance(error.__cause__, FileNotFoundError):
                 raise MissingDataError(f"{error}{self._how_to_get()}") from error
             raise
-        twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
-        if twice:
-            raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
+        if (twice := repeated_id(cases)) is not None:
+            raise UserError(f"task {self.name!r}: case id {twice!r} occurs more than once in split {split!r}")
         if not cases:
             raise SplitError(f"task {self.name!r}: split {split!r} holds no case; check the layout's root and patterns")
         # A split of the data may be named as a part that another one serves: {validate: test, test: val}.

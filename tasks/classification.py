@@ -121,7 +121,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         classes = self.classes[:middle] if self.half == "base" else self.classes[middle:]
         self.complete(all_classes=list(self.classes), classes=list(classes), name=f"{self.name}_{self.half}")
 
-    def cases(self, part: str) -> list[Case]:
+    def cases(self, part: str) -> Sequence[Case]:
         """Cases of a part, restricted to a half's classes."""
         held = super().cases(part)
         return [case for case in held if any(self._truth(case).values())] if self.half else held

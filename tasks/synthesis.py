@@ -204,7 +204,7 @@ class SynthesisTask(Task):
         """Generated pictures in case order, without failures."""
         return made_pictures(self, cases, predictions)
 
-    def _real(self, part: str) -> list[Case]:
+    def _real(self, part: str) -> Sequence[Case]:
         """The cases of a set of real images; raises as `check_data` does."""
         try:
             cases = self.cases(part)

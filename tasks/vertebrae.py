@@ -71,7 +71,7 @@ class VertebraTask(TrainsOnPrompts, Task):
         if not self.grades and (self.grader == "svm" or "genant_grade" in self.case_metrics):
             raise UsageError(f"task {self.name!r}: grading needs task.grades, a JSON file of part -> {{case: grade}}")
 
-    def cases(self, part: str) -> list[Case]:
+    def cases(self, part: str) -> Sequence[Case]:
         """The vertebrae; those that `grades` names, where it is set."""
         cases = super().cases(part)
         if not self.grades:

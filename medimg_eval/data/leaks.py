@@ -121,7 +121,7 @@ def note_leaks(task: Task, leaks: Leaks, where: Path) -> None:
         log.warning("%s: task %s: %s", where, task.name, text)
 
 
-def _task_parts(task: Task) -> dict[str, list[Case]]:
+def _task_parts(task: Task) -> dict[str, Sequence[Case]]:
     """The cases of each part that there is."""
     cases_by_part = {}
     for part in PARTS:

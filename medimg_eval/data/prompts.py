@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice, tee
 from pathlib import Path
+from typing import overload
 
 from medimg_eval.case import Case, Failure, Prompt
+from medimg_eval.case_index import any_images, ids_of
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers, started_ahead
@@ -48,7 +51,7 @@ def _count_processes(cases: Sequence[Case], wanted: int) -> int:
     if not any(case.images or case.files for case in cases):
         return 0
     size = 0
-    for image in (image for case in cases for image in case.images):
+    for image in (image for case in cases for image in case.images) if any_images(cases) else ():
         size += sum(map(_file_size, image.files)) if image.files else SHARE
         if size >= wanted * SHARE:
             break
@@ -69,7 +72,7 @@ def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
 class UnpaddedDistributedSampler(list[int]):
     """Distributes indices over ranks, each once, without padding."""
 
-    def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
+    def __init__(self, wanted: Iterable[int], rank: int, world: int) -> None:
         # A case belongs to the same rank however many were done before, so ranks need not agree on that.
         super().__init__(index for index in wanted if index % world == rank)
 
@@ -112,12 +115,48 @@ def share(
     Of several cases of one batch, those of like length come together, the longest first, within `WINDOW` batches. The
     place is the rank of this process, and the number of processes; `skip` are ids of cases that are done already.
     """
-    due = [index for index, case in enumerate(cases) if case.id not in skip]
-    if batch_size > 1:  # it takes as long as its longest prompt
-        step = WINDOW * batch_size * place[1]
-        windows = (due[start : start + step] for start in range(0, len(due), step))
-        due = [index for window in windows for index in sorted(window, key=lambda i: -task.size_hint(cases[i]))]
-    return UnpaddedDistributedSampler(due, *place)
+    return UnpaddedDistributedSampler(_by_length(task, cases, _due(cases, skip), batch_size, place[1]), *place)
+
+
+def _due(cases: Sequence[Case], skip: frozenset[str]) -> Sequence[int]:
+    """Places of the cases that are not done."""
+    if not skip:
+        return range(len(cases))
+    return [index for index, name in enumerate(ids_of(cases)) if name not in skip]
+
+
+def _by_length(task: Task, cases: Sequence[Case], due: Sequence[int], batch_size: int, world: int) -> Iterator[int]:
+    """Yields places of cases, within each window the longest first where several are asked about together."""
+    if batch_size == 1:
+        yield from due
+        return
+    step = WINDOW * batch_size * world  # a batch takes as long as its longest prompt
+    for start in range(0, len(due), step):
+        yield from sorted(due[start : start + step], key=lambda index: -task.size_hint(cases[index]))
+
+
+class _Chosen(Sequence[Case]):
+    """Some of the cases, each taken when it is asked for."""
+
+    def __init__(self, cases: Sequence[Case], places: Sequence[int]) -> None:
+        self._cases, self._places = cases, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any of those that these are chosen from has an image."""
+        return any_images(self._cases)
+
+    @overload
+    def __getitem__(self, place: int) -> Case: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Case]: ...
+    def __getitem__(self, place: int | slice) -> Case | list[Case]:
+        if isinstance(place, slice):
+            return [self._cases[index] for index in self._places[place]]
+        return self._cases[self._places[place]]
 
 
 class PromptBatches:
@@ -139,24 +178,36 @@ class PromptBatches:
         place: tuple[int, int] = (0, 1),
     ) -> None:
         self._task, self._size, self._read_images = task, batch_size, read_images
-        self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
-        self._count = _count_processes(self._cases, num_workers)
+        rank, world = place
+        self._every, self._due, self._place = cases, _due(cases, skip), place
+        own = self._due if world == 1 else [index for index in self._due if index % world == rank]
+        cases_ = cases if len(own) == len(cases) else _Chosen(cases, own)
+        self._size_of_share = len(own)
+        self._count = _count_processes(cases_, num_workers)
 
     def __len__(self) -> int:
         """How many batches there are."""
-        return math.ceil(len(self._cases) / self._size)
+        return math.ceil(self._size_of_share / self._size)
 
     def __iter__(self) -> Iterator[list[PreparedCase]]:
         """Yields them one by one."""
         small = not self._task.codec.heavy and self._count
         step = self._size * (max(1, TOGETHER // self._size) if small else 1)
-        parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
         state = (self._task, self._read_images)
         workers = Workers(_read_prompt, state, self._count, name="reading", setting="num_workers")
-        for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
+        parts, sent = tee(self._parts(step))
+        for prompts, part in zip(workers.ordered(sent, AHEAD * self._count), parts, strict=True):
             prepared = [
                 PreparedCase(case, prompt or _read_failure(case, "the reading process died twice (out of memory?)"))
                 for case, prompt in zip(part, prompts, strict=True)
             ]
             for start in range(0, len(prepared), self._size):
                 yield prepared[start : start + self._size]
+
+    def _parts(self, step: int) -> Iterator[list[Case]]:
+        """Yields cases in the order in which they are asked about, so many at once."""
+        rank, world = self._place
+        ordered = _by_length(self._task, self._every, self._due, self._size, world)
+        own = (self._every[index] for index in ordered if index % world == rank)
+        while part := list(islice(own, step)):
+            yield part

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
+from medimg_eval.case_index import remembered
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.lazy_torch import sees_gpu
 from medimg_eval.patients import salt_of
@@ -64,6 +65,10 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     A target that stands beside other things in its file, such as what a model wrote, has its `content` hashed instead.
     Of salted keys it counts which cases share one: the data are the same with every salt.
     """
+    return remembered(cases, "data fingerprint", lambda: _data_fingerprint(cases), of_files=True)
+
+
+def _data_fingerprint(cases: Sequence[Case]) -> str:
     places_: dict[str | None, int] = {}
     patients = [
         places_.setdefault(case.patient, len(places_)) if salt_of(case.patient or "") else case.patient

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from medimg_eval.case import Case
+from medimg_eval.case_index import any_images
 from medimg_eval.errors import LeaveError
 from medimg_eval.evidence import JUDGE
 from medimg_eval.models.base import Model, is_here
@@ -93,7 +94,7 @@ def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
 
 def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[Case]) -> list[Sent]:
     """`permit` for the asked model and its partners, as patients."""
-    pictures = any(case.images for case in cases) and getattr(model, "reads_images", True)
+    pictures = any_images(cases) and getattr(model, "reads_images", True)
     contents = ["images"] if pictures and task.shows_images else []
     sent = permit(task, said, "model", name, model, [*contents, "questions"])
     for role, partner in task.partners.items():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from medimg_eval.case_index import cases_of
 from medimg_eval.data.leaks import find_leaks, note_leaks
 from medimg_eval.data.prompts import reading_ahead
 from medimg_eval.evaluation.observe import gather_evidence
@@ -41,7 +42,7 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
         if task.leaks == "refuse":
             _look_for_leaks(plan)
         num_workers = settings.num_workers if getattr(model.wrapper, "reads_images", True) else 0
-        with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], num_workers):
+        with reading_ahead(task, cases_of(plan.cases, plan.left), num_workers):
             from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
 
             predict(plan)

@@ -14,6 +14,7 @@ from typing import Any
 from medimg_eval.arguments import grouped
 from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
+from medimg_eval.case_index import EachCase, any_patients, by_id, cases_of, ids_of, in_order, most_repeats
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.degradations import DrawKey, degradations, find_degradation, is_part_condition, refuse_unsuitable
@@ -79,9 +80,9 @@ class Plan:
     folds: Sequence[Task] = ()
 
     @cached_property
-    def case_of(self) -> dict[str, Case]:
+    def case_of(self) -> Mapping[str, Case]:
         """The cases by id."""
-        return {case.id: case for case in self.cases}
+        return by_id(self.cases)
 
     @property
     def shown(self) -> list[Case]:
@@ -106,9 +107,12 @@ class Plan:
         return DrawKey(int(self.run.manifest.get("seed", 0)), case.id, repeat)
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
-        """Remaining cases by repeat and condition, asked together."""
+        """The cases that are done, by repeat and condition of what is left: a round is asked about together."""
+        if isinstance(self.left, EachCase) and len(self.left) == len(self.cases):
+            return {(0, ""): frozenset()}
         cases_by_round = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
-        return {varied: frozenset(cases) for varied, cases in cases_by_round.items()}
+        case_ids = frozenset(ids_of(self.cases))
+        return {varied: case_ids.difference(cases) for varied, cases in cases_by_round.items()}
 
     @property
     def model(self) -> ModelSpec:
@@ -127,7 +131,8 @@ class Plan:
     @property
     def first_asked(self) -> ModelSpec:
         """First model to ask: the only one, or a fold's."""
-        return self.asked_in(min((trial.repeat for trial in self.left), default=0))[1]
+        first = min((trial.repeat for trial in self.left), default=0) if self.folds else 0
+        return self.asked_in(first)[1]
 
     @property
     def model_name(self) -> str:
@@ -171,18 +176,22 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         stored_predictions = run.predictions()
         conditions = _plan_conditions(task, settings.conditions, run.manifest)
         refuse_repeats(task, model, settings.repeats)
-        wanted = [
-            Trial(case.id, repeat, condition.key if condition else "")
-            for condition in (None, *settings.conditions)
-            for repeat in range(len(folds) or settings.repeats)
-            for case in every
-            if case.id in named and (not folds or case.id in tested[repeat])
-        ]
-        trials = _in_order(every, [*wanted, *run.trials().values()])
-        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
+        wanted: Sequence[Trial] = EachCase(named)
+        if folds or settings.conditions or settings.repeats != 1:
+            wanted = [
+                Trial(case_id, repeat, condition.key if condition else "")
+                for condition in (None, *settings.conditions)
+                for repeat in range(len(folds) or settings.repeats)
+                for case_id in named
+                if not folds or case_id in tested[repeat]
+            ]
+        trials = in_order(every, wanted, run.trials().values())
+        plan = Plan(task, settings, run, every, cases_of(every, trials), trials, asked=model, sent=sent)
         plan.conditions, plan.sources, plan.folds = conditions, sources, folds
         own = settings.shard.trials(every, trials) if settings.shard else trials
-        plan.left = [trial for trial in own if not answered(stored_predictions.get(trial.id))]
+        plan.left = own
+        if stored_predictions:
+            plan.left = [trial for trial in own if not answered(stored_predictions.get(trial.id))]
         sent_ = _check_model(plan) if plan.left else []
         begin(
             run, "test" if task.has_truth else "predict", task, model, settings, fingerprint, work_left=bool(plan.left)
@@ -213,25 +222,25 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
     task.check_data(every)
     with Run(folder, manifest["run"]) as run:
         stored_predictions = run.predictions()
-        all_trials = [Trial(case.id) for case in every]
+        all_trials: Sequence[Trial] = EachCase(ids_of(every))
         if folds:
             all_trials = [Trial(case.id, at) for at, held in enumerate(tested) for case in every if case.id in held]
         if manifest.get("partial"):
             all_trials = []
-        trials = _in_order(every, [*all_trials, *run.trials().values()])
+        trials = in_order(every, all_trials, run.trials().values())
         unasked = [trial for trial in trials if trial.id not in stored_predictions]
         if unasked:
             unfinished = left_to(folder, every, unasked)
             mend = f"ask {unfinished} again by test shard=" if unfinished else "resume it with test first"
             raise UserError(f"{folder}: {len(trials) - len(unasked)} of {len(trials)} cases were asked; {mend}")
         refuse_form(task, run)
-        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
+        plan = Plan(task, settings, run, every, cases_of(every, trials), trials, sent=sent, sources=sources)
         plan.conditions = _plan_conditions(task, [], run.manifest)
         note_sent(run, sent, len(plan.cases))
         yield plan
 
 
-def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], list[Case], list[frozenset[str]]]:
+def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], Sequence[Case], list[frozenset[str]]]:
     """Task by fold, all tested cases, and each fold's ids.
 
     Raises:
@@ -296,21 +305,6 @@ def refuse_form(task: Task, run: Run) -> None:
         )
 
 
-def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
-    """Unique trials by condition, repeat and case order.
-
-    Raises:
-        UserError: two have the same id.
-    """
-    positions = {case.id: number for number, case in enumerate(every)}
-    order = {condition: number for number, condition in enumerate(dict.fromkeys(trial.condition for trial in trials))}
-    valid = {trial for trial in trials if trial.case in positions}
-    if len({trial.id for trial in valid}) < len(valid):
-        twice = next(trial.id for trial in valid if trial.id != trial.case and trial.id in positions)
-        raise UserError(f"case {twice!r} is called as a repeat or condition of another case is; rename it")
-    return sorted(valid, key=lambda trial: (order[trial.condition], trial.repeat, positions[trial.case]))
-
-
 def _plan_conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
     """Conditions by key: those that are asked for, and those of earlier starts.
 
@@ -337,11 +331,6 @@ def refuse_repeats(task: Task, model: ModelSpec, repeats: int) -> None:
         )
 
 
-def _cases_of(every: Sequence[Case], trials: Sequence[Trial]) -> list[Case]:
-    named = {trial.case for trial in trials}
-    return [case for case in every if case.id in named]
-
-
 def _check_model(plan: Plan) -> list[Sent]:
     """Loads the model before the run's record may change.
 
@@ -349,7 +338,7 @@ def _check_model(plan: Plan) -> list[Sent]:
         What it sends to other machines.
     """
     task, spec = plan.task, plan.first_asked
-    cases = _cases_of(plan.cases, plan.left)
+    cases = cases_of(plan.cases, plan.left)
     task.check_data(cases)
     sent = permit_model(task, plan.settings.may_leave, spec.name, spec.model, cases)
     _refuse_conditions(plan, cases)
@@ -357,11 +346,11 @@ def _check_model(plan: Plan) -> list[Sent]:
         getattr(model, "check_ready", lambda: None)()
     if not plan.folds:  # those of folds are prepared one after the other, as they are asked
         prepare_model(task, spec.model, plan.every)
-    case_ids = {case.id for case in plan.every}
     # `score` with `references=` has told them before.
     told_before = "references" in plan.settings.config
     held: Sequence[str] = () if told_before else getattr(spec.model, "held_cases", list)()
-    if strays := [name for name in held if name not in case_ids]:
+    every = by_id(plan.every) if held else {}
+    if strays := [name for name in held if name not in every]:
         message = "%s: %d predictions belong to no case of task %s: %s"
         log.warning(message, spec.name, len(strays), task.name, shortened(strays))
     return sent
@@ -480,8 +469,8 @@ def _manifest_facts(plan: Plan) -> Manifest:
             cases=len(plan.cases),
             predicted=len(plan.trials) - len(plan.left),
             failed_cases=run.manifest.get("failed_cases", 0),
-            resampled="patients" if any(case.patient is not None for case in plan.cases) else "cases",
-            partial=in_words(plan.every, [case.id for case in plan.cases]),
+            resampled="patients" if any_patients(plan.cases) else "cases",
+            partial=in_words(plan.every, ids_of(plan.cases)),
             **(judged(task) if task.has_truth else task_facts(task)),
         )
     if not model.identified:
@@ -496,7 +485,7 @@ def _manifest_facts(plan: Plan) -> Manifest:
             manifest["volume_rule"] = model.volume_rule
     if task.subsets and "subsets" not in run.manifest:
         manifest["subsets"] = described(task)
-    if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
+    if (repeats := most_repeats(plan.trials)) > 1:
         manifest["repeats"] = repeats
     if task.has_truth and (lines := dict(task.reference_lines(plan.cases))):
         manifest["chance"] = lines
@@ -565,7 +554,7 @@ def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
         study(fit)
 
 
-def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -> frozenset[str]:
+def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -> Sequence[str]:
     """Returns chosen case ids: `only`, then the first `limit`.
 
     Raises:
@@ -573,14 +562,17 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f"expected limit to be a whole number of at least 1, got {limit!r}")
-    case_ids, wanted = [case.id for case in cases], frozenset(only)
-    unknown = min(wanted.difference(case_ids), default=None)
-    if unknown is not None:
-        near = difflib.get_close_matches(unknown, case_ids, n=3, cutoff=0)
-        raise UsageError(
-            f"task {task.name!r} has no case {unknown!r}; the nearest of {len(case_ids)} are {', '.join(near)}"
-        )
-    return frozenset([case_id for case_id in case_ids if not wanted or case_id in wanted][:limit])
+    case_ids, wanted = ids_of(cases), frozenset(only)
+    if wanted:
+        chosen = [case_id for case_id in case_ids if case_id in wanted]
+        unknown = min(wanted.difference(chosen), default=None)
+        if unknown is not None:
+            near = difflib.get_close_matches(unknown, case_ids, n=3, cutoff=0)
+            raise UsageError(
+                f"task {task.name!r} has no case {unknown!r}; the nearest of {len(case_ids)} are {', '.join(near)}"
+            )
+        case_ids = chosen
+    return case_ids if limit is None else case_ids[:limit]
 
 
 def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
@@ -590,9 +582,9 @@ def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
     """
     if len(judged) == len(cases):
         return ""
-    judged_ids = frozenset(judged)
-    names = [case.id for case in cases if case.id in judged_ids]
-    if names == [case.id for case in cases[: len(names)]]:
+    judged_ids, case_ids = frozenset(judged), ids_of(cases)
+    names = [case_id for case_id in case_ids if case_id in judged_ids]
+    if names == case_ids[: len(names)]:
         return f"the first {len(names)} of {len(cases)} cases"
     further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"only {', '.join(names[:NAMED])}{further} of {len(cases)} cases"

@@ -64,7 +64,7 @@ def _ask_model(plan: Plan) -> tuple[float, float]:
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
         if plan.task.has_truth and plan.task.codec.heavy and _leads_scoring(settings) and uses_torch(before.model):
             submit_early(plan, scorer, keys)
-        for (repeat, condition), remaining in plan.rounds().items():
+        for (repeat, condition), done in plan.rounds().items():
             of_fold, spec = plan.asked_in(repeat)
             if before is not spec:
                 before.unload()
@@ -77,9 +77,9 @@ def _ask_model(plan: Plan) -> tuple[float, float]:
             reads_images = getattr(model, "reads_images", True)
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
-                "num_workers": min(settings.num_workers, len(remaining)) if reads_images else 0,
+                "num_workers": min(settings.num_workers, len(plan.cases) - len(done)) if reads_images else 0,
                 "read_images": reads_images,
-                "skip": frozenset(case.id for case in plan.cases) - remaining,
+                "skip": done,
             }
             # What is done to images before they are shown cannot be done to their features, and maps are of pictures.
             cases_ = plan.shown_under(task, condition, repeat)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from medimg_eval.case import Case, Trial
+from medimg_eval.case_index import ids_of
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.manifest import Manifest
 
@@ -44,7 +45,7 @@ class Shard(NamedTuple):
 
     def trials(self, every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
         """Its cases' trials; all repeats and conditions stay together."""
-        own = {case.id for case in every[self.number - 1 :: self.of]}
+        own = set(ids_of(every)[self.number - 1 :: self.of])
         return [trial for trial in trials if trial.case in own]
 
 
@@ -73,7 +74,8 @@ def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial])
     (of,) = counts
     unanswered = {trial.case for trial in unasked}
     return [
-        Shard(number, of) for number in sorted({1 + i % of for i, case in enumerate(every) if case.id in unanswered})
+        Shard(number, of)
+        for number in sorted({1 + i % of for i, case_id in enumerate(ids_of(every)) if case_id in unanswered})
     ]
 
 

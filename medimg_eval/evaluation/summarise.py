@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
+from medimg_eval.case_index import ids_of
 from medimg_eval.codecs import Stored
 from medimg_eval.degradations import UNCHANGED
 from medimg_eval.evaluation.manifest import Manifest
@@ -60,7 +61,7 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
             *_table_notes(plan, written.raised, context),
         ],
         status="finished",
-        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        partial=in_words(plan.every, ids_of(plan.cases)),
         cases=max(len(plan.cases), written.judged),
         predicted=written.predicted,
         failed_cases=len({trial.case for trial in written.failures if not trial.condition}),
@@ -93,7 +94,7 @@ def conclude(plan: Plan) -> None:
     run.note(
         notes=[],
         status="finished",
-        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        partial=in_words(plan.every, ids_of(plan.cases)),
         cases=len(plan.cases),
         predicted=len(plan.trials) - len(missing),
         failed_cases=len(missing),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import yaml
 
 from medimg_eval.case import Boxes, Case, Condition, Image, Points
+from medimg_eval.case_index import remembered
 from medimg_eval.configs.names import file_of
 from medimg_eval.degradations import DrawKey, degrade_image
 from medimg_eval.errors import CaseError, UsageError
@@ -82,6 +84,22 @@ def credit_of_draw(case: Case) -> float | None:
     if question.kind == "choices" and len(case.target.read().value) > 1:
         return 0.0  # one option is never several
     return 1 / count
+
+
+def accuracy_of_draw(cases: Sequence[Case]) -> dict[str, float]:
+    """The expected `accuracy` of one who draws an option of each question; nothing where no question has any."""
+
+    def compute() -> dict[str, float]:
+        worth, drawn = array("d"), False
+        for case in cases:
+            credit = credit_of_draw(case)
+            if credit is not None:
+                worth.append(credit)
+            question = case.question
+            drawn = drawn or (question is not None and (bool(question.options) or question.kind == "yes_no"))
+        return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
+
+    return remembered(cases, "accuracy of a draw", compute)
 
 
 def written_out(kind: str, value: Any) -> str:

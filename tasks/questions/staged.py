@@ -171,7 +171,7 @@ class StagedQuestionTask(QuestionTask):
         """Whether a model of this class can be asked: it writes."""
         return callable(getattr(wrapper, "generate", None))
 
-    def cases(self, part: str) -> list[Case]:
+    def cases(self, part: str) -> Sequence[Case]:
         """Cases of a part, with images for their continuations."""
         cases = super().cases(part)
         if any(stage.other for stage in self._stages.values()):

@@ -29,8 +29,8 @@ from medimg_eval.store import text_key
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs
 from medimg_eval.tasks.checks import Checked, check_metrics, count_questions
 from medimg_eval.tasks.questions.answers import (
+    accuracy_of_draw,
     as_shown,
-    credit_of_draw,
     exemplars_of,
     failed_scores,
     is_judging,
@@ -400,9 +400,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
         Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
         """
-        worth = [credit for credit in map(credit_of_draw, cases) if credit is not None]
-        drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
-        return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
+        return accuracy_of_draw(cases)
 
     def baselines(self) -> Mapping[str, Mapping[str, Any]]:
         """Baselines that answer without weights and without images."""

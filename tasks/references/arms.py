@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -109,7 +109,7 @@ class RetrievalQuestionTask(QuestionTask):
         varied: RetrievalQuestionTask = replace(variant, arm=named)
         return varied
 
-    def cases(self, part: str) -> list[Case]:
+    def cases(self, part: str) -> Sequence[Case]:
         """Cases of a part, with retrieved ones for an arm."""
         cases = super().cases(part)
         return [self._beside(case, self.arm) for case in cases] if self.arm else cases

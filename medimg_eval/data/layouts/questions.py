@@ -26,6 +26,7 @@ from medimg_eval.data.questions.answers import (
     value_of,
 )
 from medimg_eval.data.questions.expand import ROTATE, expanded
+from medimg_eval.data.questions.indexing import index_of
 from medimg_eval.data.questions.options import check_options, option_names, options_of, within_text
 from medimg_eval.data.questions.pictures import (
     Picture,
@@ -136,25 +137,48 @@ class Questions(Layout):
         self._specs = specs_of(self.images)
         self._rotates = any(step == ROTATE or (isinstance(step, Mapping) and ROTATE in step) for step in self.expand)
 
-    def cases(self, split: str) -> list[Case]:
-        """Cases of a split in record order; sets stay together.
+    def cases(self, split: str) -> Sequence[Case]:
+        """The cases of one split, in the order of their records; members of a set stand together.
 
-        Where nothing says which record belongs to which split, all of them serve any.
+        Where nothing says which record belongs to which split, all of them serve any. Those of large files are read
+        once, and then found by an index in the user's cache.
 
         Raises:
             SplitError: there is no such split.
             UserError: the root or a file is missing, no record has a field that is named, or no record is left.
         """
+        root = self.folder()
         with uncollected():
-            return self._read(self.folder(), split)
+            if (index := index_of(self, self._source(root, split), root, self._specs)) is None:
+                return self._read(root, split)
+            stored = index.cases(lambda: self._stream(root, split), lambda: self._left_out)
+            if stored is None:
+                return self._read(root, split)
+        self._left_out = dict(stored.left_out)
+        return stored
 
-    def _read(self, root: Path, split: str) -> list[Case]:
+    def _stream(self, root: Path, split: str) -> Iterable[Case]:
+        """The cases one by one, of which memory need not hold more, where no step looks at several."""
+        alone = not (self._looks_at_all or self._rotates or self.set)
+        # Without a patient, cases that share an image are told from all of them.
+        if not alone or not (self.patient or not self._specs):
+            return self._read(root, split)
+        return (case for case in self._each_case(root, split) if re.search(self.only, case.id))
+
+    @property
+    def _looks_at_all(self) -> bool:
+        """Whether steps look at all records before any is a case."""
+        return bool(self.expand or self.answer.get("absent") or any("pointer" in spec for spec in self._specs))
+
+    def _each_case(self, root: Path, split: str) -> Iterator[Case]:
         source = self._source(root, split)
-        together = self.expand or self.answer.get("absent") or any("pointer" in spec for spec in self._specs)
-        records = self._records(source, root, split) if together else self._each(source, root)
+        records = self._records(source, root, split) if self._looks_at_all else self._each(source, root)
         pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
         # Each record goes when it is a case, which holds no more of it than it needs.
-        cases = [self._case_of(record, pictures) for record in records]
+        return (self._case_of(record, pictures) for record in records)
+
+    def _read(self, root: Path, split: str) -> list[Case]:
+        cases = list(self._each_case(root, split))
         cases = _told_apart(cases, number=self.repeated_id == "number")
         if self._rotates:
             cases = _told_apart([rotated for case in cases for rotated in _rotate_options(case)])

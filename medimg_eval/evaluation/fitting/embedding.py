@@ -167,7 +167,7 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     return features
 
 
-def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> list[Case]:
+def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> Sequence[Case]:
     """Cases with encoder features in place of images.
 
     They come from the user's cache, where `embed` keeps them, too, and are computed if they are not there. Cases of
@@ -175,10 +175,10 @@ def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: 
     """
     config = model.config.get("encoder")
     if not isinstance(config, Mapping) or not model.identified:
-        return list(cases)
+        return cases
     encoder = getattr(model.model, "encoder", None)
     if not callable(getattr(encoder, "embed", None)):
-        return list(cases)
+        return cases
     network: Any = model.model
     plan = ShownPlan.of(getattr(network, "tiles", None), getattr(network, "slices", None))
     spec = ModelSpec(type(encoder).__name__, type(encoder), config, lambda: cast("Model", encoder))

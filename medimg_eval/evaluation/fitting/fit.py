@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -200,7 +200,7 @@ def _make_callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelChec
     return best, callbacks
 
 
-def _keep_apart(task: Task, cases: dict[str, list[Case]]) -> None:
+def _keep_apart(task: Task, cases: Mapping[str, Sequence[Case]]) -> None:
     """Refuses patients or cases shared by fit, validation and test."""
     parts = dict(cases)
     with contextlib.suppress(UserError):  # a dataset to train on need not hold test cases, or all of them
