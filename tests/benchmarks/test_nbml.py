@@ -71,7 +71,7 @@ def test_one_slice_or_three_make_a_patient_positive(tmp_path):
             writer.writerow([name, 0.05, 0.95] if found else [name, 0.9, 0.1])
     run = me.test(nbml, PrecomputedClasses(tmp_path / "said.csv"), runs=tmp_path / "runs", num_workers=0)
     values = run.summary.set_index("metric")["value"]
-    assert values["aggregated@max-patient:f1_score@Tumor"] == pytest.approx(4 / 5)  # of four patients three are positive
+    assert values["aggregated@max-patient:f1_score@Tumor"] == pytest.approx(4 / 5)
     assert values["aggregated@max3-patient:f1_score@Tumor"] == pytest.approx(2 / 3)
     assert values["aggregated@max-patient:ppv_at_prevalence@0.1:Tumor"] == pytest.approx(0.1 / (0.1 + 0.5 * 0.9))
     assert values["f1_score@Tumor"] == pytest.approx(2 * 5 / (6 + 8))
