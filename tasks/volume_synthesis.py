@@ -71,7 +71,7 @@ class VolumeSynthesisTask(SynthesisTask):
             raise UsageError(f"task {self.name!r}: {', '.join(unfit)} compare pictures, and these are volumes")
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> GeneratedImages:
-        """Takes as many volumes as were asked for; raises CaseError for fewer, more, or what is no volume."""
+        """Checks the number of volumes; CaseError for others or non-volumes."""
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} volumes, expected {self.pictures}")
@@ -145,7 +145,10 @@ class VolumeSlice(Picture):
         return digest([super().key(), self.plane, self.share, self.window], 40)
 
     def read(self) -> Image:
-        """Reads the volume, unless it was the last one read, and cuts it; raises as `Picture.read` does."""
+        """Cuts the slice, reading its volume unless cached.
+
+        Raises as `Picture.read` does.
+        """
         volume, window = _LAST.volume_of(self)
         try:
             pixels, step = cut_slice(volume, self.plane, self.share, self.window or window)
@@ -168,14 +171,14 @@ class WholeVolume(Picture):
 
 
 class _LastVolume:
-    """The volume that was read last: slices come one after the other, and from several threads."""
+    """Cache of the last volume, for slices from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: tuple[Any, Image, tuple[float, float]] | None = None
 
     def volume_of(self, cut: VolumeSlice) -> tuple[Image, tuple[float, float]]:
-        """The volume of a slice in RAS, and its smallest and largest finite value."""
+        """A slice's volume in RAS, with its finite minimum and maximum."""
         with self._lock:
             if self._held is None or self._held[0] != (cut.files or id(cut.reference)):
                 image = checked_volume(Picture.read(cut), cut.name)
@@ -206,7 +209,9 @@ def checked_volume(given: Any, what: str, *, videos: bool = False) -> Image:
 
 
 def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
-    """Returns a slice of a volume in RAS, uint8 (row, column), and the side of its square pixels in mm.
+    """Returns a slice, uint8 (row, column), and its pixel size in mm.
+
+    Of a volume in RAS; its pixels are square.
 
     Rows run from superior or anterior, columns from left or posterior.
 
