@@ -219,7 +219,7 @@ def forced(words: Words) -> list[str]:
     it is made. Of a swept group, Hydra looks for keys in the group's default first, before any of the swept options:
     `model=a,b model.x=1` would be refused where the default model has no x.
     """
-    open_to = {"accept", "annotators", "columns", "expect", "task"}
+    open_to = {"accept", "annotators", "columns", "expect", "extractors", "task"}
     if words.command == "predict":  # no model stands there, in whose place one of the user's own could come
         open_to.add("model")
     if {"-m", "--multirun"} & set(words.flags):

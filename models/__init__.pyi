@@ -74,6 +74,12 @@ from .extractors.torch_encoders import (
     TorchScriptEncoder as TorchScriptEncoder,
     TorchvisionEncoder as TorchvisionEncoder,
 )
+from .extractors.volumes import (
+    MedicalNetEncoder as MedicalNetEncoder,
+    TorchScriptVolumeEncoder as TorchScriptVolumeEncoder,
+    VideoNetworkEncoder as VideoNetworkEncoder,
+    VolumeEncoder as VolumeEncoder,
+)
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
 from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
 from .precomputed.frames import PrecomputedFrames as PrecomputedFrames

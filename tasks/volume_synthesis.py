@@ -1,4 +1,4 @@
-"""Synthesis of volumes, judged by the slices of three planes."""
+"""Synthesis of volumes and videos, judged by the slices of three planes, or whole."""
 
 from __future__ import annotations
 
@@ -24,21 +24,28 @@ from medimg_eval.tasks.synthesis_sets import Picture, Shown
 PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
 """Plane -> the axis of a volume in RAS that its slices lie across."""
 
+WHOLE = "whole"
+"""What `planes` names where extractors are shown volumes and videos whole, as those of three dimensions are."""
+
 FAILURES = "generation_failure_rate"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeSynthesisTask(SynthesisTask):
-    """Generated volumes compared with real ones by 2.5-D slices.
+    """Volumes to be made of prompts, compared with real ones by slices of three planes (2.5-D) or whole (3-D).
 
     Volumes are turned to RAS. Of each plane, `slices` lie at equal steps over the whole extent, at (i + 1/2) / slices;
     they are brought to square pixels of the smaller spacing, linearly, and to 8 bits between the values of `window`.
     Every slice is then an image of the set that metrics of sets compare. Slices of one volume belong to one patient,
     who is what intervals resample.
 
+    With `planes: [whole]` an extractor is shown each volume once, in its own units, or each video (three channels of
+    frames): one whose network has three dimensions, such as `medicalnet_50`, or reads videos, as that of FVD.
+
     Attributes:
         slices: how many of each plane are shown to an extractor.
-        planes: those that are compared, of `axial`, `coronal` and `sagittal`; metrics are given for each plane, too.
+        planes: those that are compared, of `axial`, `coronal` and `sagittal`; metrics are given for each plane, too. Or
+            `whole` alone.
         window: values that become black and white, such as [-1000, 400] HU; None takes the smallest and the largest
             of each volume.
     """
@@ -53,7 +60,9 @@ class VolumeSynthesisTask(SynthesisTask):
         super().__post_init__()
         if not isinstance(self.slices, int) or self.slices < 1:
             raise UsageError(f"task.slices: expected a whole number of at least 1, got {self.slices!r}")
-        UsageError.refuse_unknown("task.planes: there is no plane", PLANES, *self.planes)
+        UsageError.refuse_unknown("task.planes: there is no plane", (*PLANES, WHOLE), *self.planes)
+        if WHOLE in self.planes and len(self.planes) > 1:
+            raise UsageError(f"task.planes: expected planes, or {WHOLE} alone, got {list(self.planes)}")
         if not self.planes or len(set(self.planes)) < len(self.planes):
             raise UsageError(f"task.planes: expected planes, each once, got {list(self.planes)}")
         if self.window is not None and not (len(self.window) == 2 and self.window[0] < self.window[1]):
@@ -67,9 +76,15 @@ class VolumeSynthesisTask(SynthesisTask):
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} volumes, expected {self.pictures}")
         volumes = [
-            checked_volume(volume, f"case {case.id!r}, volume {number}") for number, volume in enumerate(answer, 1)
+            checked_volume(volume, f"case {case.id!r}, volume {number}", videos=self.whole)
+            for number, volume in enumerate(answer, 1)
         ]
         return GeneratedImages(volumes, self.seeds(case.id))
+
+    @property
+    def whole(self) -> bool:
+        """Whether extractors are shown volumes whole."""
+        return WHOLE in self.planes
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """The volumes that were made."""
@@ -86,12 +101,20 @@ class VolumeSynthesisTask(SynthesisTask):
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Settings that decide the numbers beside the volumes themselves."""
+        if self.whole:
+            return f"volumes whole, {super().signature(provenance)}"
         window_text = "each volume's own range" if self.window is None else f"{self.window[0]:g} to {self.window[1]:g}"
         return (
             f"{self.slices} slices of each of {', '.join(self.planes)}, {window_text}, {super().signature(provenance)}"
         )
 
     def _cut(self, shown: Sequence[Shown]) -> Iterator[Shown]:
+        if self.whole:
+            yield from (
+                Shown(owner, case, WholeVolume(picture.name, picture.reference, picture.optional))
+                for owner, case, picture in shown
+            )
+            return
         window = None if self.window is None else (float(self.window[0]), float(self.window[1]))
         for owner, case, picture in shown:
             for plane in self.planes:
@@ -134,6 +157,19 @@ class VolumeSlice(Picture):
         return Image(pixels[None], np.diag([step, step, 1.0, 1.0]), volume.modality)
 
 
+@dataclass(frozen=True)
+class WholeVolume(Picture):
+    """A volume, or a video, as extractors of three dimensions are shown it."""
+
+    def read(self) -> Image:
+        """Reads it; raises as `Picture.read` does."""
+        image = super().read()
+        try:
+            return checked_volume(image, self.name, videos=True)
+        except CaseError as error:
+            raise self._error(error) from error
+
+
 class _LastVolume:
     """Cache of the last volume, for slices from several threads."""
 
@@ -155,11 +191,18 @@ class _LastVolume:
 _LAST = _LastVolume()
 
 
-def checked_volume(given: Any, what: str) -> Image:
-    """Returns a one-channel volume; CaseError for others or none finite."""
-    if not isinstance(given, Image) or given.array.ndim != 4 or given.array.shape[0] != 1 or not given.array.size:
+def checked_volume(given: Any, what: str, *, videos: bool = False) -> Image:
+    """Returns a volume of one channel; raises CaseError for anything else, or where no value is finite.
+
+    With `videos` frames of three channels are taken, too.
+    """
+    channels = (1, 3) if videos else (1,)
+    if not isinstance(given, Image) or given.array.ndim != 4 or given.array.shape[0] not in channels:
         got = f"shape {given.array.shape}" if isinstance(given, Image) else type(given).__name__
-        raise CaseError(f"{what} is invalid: expected an Image (1, i, j, k), got {got}")
+        expected = "an Image (1, i, j, k)" + " or a video (3, frame, row, column)" * videos
+        raise CaseError(f"{what} is invalid: expected {expected}, got {got}")
+    if not given.array.size:
+        raise CaseError(f"{what} is invalid: expected an Image (1, i, j, k), got shape {given.array.shape}")
     if given.array.dtype.kind not in "iuf" or not np.isfinite(given.array).any():
         raise CaseError(f"{what} is invalid: expected finite numbers, got {given.array.dtype}")
     return given

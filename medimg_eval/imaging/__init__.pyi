@@ -1,5 +1,6 @@
 from .files import (
     PICTURES as PICTURES,
+    VIDEOS as VIDEOS,
     VOLUMES as VOLUMES,
     ImageFile as ImageFile,
     MaskFile as MaskFile,

@@ -71,6 +71,9 @@ class MaskFile(_Files):
 VOLUMES = (".nii.gz", ".nii", ".mha", ".nrrd")
 """How names of single files that hold a volume end, the longest first."""
 
+VIDEOS = (".mp4", ".avi", ".mkv", ".mov")
+"""How the names of videos end."""
+
 PICTURES = (".png", ".tif", ".tiff", ".bmp")
 """How the names of pictures end that hold label maps; JPEG blurs their edges."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.imaging import VOLUMES, read
+from medimg_eval.imaging import VIDEOS, VOLUMES, read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
 from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
@@ -20,12 +20,13 @@ from medimg_eval.models.synthesis import ENDINGS
 
 
 class PrecomputedImages(FromFiles, Synthesizer):
-    """Folder of generated pictures or volumes, named by case.
+    """A folder of pictures, volumes or videos that another program made, whose names begin with the ids of the cases.
 
     Args:
         root: the folder.
         pattern: the files of a case in it, holding `{case}`, and `{n}` where there are several: any number, in whose
-            order they are taken. An ending of `*` stands for any of a picture; volumes name theirs, `{case}.nii.gz`.
+            order they are taken. An ending of `*` stands for any of a picture; volumes and videos name theirs, such as
+            `{case}.nii.gz`.
         table: instead of a pattern: a table in the folder with a row per picture, as generators write it.
         id: its column of the case's id.
         file: its column of the picture, below the folder.
@@ -56,7 +57,7 @@ class PrecomputedImages(FromFiles, Synthesizer):
 
     def check_ready(self) -> None:
         """Raises UserError where the folder holds no picture or volume."""
-        endings = (*ENDINGS, *(ending for ending in VOLUMES if self.pattern.endswith(ending)))
+        endings = (*ENDINGS, *(ending for ending in (*VOLUMES, *VIDEOS) if self.pattern.endswith(ending)))
         if self._table is None and not any(path.name.lower().endswith(endings) for path in self.root.rglob("*")):
             raise UserError(f"{self.root}: holds no picture; set model.root to the folder of pictures")
 

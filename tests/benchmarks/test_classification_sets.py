@@ -1,5 +1,8 @@
 """Published sets of classes, over a few files in their authors' layout."""
 
+import csv
+import gzip
+
 import nibabel as nib
 import numpy as np
 import pytest
@@ -338,3 +341,57 @@ def test_ct_rates_labels_and_volumes_lie_in_its_folders(tmp_path):
     assert {case.patient for case in found} == {"valid_1"}
     assert truth(found[0]) == {"Cardiomegaly"}
     assert found[0].images[0].read().array.shape == (1, 3, 4, 5)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cbis_ddsm_mass", "mass"), ("cbis_ddsm_calcification", "calc")])
+def test_cbis_ddsms_lesions_have_their_pathology(name, kind, tmp_path):
+    columns = ["patient_id", "breast_density", "left or right breast", "image view", "abnormality id", "pathology"]
+    columns += ["assessment", "subtlety", "image file path", "cropped image file path", "ROI mask file path"]
+    for part, grades in {"train": ["BENIGN"] * 10, "test": ["MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]}.items():
+        rows = [columns]
+        for number, grade in enumerate(grades):
+            patient = f"P_{'01' if part == 'test' else '00'}00{number}"
+            file = f"{kind.title()}-{part.title()}_{patient}_LEFT_CC_1/1.3.6/1.3.7/000001.dcm"
+            picture(tmp_path / file.replace(".dcm", ".png"), grey(number))
+            cells = [patient, "3", "LEFT", "CC", "1", grade, "4", "4", "full.dcm"]
+            rows.append([*cells, file.replace(".dcm", ".png") + "\n" * (number % 2), "mask.dcm"])
+        with (tmp_path / f"{kind}_case_description_{part}_set.csv").open("w", newline="") as stream:
+            csv.writer(stream).writerows(rows)
+    one = task(name, tmp_path)
+    cases = one.cases("test")
+    assert ids(cases) == ["P_01000_LEFT_CC_1", "P_01001_LEFT_CC_1"]
+    assert [truth(case) for case in cases] == [{"malignant"}, {"benign without callback"}]
+    assert [int(case.images[0].read().array.max()) for case in cases] == [0, 1]
+    assert len(one.cases("fit")) + len(one.cases("validate")) == 10
+
+
+def test_mimics_studies_have_the_labels_of_their_reports(tmp_path):
+    lines = ["dicom_id,study_id,subject_id,split"]
+    for number, (study, split) in enumerate((("50", "train"), ("51", "validate"), ("52", "test"), ("52", "test"))):
+        picture(tmp_path / f"files/p10/p1000003{study[1]}/s{study}/d{number}.jpg", grey(number))
+        lines.append(f"d{number},{study},1000003{study[1]},{split}")
+    (tmp_path / "mimic-cxr-2.0.0-split.csv").write_text("\n".join(lines) + "\n")
+    labels = "subject_id,study_id,Atelectasis,Cardiomegaly,Consolidation,Edema,Pleural Effusion,Pneumonia\n"
+    labels += "10000030,50,1.0,,,,,\n10000032,52,0.0,1.0,-1.0,,1.0,1.0\n"
+    with gzip.open(tmp_path / "mimic-cxr-2.0.0-chexpert.csv.gz", "wt") as stream:
+        stream.write(labels)
+    one = task("mimic_cxr_conditions", tmp_path)
+    (case,) = one.cases("test")
+    assert (case.id, case.patient, len(case.images)) == ("52", "10000032", 2)
+    values = case.target.read().values
+    assert truth(case) == {"Cardiomegaly", "Pleural Effusion"}
+    assert np.isnan(values["Consolidation"])
+    assert (values["Atelectasis"], values["Edema"], len(values)) == (0, 0, 5)
+    assert truth(one.cases("validate")[0]) == set()  # without a row
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "prefix"),
+    [("montgomery_tb", "MontgomerySet", "MCUCXR"), ("shenzhen_tb", "ChinaSet_AllFiles", "CHNCXR")],
+)
+def test_the_last_digit_of_a_name_says_tuberculosis(name, folder, prefix, tmp_path):
+    for number, digit in enumerate((0, 1, 1)):
+        picture(tmp_path / folder / "CXR_png" / f"{prefix}_000{number}_{digit}.png", grey(number))
+    cases = task(name, tmp_path).cases("test")
+    assert [truth(case) for case in cases] == [{"normal"}, {"tuberculosis"}, {"tuberculosis"}]
+    assert cases[1].id == f"{folder}/CXR_png/{prefix}_0001_1.png"

@@ -11,29 +11,31 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import ENDINGS
 from medimg_eval.data.records import Entry, Given, Row, Target
 from medimg_eval.errors import MissingDataError, SplitError, nearest
-from medimg_eval.imaging import VOLUMES
+from medimg_eval.imaging import VIDEOS, VOLUMES
 from medimg_eval.tasks.base import Layout
 
 
 @dataclass(kw_only=True)
 class PictureFolder(FolderLayout):
-    """Pictures below a folder as cases, named by path.
+    """Every picture below a folder as a case, called by its path without the ending.
 
     Args:
         shown: whether it is the case's image; that of a generated picture is what a model gives, and not shown to it.
         volumes: whether they are volumes instead, by the endings `VOLUMES`.
+        videos: whether they are videos instead, by the endings `VIDEOS`.
     """
 
     shown: bool = True
     volumes: bool = False
+    videos: bool = False
 
     def entries(self, root: Path) -> list[Entry]:
         """The pictures, sorted by path; raises MissingDataError where there is none."""
-        endings = VOLUMES if self.volumes else ENDINGS
+        endings = VOLUMES if self.volumes else VIDEOS if self.videos else ENDINGS
         files = [path for path in sorted(root.rglob("*")) if path.name.lower().endswith(endings)]
         files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts)]
         if not files:
-            what = "volumes" if self.volumes else "pictures"
+            what = "volumes" if self.volumes else "videos" if self.videos else "pictures"
             raise MissingDataError(f"{root}: holds no {what}; their names end in {', '.join(endings)}")
         rows = [Row(root, "", {"file": path.relative_to(root).as_posix()}) for path in files]
         return [
