@@ -131,6 +131,11 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
 def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
     group, _, name = path.rpartition("/")
     top, _, below = path.partition("/")
+    if path.startswith(("task/", "model/")) and "." in name:
+        return UsageError(
+            f"there is no {top} {name!r}; a class of your own is named by {top}._target_={name}, and what it takes by "
+            f"+{top}.NAME=VALUE"
+        )
     if top not in IN_FOLDERS:
         return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, f'{LIST} {top}s')}")
     inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
@@ -157,6 +162,9 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
     if unread is not None:
         key = str(unread).partition("=")[0]
         return UsageError(f"{unread}: cannot be understood; quote the value twice, as in '{key}=\"VALUE\"'")
+    if several := re.match(r"Ambiguous value for argument '[+~]*([^=']+)=(.*)'", str(chain[0])):
+        key, value = several[1], several[2]
+        return UsageError(f"{key}={value}: several values stand in brackets: '{key}=[{value}]'; -m runs each by itself")
     first_lines = UsageError(" ".join(str(chain[0]).split("\n")[:2]).strip())
     unknown = next((link for link in chain if isinstance(link, ConfigAttributeError | ConfigKeyError)), None)
     group = re.match(r"Could not override '([^']+)'", str(chain[0]))  # a group that the command does not have
@@ -165,9 +173,17 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
     key = next((link.full_key for link in chain if isinstance(link, OmegaConfBaseException) and link.full_key), "")
     key = group[1] if group else key
     try:
-        hint = nearest(key, _keys(words, leaving_out=key)).partition(" (")[0]
+        keys = _keys(words, leaving_out=key)
     except Exception:  # noqa: BLE001 - a hint is not worth a second error
         return first_lines
+    if key in keys:  # a mapping that is there, and has no such key within
+        return UsageError(
+            f"{key} is there, with other keys ({', '.join(name for name in keys if name.startswith(f'{key}.'))}); "
+            f"{key}.KEY=VALUE sets one of them, +{key}.KEY=VALUE adds one, ~{key} with '+{key}={{...}}' replaces all"
+        )
+    parent = key.rpartition(".")[0]  # what holds the key is no better name for it, and what lies elsewhere none either
+    others = [name for name in keys if name.startswith(f"{parent}.") and "._" not in name] if parent in keys else keys
+    hint = nearest(key, others).partition(" (")[0] if others else ""
     shown = f"python -m medimg_eval {words.command} --help shows the keys, +{key}=VALUE adds one"
     return UsageError(f"there is no key {key!r}{hint}; {shown}")
 

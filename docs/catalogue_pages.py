@@ -58,6 +58,9 @@ FAMILIES = {
     "synthesis": "Synthesis",
     "text_qa": "Questions without images",
     "vqa": "Questions about images",
+    "vqa/endoscopy": "Questions about endoscopy",
+    "vqa/videos": "Questions about videos",
+    "vqa/volumes": "Questions about volumes",
 }
 MODELS = {
     "QuestionTask": "model=huggingface_vlm model.checkpoint=VLM",
@@ -319,7 +322,8 @@ def _metric(metric: Metric, aliases: Iterable[str]) -> list[str]:
         if metric.parameter
         else ""
     )
-    ends = f"{metric.best:g} to {metric.worst if isinstance(metric.worst, str) else format(metric.worst, 'g')}"
+    worst = metric.worst if isinstance(metric.worst, str) else format(metric.worst, "g")
+    ends = " to ".join(end for end in (format(metric.best, "g"), worst) if end != "nan")  # some have no best or worst
     return [
         f"[{code(metric.name)}]{{#metric-{metric.name}}}<br>{plain(metric.title)}"
         + (f"<br>also {also}" if also else ""),
@@ -399,8 +403,8 @@ def _systems(systems: Mapping[str, Mapping[str, Any]]) -> str:
     for name, system in systems.items():
         by_status[system["status"]].append(name)
     counts = table(
-        ["Status", "Systems", "Means"],
-        ([f"[{status}](#{status})", str(len(names)), STATUS[status]] for status, names in by_status.items()),
+        ["Status", "Means", "Systems"],
+        ([f"[{status}](#{status})", STATUS[status], str(len(names))] for status, names in by_status.items()),
     )
     parts = []
     for status, names in by_status.items():

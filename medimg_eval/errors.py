@@ -181,6 +181,9 @@ LIST = "python -m medimg_eval list"
 LISTED = 120
 """Characters of options that an error names in full."""
 
+SHOWN_BESIDE = 20
+"""Files of a folder that are told beside one that it lacks; of more only those of a name like it."""
+
 
 def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     """Suggestion ending a sentence: "; did you mean 'x'? (available: a, x)".
@@ -201,6 +204,28 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
     further = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
     return f"{hint} ({further}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
+
+
+def nearest_path(path: Path) -> str:
+    """The end of a sentence about a file or folder that is not there: its folder, or what lies beside it."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent} either"
+    beside = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+    if len(beside) > SHOWN_BESIDE:
+        beside = difflib.get_close_matches(path.name, beside, n=3, cutoff=0.6)
+    return nearest(path.name, beside) if beside else ""
+
+
+def nearest_run(manifest: Path) -> str:
+    """The end of a sentence about a folder without a manifest: runs below it, or beside it."""
+    folder = manifest.parent
+    below = sorted(
+        f"{run.parent}" for run in (*folder.glob(f"*/{manifest.name}"), *folder.glob(f"*/*/{manifest.name}"))
+    )
+    if below:
+        return f"; name one of those below it: {shortened(below)}"
+    beside = {run.parent.name for run in folder.parent.glob(f"*/{manifest.name}")}
+    return nearest(folder.name, beside) if beside else ""
 
 
 def shortened(names: Sequence[str]) -> str:

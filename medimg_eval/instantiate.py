@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import pkgutil
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.splits import ALL
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
+from medimg_eval.errors import UsageError, UserError, missing_extra, nearest, users_frame
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -62,6 +63,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     config = under_protocol(found_now(config))
     if "accept" in config:  # which a task's method is called
         config = {"acceptance" if key == "accept" else key: value for key, value in config.items()}
+    config = _without_nulls(config)
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
@@ -76,6 +78,24 @@ def build_task(config: Mapping[str, Any]) -> Task:
         except UsageError as error:
             raise UsageError(f"task {task.name!r}: card.published: {error}") from error
     return task
+
+
+def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's config without settings that are null where its class has a default and takes no null.
+
+    `task.expected=null` so takes back what the YAML expects. Raises UsageError where there is no such default.
+    """
+    empty = {key for key, value in config.items() if value is None}
+    try:
+        made = pkgutil.resolve_name(str(config["_target_"])) if empty else None
+    except (ImportError, AttributeError, ValueError):  # told when the task is made
+        return dict(config)
+    settings = fields(made) if isinstance(made, type) and is_dataclass(made) else ()
+    empty &= {setting.name for setting in settings if "None" not in str(setting.type) and setting.name != "card"}
+    for setting in settings:
+        if setting.name in empty and setting.default is MISSING and setting.default_factory is MISSING:
+            raise UsageError(f"task {config.get('name')!r}: {setting.name} is null; add task.{setting.name}=VALUE")
+    return {key: value for key, value in config.items() if key not in empty}
 
 
 def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,8 +161,8 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
     except Exception as error:  # a user's module can fail in any way while it is imported
         location = f"; {frame.filename}, line {frame.lineno}" if (frame := users_frame(error)) else ""
         raise UsageError(
-            f"{group}._target_={target} cannot be imported ({error}{location}); install the package it is in, "
-            "or run from the folder it lies in"
+            f"{group}._target_={target} cannot be imported ({error}{location}){_nearest_class(str(target))}; install "
+            "the package it is in, or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}
     return ModelSpec(
@@ -152,6 +172,14 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
         load=lambda: cast("Model", build(arguments)),
         spelled=spelled_arguments(str(target))[0] if group == "model" else frozenset(),
     )
+
+
+def _nearest_class(target: str) -> str:
+    """The end of a sentence about a class that its module, which is there, does not have."""
+    module, _, name = target.rpartition(".")
+    names = [key for key, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
+    hint = nearest(name, names) if module in sys.modules and names else ""
+    return hint.partition(" (")[0]
 
 
 def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:

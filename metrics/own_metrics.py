@@ -2,8 +2,8 @@
 
 import importlib
 
-from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import PACKAGE, adopted, parse
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.registry import PACKAGE, adopted, available, parse
 
 
 def import_own(name: str) -> None:
@@ -27,7 +27,9 @@ def import_own(name: str) -> None:
             "folder it lies in"
         ) from error
     if not adopted(base):
-        raise UsageError(f"Metric {base!r}: {module} declares no metric of that name; put @metric(...) above it")
+        own = [name for name, metric in available().items() if metric.function.__module__ == module and "." not in name]
+        hint = nearest(base.rpartition(".")[2], own) if own else ""
+        raise UsageError(f"Metric {base!r}: {module} declares no metric of that name{hint}; put @metric(...) above it")
 
 
 def is_ours(name: str) -> bool:

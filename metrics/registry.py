@@ -385,8 +385,7 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     if not at and metric.parameter_optional:
         return metric, None
     if not text:
-        example = "" if metric.parameter_is_text else f", for example '{base}@2'"
-        raise UsageError(f"Metric {base!r} needs a parameter ({metric.parameter}){example}")
+        raise _bare(metric, base)
     if metric.parameter_is_text:
         if metric.check is not None:
             metric.check(text)
@@ -402,6 +401,16 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     if parameter > metric.parameter_most:
         raise UsageError(f"Metric {base!r} needs a parameter of at most {metric.parameter_most:g}, got {name!r}")
     return metric, parameter
+
+
+def _bare(metric: Metric, base: str) -> UsageError:
+    lacking = f"Metric {base!r} needs a parameter ({metric.parameter})"
+    try:
+        if metric.check is not None:
+            metric.check("")
+    except UsageError as error:
+        return UsageError(f"{lacking}, as {base}@...: {error}")
+    return UsageError(lacking if metric.parameter_is_text else f"{lacking}, for example '{base}@2'")
 
 
 def required(name: str) -> tuple[Requirement, ...]:

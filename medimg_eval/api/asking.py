@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from medimg_eval.catalogue import searching, usual_places
 from medimg_eval.configs.former_keys import present_settings
 from medimg_eval.configs.overrides import composed, plain, with_changes
+from medimg_eval.configs.setting_kinds import check_settings
 from medimg_eval.errors import UsageError
 from medimg_eval.instantiate import spec_of, with_config
 from medimg_eval.tasks import Task
@@ -71,7 +72,7 @@ def resolving(asked: Asked, settings: Mapping[str, Any]) -> Iterator[Given]:
     for key, part in parts.items():
         if key in objects or isinstance(part, Mapping):
             config[key] = part if isinstance(part, Mapping) else None  # and nothing of what stands there by default
-    resolved = plain(with_changes(config, changes))
+    resolved = plain(check_settings(asked.command, with_changes(config, changes)))
     if asked.name is not None and "model" not in objects:
         resolved["model"]["name"] = asked.name
     task = with_config(objects["task"]) if "task" in objects else None
@@ -113,4 +114,4 @@ def settings_of(
         folders: of configs of the user's own.
     """
     config = composed(command, words, folders)
-    return plain(with_changes(config, present_settings(command, settings)))
+    return plain(check_settings(command, with_changes(config, present_settings(command, settings))))

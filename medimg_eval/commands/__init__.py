@@ -6,7 +6,7 @@ COMMANDS = {
     "predict": "ask a model about images without a truth: masks, DICOM-SEG, reports, answers, boxes, classes",
     "embed": "compute features of a task's images by an encoder, once, into a store that runs share",
     "label": "read labels in reports by a language model, in any taxonomy and language, into a table that tasks read",
-    "score": "score stored predictions again, without loading a model, or a table of reports",
+    "score": "score files: masks, pictures, boxes, points, classes, answers, reports; or a run without its model",
     "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
     "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, CheXpert, Croissant and others take them",
     "plan": "how many cases a claim needs; fix endpoints, analysis and data in a file with a hash and signatures",

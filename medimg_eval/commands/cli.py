@@ -21,6 +21,7 @@ from medimg_eval.commands import COMMANDS, MODULES, PAIRS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
+from medimg_eval.configs.setting_kinds import check_settings
 from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
 from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
@@ -133,10 +134,22 @@ def take_apart(argv: Sequence[str]) -> Words:
         remaining = [
             _bracket_list(word) if word.partition("=")[0] in PAIRS.get(command, ()) else word for word in remaining
         ]
-    plain = next((word for word in remaining if "=" not in word and not word.startswith("~")), None)
-    if plain is not None:
-        raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
+    _refuse_loose_words(command, remaining)
     return Words(command, flags, present_words(command, remaining, lambda text: sys.stderr.write(f"{text}\n")))
+
+
+def _refuse_loose_words(command: str, words: Sequence[str]) -> None:
+    """Raises UsageError for a word without a key; where the shell took a value apart, with the quotes it needs."""
+    plain = next((word for word in words if "=" not in word and not word.startswith("~")), None)
+    if plain is None:
+        return
+    at = words.index(plain)
+    opened = next((place for place in reversed(range(at)) if {"{", "["} & {*words[place]}), None)
+    if opened is not None:
+        closed = next((place for place in range(at, len(words)) if {"}", "]"} & {*words[place]}), at)
+        quoted = " ".join(words[opened : closed + 1])
+        raise UsageError(f"the shell took {quoted!r} apart at its blanks; quote it: '{quoted}'")
+    raise UsageError(f"expected key=value after {command!r}, got {plain!r}; {command} --help shows the keys")
 
 
 def _bracket_list(word: str) -> str:
@@ -195,6 +208,7 @@ def _run_command(words: Words) -> list[Exception]:
         locations = [f"{source.schema}://{source.path}" for source in sources if source.schema in ("pkg", "file")]
         try:
             refuse_former(words.command, list(map(str, config)))
+            check_settings(words.command, config)
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(locations):
                 _import_command(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
@@ -246,7 +260,8 @@ def set_up_log(*, debug: bool) -> None:
 def _command_help(command: str) -> str:
     configs = files("medimg_eval.configs")
     if not command:
-        rows = "\n".join(f"  {name:<9}{text}" for name, text in COMMANDS.items())
+        width = max(map(len, COMMANDS)) + 1
+        rows = "\n".join(f"  {name:<{width}}{text}" for name, text in COMMANDS.items())
         return (
             "usage: python -m medimg_eval COMMAND [key=value ...] [--config-dir DIR] [-m]\n\n"
             f"commands:\n{rows}\n\n"

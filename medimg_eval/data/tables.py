@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.records import Row
-from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest_path
 
 SEPARATORS = (";", "\t", "|", ",")
 """What else separates the fields of a table whose header seems to hold one column."""
@@ -47,7 +47,7 @@ def read_table(
     """
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if not path.is_file():
-        raise MissingDataError(f"{path}: no such table{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such table{nearest_path(path)}")
     if kind == ".parquet":
         return _read_parquet(path)
     text = read_text(path)
@@ -70,18 +70,13 @@ def read_lines(path: Path) -> list[Row]:
     return [Row(path, f"line {number}", {"line": line.strip()}) for number, line in lines if line.strip()]
 
 
-def _nearest_file(path: Path) -> str:
-    names = [entry.name for entry in path.parent.iterdir() if entry.is_file()] if path.parent.is_dir() else []
-    return nearest(path.name, names) if 0 < len(names) <= 20 else ""
-
-
 def read_text(path: Path) -> str:
     """Text of a file, decompressed from `.gz`, without BOM.
 
     Raises UserError, naming file and line, where it is missing, or no UTF-8 text.
     """
     if not path.is_file():
-        raise MissingDataError(f"{path}: no such file{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such file{nearest_path(path)}")
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return data.decode("utf-8-sig")

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WORTH_TELLING = 10.0
+"""Seconds from which on it matters how many of them were not the model's."""
+
 
 def predict(plan: Plan) -> None:
     """Asks remaining trials, scoring meanwhile what needs nothing else."""
@@ -138,7 +141,8 @@ def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> Non
     if used:
         manifest["usage"] = [*run.manifest.get("usage", []), dict(used)]
     run.note(**manifest)
-    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, total)
+    if total >= WORTH_TELLING:
+        log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, total)
 
 
 def _measure_cost(plan: Plan, model: ModelSpec) -> None:

@@ -15,7 +15,7 @@ from medimg_eval.exports.inspect_steps import session_events, session_limit, ses
 from medimg_eval.metrics.nlp import sections
 from medimg_eval.run_results import RunResults
 from medimg_eval.system import product
-from medimg_eval.tasks import Task
+from medimg_eval.tasks import ReportTask, Task
 
 
 class Reply(NamedTuple):
@@ -149,6 +149,10 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
 
     Source: ReXrank's submission guideline and evaluation script, rajpurkarlab/ReXrank, example_files.
     """
+    if not isinstance(task, ReportTask):
+        raise UserError(
+            f"{run.folder}: its answers are no reports, which ReXrank judges; export to=inspect takes texts"
+        )
     studies: dict[str, dict[str, Any]] = {}
     for reply in _first_repeats(run, task):
         findings, impression = _findings_and_impression(reply.reference, task.config.get("sections") or ())

@@ -79,7 +79,10 @@ def _class_settings(
     if "label" not in roles:
         classes = [name for name in shared if name in rows[0].values]
         if not classes:
-            raise UserError(f"{path}: has neither a column 'label' nor one of a class that the predictions have, too")
+            raise UserError(
+                f"{path}: has neither a column 'label' nor one of a class that the predictions have, too (available: "
+                f"{', '.join(rows[0].values)}); name references=TABLE, or that of what is right by columns.label=NAME"
+            )
         target: dict[str, Any] = {"_target_": f"{targets}.ClassColumns", "columns": classes}
         return {"classes": classes, "exclusive": False, "target": target}
     labels = sorted({row.text(roles["label"]) for row in rows} - {""})
@@ -106,6 +109,8 @@ def _prediction_arguments(
     if column is None or not task["exclusive"]:
         missing = next(name for name in classes if name not in others)
         raise UserError(
-            f"{path}: has no column of probabilities of {missing!r}, and none 'prediction' of named classes"
+            f"{path}: has no column of probabilities of {missing!r}, and none 'prediction' of named classes "
+            f"(available: {', '.join([*roles.values(), *others])}); columns.prediction=NAME names that of "
+            "classes, and of labels 0 and 1 columns.probability=NAME that of the probability of 1"
         )
     return {"label": column}

@@ -65,6 +65,8 @@ def named_files(key: str, value: Any) -> dict[str, Path]:
     Raises:
         UsageError: two of them have the same name.
     """
+    if not value or (isinstance(value, str) and not value.strip()):
+        raise UsageError(f"{key}= is empty; name a file or folder, a list of them, or names with them: {{mine: a}}")
     if isinstance(value, Mapping):
         return {str(name): Path(str(path)).expanduser() for name, path in value.items()}
     paths = [Path(str(path)).expanduser() for path in as_list(value)]

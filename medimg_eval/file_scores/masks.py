@@ -65,7 +65,7 @@ def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
 def _find_labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str, Any]:
     """Label names: given, of `dataset.json`, or found in references."""
     if isinstance(given, Mapping):
-        return {"labels": {int(label): str(name) for label, name in given.items()}}
+        return {"labels": _named_labels(given)}
     files = [folder / "dataset.json" for folder in (references, references.parent)]
     path = next((file for file in files if file.is_file()), None) if given is None else Path(str(given)).expanduser()
     if path is not None:
@@ -78,6 +78,15 @@ def _find_labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict
         raise UserError(f"{references}: all references are empty; name what was looked for by labels={{1: liver}}")
     plain = "foreground" if len(names) == 1 else "label {}"
     return {"labels": {value: names[value] or plain.format(value) for value in sorted(names)}}
+
+
+def _named_labels(given: Mapping[Any, Any]) -> dict[int, str]:
+    """Labels as `{1: liver}`, or as nnU-Net has them, `{liver: 1}`."""
+    if given and all(map(_is_whole, given)):
+        return {int(label): str(name) for label, name in given.items()}
+    if given and all(map(_is_whole, given.values())):
+        return {int(label): str(name) for name, label in given.items() if int(label)}
+    raise UsageError(f"labels: expected integers with their names, such as {{1: liver, 2: tumour}}, got {dict(given)}")
 
 
 def _stated_labels(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError
+from medimg_eval.errors import MissingDataError, UsageError, nearest_path
 from medimg_eval.evaluation.readiness import of_provider
 from medimg_eval.file_scores.frame import Candidate, answering, listed, named_files
 from medimg_eval.instantiate import Extractors, build_task
@@ -33,15 +33,25 @@ def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """
     if wanted["real"] is None:
         raise UsageError("pictures= needs real=DIR, the folder of pictures that they should be like")
+    folders = named_files("pictures", wanted["pictures"])
+    for key, folder in [*(("pictures", folder) for folder in folders.values()), *_compared(wanted)]:
+        if not folder.is_dir():
+            fault = "is a file; name the folder that it lies in" if folder.is_file() else "no such folder"
+            raise MissingDataError(f"{key}={folder}: {fault}{'' if folder.is_file() else nearest_path(folder)}")
     # Beside what judges the set, what was not made is always told; its rows also hold what tables divide by.
     metrics = list(
         dict.fromkeys([*(as_list(wanted["metrics"] or []) or _choose_metrics(wanted)), "generation_failure_rate"])
     )
     candidates = []
-    for name, folder in named_files("pictures", wanted["pictures"]).items():
+    for name, folder in folders.items():
         model = answering(name, PrecomputedImages, {"root": str(folder)})
         candidates.append(Candidate(_make_task(wanted, folder, metrics), model))
     return candidates
+
+
+def _compared(wanted: Mapping[str, Any]) -> list[tuple[str, Path]]:
+    """The folders that pictures are compared with, by the keys that name them."""
+    return [(key, Path(str(wanted[key])).expanduser()) for key in ("real", "train") if wanted[key] is not None]
 
 
 def _choose_metrics(wanted: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Geometry, Image, Mask
-from medimg_eval.errors import MissingDataError, UserError
+from medimg_eval.errors import MissingDataError, UserError, nearest_path
 from medimg_eval.imaging.reading import read, read_grid, read_mask
 from medimg_eval.imaging.volumes import Region
 
@@ -91,8 +91,10 @@ def find_label_maps(folder: str | Path) -> dict[str, Path]:
         UserError: two files stand for one case.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise MissingDataError(f"{folder}: is a file; name the folder that it lies in, {folder.parent}")
     if not folder.is_dir():
-        raise MissingDataError(f"{folder}: no such folder of label maps")
+        raise MissingDataError(f"{folder}: no such folder of label maps{nearest_path(folder)}")
     label_maps = _label_maps(folder) or _label_maps(*sorted(folder.glob("fold_*/validation")))
     if not label_maps:
         raise MissingDataError(f"{folder}: holds no label maps; their names end in {', '.join(_LABEL_MAPS)}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Boxes, Prompt, Prompts
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError, UserError, nearest_path
 from medimg_eval.metrics.run_lengths import Runs, box_of_runs, coco_runs
 from medimg_eval.models.base import Detector
 from medimg_eval.models.precomputed.files import FromFiles
@@ -106,6 +106,6 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
+        raise UserError(f"{path}: no such file{nearest_path(path)}") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: is no JSON ({error})") from error

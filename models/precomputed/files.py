@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from medimg_eval.arguments import grouped
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest, nearest_path
 from medimg_eval.models.base import Model
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -35,7 +35,7 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
     """Folder of results; UserError where missing or a pattern lacks the case."""
     folder = Path(root).expanduser()
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; set model.root to the folder of {holds}")
+        raise UserError(f"{folder}: no such folder{nearest_path(folder)}; set model.root to the folder of {holds}")
     if "{case}" not in pattern:
         raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
     return folder

@@ -109,7 +109,8 @@ def test_a_file_that_two_starts_appended_to_is_refused(folder):
         read_logs(file)
 
 
-def test_lmms_eval_is_matched_to_a_task_by_question_and_keeps_what_it_says(folder):
+def lmms(folder):
+    """Samples of lmms-eval, which hold no options, and a task of the same questions, which does."""
     rows = [
         {
             "doc_id": place,
@@ -123,9 +124,6 @@ def test_lmms_eval_is_matched_to_a_task_by_question_and_keeps_what_it_says(folde
         for place, ((question, right), reply) in enumerate(zip(ASKED, "ABC", strict=True))
     ]
     file = write_lines(folder / "out" / "vlm" / "20260101_000000_samples_organs.jsonl", rows)
-    (log,) = read_logs(file)
-    assert (log.program, log.model, log.dataset) == ("lmms-eval", "vlm", "organs")
-    assert [record.prediction for record in log.records] == ["A", "B", "C"]
     config = folder / "configs" / "task" / "mine.yaml"
     config.parent.mkdir(parents=True)
     write_lines(
@@ -141,6 +139,14 @@ def test_lmms_eval_is_matched_to_a_task_by_question_and_keeps_what_it_says(folde
         "  question: question, options: {list: choices}, answer: {letter: gold}, kind: choice, min_images: 0}\n"
         "splits: {test: test}\nmetrics: [accuracy]\n"
     )
+    return file
+
+
+def test_lmms_eval_is_matched_to_a_task_by_question_and_keeps_what_it_says(folder):
+    file = lmms(folder)
+    (log,) = read_logs(file)
+    assert (log.program, log.model, log.dataset) == ("lmms-eval", "vlm", "organs")
+    assert [record.prediction for record in log.records] == ["A", "B", "C"]
     assert start(["import", f"log={file}", "task=mine", "-cd", str(folder / "configs")]) == 0
     assert accuracy_of(folder) == {("mine", "vlm"): {"q0": 1, "q1": 1, "q2": 0}}
 
@@ -200,14 +206,18 @@ def test_a_pickle_is_refused(folder):
         read_logs(file)
 
 
-def test_medevalkit_choices_with_letters_and_texts_that_are_right(folder, capsys):
+def medevalkit(folder):
     options = [f"{letter}. {text}" for letter, text in zip("ABCD", ORGANS, strict=True)]
     answered = (("A", "A"), ("Heart", "B"), ("D", "<answer>D</answer>"))
     rows = [
         {"prompt": question, "answer": answer, "choices": options, "response": reply, "correct": True}
         for (question, _), (answer, reply) in zip(ASKED, answered, strict=True)
     ]
-    file = write_json(folder / "Lingshu" / "MedQA" / "results.json", rows)
+    return write_json(folder / "Lingshu" / "MedQA" / "results.json", rows)
+
+
+def test_medevalkit_choices_with_letters_and_texts_that_are_right(folder, capsys):
+    file = medevalkit(folder)
     assert start(["import", f"log={file}"]) == 0
     assert accuracy_of(folder) == {("MedQA", "Lingshu"): {"0": 1, "1": 1, "2": 1}}
     assert "MedEvalKit's correct 1.000, our accuracy 1.000, of 3 replies; 0 differ" in capsys.readouterr().out
@@ -331,6 +341,36 @@ def test_nnunet_summary_is_counted_again(folder, capsys):
 def test_a_dice_that_is_not_that_of_its_counts_is_refused(folder, capsys):
     assert start(["import", f"log={summary_of_nnunet(folder, dice=0.9)}"]) == 1
     assert "case 'ct_01', label 1: dice is 0.9, its counts give 0.8" in capsys.readouterr().err
+
+
+KINDS = {
+    "lm-eval": (weighed, []),
+    "lmms-eval": (lmms, ["task=mine", "-cd", "configs"]),
+    "VLMEvalKit": (lambda folder: vlmevalkit(folder, "ABC"), []),
+    "MedEvalKit": (medevalkit, []),
+    "HELM": (lambda folder: helm(folder).parent, []),
+}
+"""Programs whose logs hold replies -> what writes one, and what their import needs beside it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", KINDS)
+def test_each_foreign_log_is_imported_scored_again_and_exported(folder, program):
+    write, words = KINDS[program]
+    assert start(["import", f"log={write(folder)}", "out=read", *words]) == 0
+    ((_, model),) = before = accuracy_of(folder)
+    (run,) = (folder / "runs").glob("*/*")
+    assert start(["score", f"run={run}", "metrics=[unanswered]"]) == 0
+    scored = load_runs([run])[0].scores
+    assert {"accuracy", "unanswered"} <= {*scored["metric"]}
+    assert list(accuracy_of(folder).values()) == list(before.values())
+    for form in ("lm_eval", "vlmevalkit", "croissant"):
+        assert start(["export", f"run={run}", f"to={form}", f"out={form}"]) == 0
+    for form in ("lm_eval", "vlmevalkit"):
+        assert start(["import", f"log={form}", f"runs={form}/runs", "out=again"]) == 0
+        ((key, values),) = accuracy_of(folder / form).items()
+        assert key[1] == model
+        assert list(values.values()) == [value for one in before.values() for value in one.values()]
 
 
 def test_what_is_no_log_says_what_reads_any_table(folder, capsys):

@@ -226,6 +226,14 @@ def two_models() -> None:
     shutil.copytree("b", "mine")
 
 
+def prognosis() -> None:
+    """A run of predictions that are to be sealed."""
+    classes()
+    score("classes={model: a.csv}", "references=labels.csv")
+    (found,) = Path("runs", "classes").glob("model-*")
+    shutil.copytree(found, Path("runs", "prognosis", "model"))
+
+
 def volumes() -> None:
     """Volumes that were measured, and those that are right."""
     for name, noise in (("volumes.csv", 3.0), ("truth.csv", 0.0)):
@@ -355,6 +363,7 @@ PAGES: dict[str, tuple[Callable[[], object], ...]] = {
     "docs/data/phi.md": (released,),
     "docs/evaluate/predict.md": (study,),
     "docs/evaluate/products.md": (pilot,),
+    "docs/publish/protocols.md": (prognosis,),
     "docs/start/python.md": (two_models,),
     "docs/data/questions.md": (questions,),
     "docs/publish/reader_studies.md": (rated_form,),

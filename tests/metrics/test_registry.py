@@ -207,7 +207,8 @@ def test_a_metric_of_ones_own_is_named_with_its_module(afresh, tmp_path, monkeyp
     ("name", "message"),
     [
         ("no_such_place.mine", "no_such_place cannot be imported"),
-        ("own_hits.other", "own_hits declares no metric of that name; put @metric"),
+        ("own_hits.other", r"own_hits declares no metric of that name \(available: mine\); put @metric"),
+        ("own_hits.minne", "of that name; did you mean 'mine'?"),
     ],
 )
 def test_a_metric_of_ones_own_that_is_not_there_is_told_of(afresh, tmp_path, monkeypatch, name, message):

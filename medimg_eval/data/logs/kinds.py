@@ -19,7 +19,7 @@ from medimg_eval.data.logs.helm import is_helm, read_helm
 from medimg_eval.data.logs.inspect_logs import read_inspect
 from medimg_eval.data.logs.jsonl_samples import is_samples, read_samples
 from medimg_eval.data.logs.records import Log
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, nearest_path
 
 PROGRAMS = ("lm-eval", "lmms-eval", "VLMEvalKit", "MedEvalKit", "inspect", "HELM")
 READERS = (
@@ -45,7 +45,7 @@ def read_logs(path: Path) -> list[Log]:
     if path.suffix == ".pkl":
         raise UserError(f"{path}: is a pickle, which can run code when it is read; have the program write xlsx or json")
     if not path.is_file():
-        raise UserError(f"{path}: no such log")
+        raise UserError(f"{path}: no such log{nearest_path(path)}")
     log = _read_log(path)
     if log is None:
         raise UserError(f"{path}: is no log of {', '.join(PROGRAMS)}; score answers=FILE reads any table of answers")

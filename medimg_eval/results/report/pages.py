@@ -202,7 +202,8 @@ class Report:
                 inner.append(f"{region}{html_table(part.layout())}</div>")
             if entry is not None and task in drawn:
                 inner.append(
-                    f'<img class="figure" src="figures/{entry["number"]}.svg" alt="Means with intervals, {name}">'
+                    f'<div class="drawn"><img class="figure" src="figures/{entry["number"]}.svg" '
+                    f'alt="Means with intervals, {name}"></div>'
                 )
             parts.append("\n".join([*inner, "</section>"]))
         parts += ["</div>", *sections]

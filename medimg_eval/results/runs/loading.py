@@ -16,7 +16,7 @@ import pandas as pd
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import NO_IMAGE
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, nearest_run
 from medimg_eval.metrics import present_name
 from medimg_eval.metrics.conditions import split_condition
 from medimg_eval.patients import SALTED, salt_of
@@ -259,7 +259,7 @@ def _newest_runs(found: Mapping[Path, RunScores]) -> list[RunScores]:
 def read_manifest(file: Path) -> dict[str, Any]:
     """Reads a manifest; UserError unless a JSON object."""
     if not file.is_file():
-        raise UserError(f"{file.parent} holds no run (there is no {file.name} in it)")
+        raise UserError(f"{file.parent} holds no run (there is no {file.name} in it){nearest_run(file)}")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -152,7 +152,7 @@
   function results(entry) {
     const shown = byId(`task-${entry.number}`);
     if (!shown || !shown.querySelector(".wide")) return []; // such as of probabilities alone
-    const parts = [...shown.querySelectorAll(".wide, img.figure")].map((one) => one.cloneNode(true));
+    const parts = [...shown.querySelectorAll(".wide, .drawn")].map((one) => one.cloneNode(true));
     return h("details", { class: "card results" }, h("summary", null, "Results of the task"), parts);
   }
 
