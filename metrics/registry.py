@@ -349,11 +349,7 @@ def comparisons(*providers: str) -> tuple[Requirement, ...]:
 
 
 def get(name: str) -> Metric:
-    """Returns the metric of a name, with or without a parameter: "dice", "nsd@2".
-
-    Raises:
-        UsageError: As `parse` does.
-    """
+    """Returns the metric of "dice" or "nsd@2"; raises as `parse`."""
     return parse(name)[0] if "@" in name else _METRICS[canonical(name)]
 
 
@@ -553,10 +549,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
 
 
 def adopted(base: str) -> bool:
-    """Registers `base` if it names a metric's function.
-
-    `base` is a function with its module; true if a declared metric has that function.
-    """
+    """Registers a metric's function by its dotted name, if it is one."""
     metric = (
         next((metric for metric in [*_METRICS.values()] if _origin(metric.function) == base), None)
         if "." in base

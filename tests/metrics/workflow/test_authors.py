@@ -142,9 +142,10 @@ def matlab_function(path):
     """The authors' Evaluate.m as Python: each line by the rules above, blocks by their `end`."""
     lines, depth = [], 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        translated = line
         for pattern, replacement in MATLAB:
-            line = re.sub(pattern, replacement, line)
-        text = line.strip().rstrip(";")
+            translated = re.sub(pattern, replacement, translated)
+        text = translated.strip().rstrip(";")
         if text == "end":
             depth -= 1
         elif text:
