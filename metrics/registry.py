@@ -304,9 +304,7 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
     `at_once` the function below is itself such a one, which never returns None, and the value is that of rows
     that count once each.
 
-    Raises:
-        ValueError: If another function already has the name.
-        TypeError: If an argument is lacking, or is none of those of a summary.
+    Raises ValueError for a name of another function, TypeError for arguments that a summary lacks or does not have.
     """
     _check_declared(declared, _OfRun)
     pieces = declared.get("pieces")

@@ -148,7 +148,7 @@ class _Packer(pickle.Pickler):
         """How a thing is packed; raises CannotStoreError for one of no class that an index holds."""
         if isinstance(thing, type):
             return NotImplemented
-        kind = type(thing)
+        kind: type = type(thing)
         if kind not in self._allowed:
             raise CannotStoreError(f"{kind.__module__}.{kind.__qualname__} is no part of a case that is kept")
         names = _own_fields(kind)
