@@ -70,6 +70,8 @@ TEST = "test task=brain_tissue limit=1"
         (f"{TEST} model=newcomers_own.Threshold", "named by model._target_=newcomers_own.Threshold, and what it takes"),
         (f"{TEST} model._target_=newcomers_own.Treshold", "'Treshold'); did you mean 'Threshold'?"),
         (f"{TEST} model._target_=newcomers_own.Threshold model.level=3", "+model.level=VALUE adds one"),
+        ("table runs=run", "run is not a folder; did you mean 'runs'?"),
+        ("table scores=label.csv", "label.csv: no such table; did you mean 'labels.csv'?"),
         ("table runs=none level=95", "expected level to be a number between 0 and 1, such as 0.95, got 95"),
     ],
 )

@@ -65,13 +65,13 @@ def test_a_number_needs_one_line(words, number, capsys):
         ("value=mean expected=0.8 sd=0.1 lower=0.9", "is not met by what is expected"),
         ("value=mean sd=0.1 lower=0.9", "expected= is missing"),
         ("value=share expected=0.8", "value is 'share'"),
-        ("value=mean expected=0.8 sd=0.1 lower=0.7 power=2", "power is 2"),
+        ("value=mean expected=0.8 sd=0.1 lower=0.7 power=2", "expected power to be a number between 0 and 1"),
         ("value=mean expected=0.8 sd=0.1 lower=0.7 out=plan.json", "gives a number only"),
         ("order=both", "order is 'both'"),
         ("", "name what is to be shown"),
         ("accept.dice.lower=0.8", "pilot=RUN or expect="),
         ("accept.dice.lower=0.8 out=plan.json", "a plan is of data"),
-        ("file=plan.json", "cannot be read as a plan"),
+        ("file=plan.json", "plan.json: no such plan"),
     ],
 )
 def test_what_cannot_be_planned_is_said(words, told, folder, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval import __version__
-from medimg_eval.errors import DeviationError, UserError, shortened
+from medimg_eval.errors import DeviationError, UserError, nearest_path, shortened
 from medimg_eval.results.acceptance.criteria import Analysis, Endpoint, as_accept, read_endpoints
 from medimg_eval.results.acceptance.signatures import content_hash
 from medimg_eval.results.runs import RunScores
@@ -108,6 +108,8 @@ def read_plan(file: Path) -> Plan:
         UserError: the file is no plan.
         DeviationError: its content was changed.
     """
+    if not file.exists():
+        raise UserError(f"{file}: no such plan{nearest_path(file)}")
     with UserError.about(file, "cannot be read as a plan", OSError, ValueError):
         held = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(held, dict) or held.get("format") != FORMAT or not isinstance(held.get("content"), dict):

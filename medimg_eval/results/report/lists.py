@@ -198,6 +198,8 @@ def check_wanted(wanted: Sequence[str], tasks: Sequence[TaskCases]) -> None:
         kind, _, number = name.partition(":")
         if name in ("all", "none") or (kind in PICKS and number.isdecimal()) or name in cases:
             continue
+        if kind in PICKS:
+            raise UsageError(f"cases: {name!r} lacks a number; write it as {kind}:50")
         close = get_close_matches(name, ["all", "none", *PICKS, *sorted(cases)], n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]!r}?" if close else ""  # there may be too many cases to name them all
         raise UsageError(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, nearest_path
 from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores, model_and_condition
 from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.trust import unguarded
@@ -138,6 +138,8 @@ def _parse_csv(file: Path) -> pd.DataFrame:
 
     What Arrow does not take, such as a row of too many values, is read by pandas, which says what is wrong.
     """
+    if not file.exists():
+        raise UserError(f"{file}: no such table{nearest_path(file)}")
     with UserError.about(file, "cannot be read as CSV", OSError, ValueError):
         with file.open("rb") as opened:
             header = next(csv.reader([opened.readline().decode("utf-8-sig")]), [])

@@ -16,7 +16,7 @@ import pandas as pd
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import NO_IMAGE
-from medimg_eval.errors import UserError, nearest_run
+from medimg_eval.errors import UserError, nearest_path, nearest_run
 from medimg_eval.metrics import present_name
 from medimg_eval.metrics.conditions import split_condition
 from medimg_eval.patients import SALTED, salt_of
@@ -207,7 +207,7 @@ def load_runs(paths: Sequence[str | Path]) -> list[RunScores]:
             named[folder] = _described_run(folder, read_manifest(folder / MANIFEST))
             continue
         if not path.is_dir():
-            raise UserError(f"{path} is not a folder; give a run folder, or a folder that contains run folders")
+            raise UserError(f"{path} is not a folder{nearest_path(path)}; give a run's folder, or one of runs")
         for file in sorted(path.rglob(MANIFEST)):
             manifest = read_manifest(file)
             # `fit` runs have no scores, and other programs write files of this name too.
