@@ -1,4 +1,4 @@
-"""`agree`: a judge of answers beside people, our labels of reports beside an annotator's, preferences of pairs."""
+"""`agree`: a judge of answers beside people, labels of reports beside an annotator's, preferences in pairs, ratings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from medimg_eval.results import (
     numbers_of,
     preference_table,
     rated_cases,
+    rating_table,
     read_ballots_file,
     read_jury,
     read_preferences,
+    read_ratings,
     read_verdicts,
     write_all,
 )
@@ -36,6 +38,9 @@ def run(config: DictConfig) -> None:
         return
     if config.get("preferences") is not None:
         _print_sheet([_preference_sheet(_without_run(config))], config.out)
+        return
+    if config.get("ratings") is not None:
+        _print_sheet([_rating_sheet(_without_run(config))], config.out)
         return
     wanted = plain(config)
     folder = Path(wanted["run"])
@@ -64,6 +69,12 @@ def _preference_sheet(wanted: dict[str, Any]) -> Sheet:
     file = Path(wanted["preferences"])
     how = {key: wanted[key] for key in ("anchor", "resamples", "level", "seed")}
     return preference_table(read_preferences(file), file.stem, **how)
+
+
+def _rating_sheet(wanted: dict[str, Any]) -> Sheet:
+    """The table of a file of ratings."""
+    how = {key: wanted[key] for key in ("resamples", "level", "seed")}
+    return rating_table(read_ratings(wanted["ratings"], wanted["key"]), Path(wanted["ratings"]).stem, **how)
 
 
 def _without_run(config: DictConfig) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from .agreement import (
     jury_table as jury_table,
     numbers_of as numbers_of,
     preference_table as preference_table,
+    rating_table as rating_table,
+    read_ratings as read_ratings,
     rated_cases as rated_cases,
     read_ballots_file as read_ballots_file,
     read_jury as read_jury,

@@ -82,16 +82,48 @@ def test_how_a_reply_ended_is_why_the_session_did(said, finish, reason):
     assert reply.trace[-1]["reason"] == reason
 
 
-EVERYTHING = [CALL % "text" + CALL % "broken", '<tool_call>{"nam', CALL % "nobody", CALL % "long", "A"]
+FAULTS = "".join(CALL % fault for fault in ("forbidden", "lost", "late", "broken", "full"))
+EVERYTHING = [
+    CALL % "text" + CALL % "broken",
+    '<tool_call>{"nam',
+    CALL.replace("act", "nobody") % "x",
+    '<tool_call>{"name": "act", "arguments": {"when": 1}}</tool_call>',
+    FAULTS,
+    CALL % "long",
+    "A",
+]
+STOPS = {
+    "answer": {"turns": None},
+    "turns": {"turns": 2},
+    "calls": {"calls": 1},
+    "repeated": {"turns": None, "repeated": 1},
+    "tokens": {"turns": None, "tokens": 7},
+    "cost": {"turns": None, "cost": 1.0},
+    "seconds": {"turns": None, "seconds": 1e-9},
+}
 
 
-@pytest.mark.parametrize("limits", [{}, {"turns": 3}, {"calls": 2}, {"calls_per_turn": 1}, {"repeated": 1}])
-def test_under_every_limit_a_session_killed_after_any_step_ends_alike(limits):
-    task = agent(number=2, limits=limits)
-    whole = ask(task, Scripted(EVERYTHING))
+class Counted(Scripted):
+    """Each reply has three tokens and costs a half; what is said at a limit is a call."""
+
+    def generate(self, prompts, decoding):
+        said = super().generate(prompts, decoding)
+        return [Turn(text, usage=Usage(output=3, cost=0.5)) for text in said]
+
+
+@pytest.mark.parametrize("reason", STOPS)
+@pytest.mark.parametrize("more", [{}, {"calls_per_turn": 1}])
+def test_for_every_end_a_session_killed_after_any_step_ends_alike(reason, more):
+    script = EVERYTHING if reason == "answer" else EVERYTHING[:-1] * 3
+    task = agent(number=2, limits=STOPS[reason] | more)
+    whole = ask(task, Counted(script))
+    assert {reply.trace[-1]["reason"] for reply in whole} == {reason}
+    if reason == "answer" and not more:
+        kinds = {step["error"]["type"] for step in whole[0].trace if step.get("error")}
+        assert kinds == {"tool", "parsing", "unknown_tool", "arguments", "permission", "file_not_found", "timeout"}
     for done in range(max(len(reply.trace) for reply in whole)):
         kept = StepJournal({"q0": whole[0].trace[:done], "q1": whole[1].trace[: done // 2]})
-        again = ask(task, Scripted(EVERYTHING), kept)
+        again = ask(task, Counted(script), kept)
         assert [timeless(reply.as_record()) for reply in again] == [timeless(reply.as_record()) for reply in whole]
 
 

@@ -212,37 +212,45 @@ def test_turns_keep_what_is_known_of_them():
 
 
 PROGRAM = """
-import sys
+import os, sys
+import lightning, pandas, torch  # once for all starts
 sys.path[:0] = {path!r}
 from agent_tools import Scripted
 from asking import Quiz
 import medimg_eval as me
 from medimg_eval.tasks import AgentQuestionTask
 items = [dict(id=f"q{{n}}", text="Which?", options=dict(A="a", B="b"), right="A") for n in range(3)]
-task = AgentQuestionTask(name="t", layout=Quiz(items), tools=dict(measure="agent_tools.measure"), metrics={metrics!r})
-model = Scripted({script!r}, kill_at=int(sys.argv[2]), log=sys.argv[1] + "/log")
-run = me.test(task, model, runs=sys.argv[1] + "/runs", run=sys.argv[1] + "/run")
+def start(folder, kill_at):
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    tools = dict(measure="agent_tools.measure")
+    task = AgentQuestionTask(name="t", layout=Quiz(items), tools=tools, metrics={metrics!r})
+    model = Scripted({script!r}, kill_at=kill_at, log=folder + "/log")
+    me.test(task, model, runs=folder + "/runs", run=folder + "/run")
+    os._exit(0)
+
+for kill_at in range(7):
+    folder = f"{{sys.argv[1]}}/{{kill_at}}"
+    os.makedirs(folder)
+    codes = [start(folder, kill_at)] + [start(folder, 0)] * (kill_at > 0)
+    assert codes == ([-9, 0] if kill_at else [0]), codes
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_killed_at_any_turn_goes_on_and_ends_alike(tmp_path):
     program = PROGRAM.format(path=sys.path, metrics=METRICS, script=[LIVER, LIVER + MOON, "A"])
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
 
-    def run(name, kill_at):
-        (tmp_path / name).mkdir(exist_ok=True)
-        words = [sys.executable, "-c", program, str(tmp_path / name), str(kill_at)]
-        return subprocess.run(words, capture_output=True, text=True, check=False)
-
-    def predictions(name):
-        lines = (tmp_path / name / "run" / "predictions-0.jsonl").read_text().splitlines()
+    def predictions(folder):
+        lines = (folder / "run" / "predictions-0.jsonl").read_text().splitlines()
         return timeless([json.loads(line) for line in lines])
 
-    assert run("whole", 0).returncode == 0
-    for kill_at in (2, 5):  # two batches of two and one case, three turns each
-        name = f"killed at {kill_at}"
-        assert run(name, kill_at).returncode == -9
-        assert run(name, 0).returncode == 0
-        assert predictions(name) == predictions("whole")
-        turns = (tmp_path / name / "log").stat().st_size
-        assert turns == (tmp_path / "whole" / "log").stat().st_size + 1, "a turn that was kept was asked again"
+    turns = (tmp_path / "0" / "log").stat().st_size
+    assert turns == 6  # two batches, of two cases and of one, with three turns each
+    for kill_at in range(1, turns + 1):
+        folder = tmp_path / str(kill_at)
+        assert predictions(folder) == predictions(tmp_path / "0")
+        assert (folder / "log").stat().st_size == turns + 1, "a turn that was kept was asked again"

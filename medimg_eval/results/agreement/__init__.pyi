@@ -16,3 +16,4 @@ from .people_labels import (
 )
 from .calibration import calibration_table as calibration_table, rated_cases as rated_cases
 from .jury import jury_table as jury_table, read_ballots_file as read_ballots_file
+from .ratings import rating_table as rating_table, read_ratings as read_ratings
