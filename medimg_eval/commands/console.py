@@ -157,20 +157,28 @@ def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     return [*lines, f"  ... and {len(causes) - SHOWN} further causes"] if len(causes) > SHOWN else lines
 
 
+def _is_optional(name: str) -> bool:
+    """Whether a metric may have no value: an optional one, and a ratio of those, such as tokens over right answers."""
+    from medimg_eval.metrics import get
+
+    found = get(name)
+    return found.optional or any(get(need.partition("@")[0]).optional for need in getattr(found, "needs", ()))
+
+
 def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     """Requested metrics of a run without any value.
 
     A baseline may lack what it cannot have, such as a confidence, a model what optional metrics judge, and a
     task's own questions to a judge need one only where one is named; but not all may be missing.
     """
-    from medimg_eval.metrics import get, is_declared
+    from medimg_eval.metrics import is_declared
     from medimg_eval.results.runs import is_evidence
 
     valued = {row["metric"] for row in summary["metrics"] if row["mean"] is not None}
     without = [name for name in manifest["metrics"] if name not in valued and not is_evidence(name)]
     if valued:
         unasked = "judge" not in manifest
-        optional = {name for name in without if is_declared(named := name.partition("@")[0]) and get(named).optional}
+        optional = {name for name in without if is_declared(named := name.partition("@")[0]) and _is_optional(named)}
         without = [
             name
             for name in without

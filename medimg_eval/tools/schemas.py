@@ -71,6 +71,18 @@ def misfits(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
             yield from misfits(item, schema["items"], f"{where}[{index}]")
 
 
+def unknown_kinds(schema: Any) -> Iterator[str]:
+    """Yields names of types in a schema that JSON Schema does not have, which no value would fit."""
+    if not isinstance(schema, Mapping):
+        return
+    kinds = schema.get("type", ())
+    yield from (str(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in _CHECKED)
+    properties = schema.get("properties", {})
+    parts = [*(properties.values() if isinstance(properties, Mapping) else ()), schema.get("items")]
+    for part in [*parts, *schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+        yield from unknown_kinds(part)
+
+
 def _is_of(value: Any, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"

@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import textwrap
@@ -23,10 +24,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, get_type_hints
 
-from medimg_eval.errors import UsageError, error_in_words
+from medimg_eval.errors import UsageError, UserError, error_in_words
 from medimg_eval.image import Image
 from medimg_eval.question import ToolSpec
-from medimg_eval.tools.schemas import misfits, schema_of
+from medimg_eval.tools.schemas import misfits, schema_of, unknown_kinds
 
 BOUND = ("image", "images", "case", "patient")
 """Arguments that the harness fills in."""
@@ -82,6 +83,11 @@ class Tool:
         """Refuses a name that servers refuse."""
         if not NAME.fullmatch(self.name):
             raise UsageError(f"tool {self.name!r}: names are up to 64 letters, digits, _ and -")
+        if kind := next(unknown_kinds(self.parameters), ""):
+            raise UsageError(
+                f"tool {self.name!r}: its parameters have the type {kind!r}, which JSON Schema lacks; there are "
+                "string, integer, number, boolean, object, array and null"
+            )
 
     @property
     def spec(self) -> ToolSpec:
@@ -110,8 +116,10 @@ class Tool:
         }
         if command is not None:
             settings.pop("function", None)
-            if not own.get("parameters") or settings:
-                raise UsageError(f"tool {name!r}: a command needs its `parameters`, and takes no {', '.join(settings)}")
+            if not own.get("parameters"):
+                raise UsageError(f"tool {name!r}: a command needs its `parameters`, a JSON schema of its arguments")
+            if settings:
+                raise UsageError(f"tool {name!r}: a command takes no {', '.join(settings)}")
             timeout = float(own.get("timeout_s", 60.0))
             return cls(name, CommandTool(tuple(map(str, command)), timeout), **own)
         function = _import_tool(name, settings.pop("function", None))
@@ -139,6 +147,13 @@ class CommandTool:
 
     def __init__(self, command: Sequence[str], timeout_s: float = 60.0) -> None:
         self.command, self.timeout_s = tuple(command), timeout_s
+
+    def check_ready(self) -> None:
+        """Raises UserError where there is no such program."""
+        if shutil.which(self.command[0]) is None:
+            raise UserError(
+                f"there is no program {self.command[0]}, which a tool is; install it, or name its whole path"
+            )
 
     def __call__(self, **arguments: Any) -> Any:
         """Runs it once; raises RuntimeError with the last lines of its errors where it fails."""

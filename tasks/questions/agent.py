@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,9 @@ from medimg_eval.tools import Tool
 from medimg_eval.tools.journal import StepJournal
 from medimg_eval.tools.protocols import PROTOCOLS
 from medimg_eval.tools.recordings import Recordings
+
+NOT_CARRIED_OUT = ("parsing", "unknown_tool", "arguments", "limit", "withdrawn", "not_recorded")
+"""Kinds of errors of calls that no tool was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +99,27 @@ class AgentQuestionTask(QuestionTask):
         if not prompts:
             return []
         rules = self._rules_with(model)
-        return run_sessions(model, prompts, rules, journal, _bound_arguments, self.next_turn, self._before(prompts))
+        before = self._before(prompts)
+        replies = run_sessions(model, prompts, rules, journal, _bound_arguments, self.next_turn, before)
+        self._tell_faults(prompts, replies)
+        return replies
+
+    def _tell_faults(self, prompts: Prompts, replies: Sequence[Reply]) -> None:
+        """Warns, once for each tool, where every call of a batch that was carried out has failed."""
+        calls = grouped(
+            (step["name"], (prompt.case_id, step.get("error")))
+            for prompt, reply in zip(prompts, replies, strict=True)
+            for step in reply.trace
+            if step["kind"] == "tool" and (step.get("error") or {}).get("type") not in NOT_CARRIED_OUT
+        )
+        for name, errors in calls.items():
+            if name not in self._told and all(error for _, error in errors):
+                self._told.add(name)
+                case_id, error = errors[0]
+                logging.getLogger(__name__).warning(
+                    "tool %r failed in %d of %d calls, such as of case %s: %s",
+                    name, len(errors), len(errors), case_id, error["message"],
+                )  # fmt: skip
 
     def _rules_with(self, model: Any) -> AgentRules:
         """Session rules of a model; UserError where tools lack something."""
@@ -133,6 +157,11 @@ class AgentQuestionTask(QuestionTask):
         cases = sorted(self.cases("test"), key=lambda case: case.id)
         by_patient = grouped((case.patient, case) for case in cases if case.patient)
         return {case.id: some[:count] for some in by_patient.values() for count, case in enumerate(some)}
+
+    @cached_property
+    def _told(self) -> set[str]:
+        """Tools whose faults were told."""
+        return set()
 
     @cached_property
     def _tools(self) -> dict[str, Tool]:

@@ -27,7 +27,17 @@ SCRIPTS = {
     "medinsightbench": ["An effusion."],
     "mdbench_3m": ["What do you feel?", "DIAG: eczema BREAK"],
 }
-JUDGES = {"medcta": '{"score": 0.7}', "healthbench": '{"criteria_met": true}', "medval": '{"errors": [], "level": 2}'}
+CONSULTATION = {**dict.fromkeys(("1.1", "1.2", "1.3", "2.1", "2.2", "3.1", "3.2"), "yes"), "4.1": "excellent"}
+JUDGES = {
+    "medcta": '{"score": 0.7}',
+    "healthbench": '{"criteria_met": true}',
+    "medval": '{"errors": [], "level": 2}',
+    "medinsightbench": "[[7, 3]]",
+    "agentclinic_medqa": "yes",
+    "agentclinic_nejm": "yes",
+    "bimed_mbench": "8 7",
+    "mdbench_3m": str(CONSULTATION),
+}
 """What a judge says of a task; of others that it is right, ten of ten."""
 
 TASKS = [
@@ -55,9 +65,8 @@ def test_a_task_of_systems_goes_from_its_files_to_its_table(line, tmp_path, monk
     words += [f"+model.script={json.dumps(says)}", "+" + scripted("judge", [JUDGES.get(name, "10 [right] yes")])]
     if config.get("expected"):
         words.append(f"++task.expected.test={len(EVERY[name].cases)}")
-    for player in ("patient", "reader"):
-        if player in config:
-            words.append("++" + scripted(f"task.{player}", ["I cough."]))
+    if "patient" in config:
+        words.append("++" + scripted("task.patient", ["I cough."]))
     assert start(["test", f"task={name}", *words, "run=run"]) == 0
     assert start(["table", "runs=run", "out=table"]) == 0
     with (tmp_path / "table" / "table.csv").open() as stream:

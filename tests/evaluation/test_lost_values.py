@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from medimg_eval import metrics
-from medimg_eval.commands.console import fail_if_cases_failed
+from medimg_eval.commands.console import _without_value, fail_if_cases_failed
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.scoring import RAISED, score_case
@@ -205,3 +205,10 @@ def test_questions_to_a_judge_are_optional_unless_there_is_nothing_else(settings
     fail_if_cases_failed([folder])
     folder = evaluate(quiz(metrics=["judged@grade"], judge=grade), made(Says(SAYS)), settings)
     assert told(folder).startswith("judged@grade: no case has a value in")
+
+
+def test_a_ratio_that_is_infinite_where_nobody_is_right_is_no_failure():
+    told = {"metrics": ["accuracy", "tokens_per_right"], "baseline": False}
+    accuracy, ratio = {"metric": "accuracy", "mean": 0.0}, {"metric": "tokens_per_right", "mean": None}
+    assert _without_value(told, {"metrics": [accuracy, ratio]}) == []
+    assert _without_value(told, {"metrics": [accuracy | {"mean": None}, ratio]}) == told["metrics"]

@@ -8,6 +8,7 @@ import pytest
 from agent_tools import Scripted, ask, timeless
 from asking import Quiz
 
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.question import Turn, Usage
 from medimg_eval.tasks import AgentQuestionTask
 from medimg_eval.tools.journal import StepJournal
@@ -155,3 +156,35 @@ def test_a_thousand_sessions_of_eight_steps_cost_little_beside_model_and_tool(tm
     steps = sum(len(reply.trace) for reply in replies)
     assert steps == 8000
     assert spent / steps < 0.005, f"{1000 * spent / steps:.2f} ms of CPU a step"
+
+
+def test_a_tool_that_fails_in_every_call_is_told_once(caplog):
+    task = agent(number=3)
+    ask(task, Scripted([CALL % "broken", "A"]))
+    ask(task, Scripted([CALL % "broken", "A"]))
+    (told,) = [record.getMessage() for record in caplog.records if "failed in" in record.getMessage()]
+    assert told.startswith("tool 'act' failed in 3 of 3 calls, such as of case q0: ZeroDivisionError: by zero")
+    caplog.clear()
+    ask(agent(number=2), Scripted([CALL % "text", CALL % "broken", "A"]))
+    ask(agent(), Scripted([CALL.replace("act", "nobody") % "x", "A"]))
+    assert not [record for record in caplog.records if "failed in" in record.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        ({"command": ["echo"]}, "a command needs its `parameters`"),
+        ({"command": ["echo"], "parameters": {"type": "object"}, "zoom": 2}, "takes no zoom"),
+        ({"function": act, "parameters": {"properties": {"what": {"type": "strng"}}}}, "the type 'strng'"),
+        ({"function": act, "parameters": {"properties": {"x": {"items": {"type": ["int"]}}}}}, "the type 'int'"),
+    ],
+)
+def test_tools_that_cannot_be_meant_are_refused(tool, message):
+    with pytest.raises(UsageError, match=message):
+        agent(tools={"act": tool})
+
+
+def test_a_program_that_is_not_there_is_named_before_it_is_called():
+    task = agent(tools={"act": {"command": ["no_such_program"], "parameters": {"type": "object"}}})
+    with pytest.raises(UserError, match="there is no program no_such_program"):
+        ask(task, Scripted(["A"]))

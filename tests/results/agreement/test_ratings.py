@@ -49,7 +49,7 @@ def test_calibration_is_left_out_items_are_answers_and_repeats_are_one_rating(tm
     table = rows_of(sheet)
     assert table.loc[("style", "m"), ["mean", "cases"]].tolist() == [3.5, 2]
     assert table.loc[("facts", "m"), "mean"] == 4
-    assert any("gave the same to 0.0 %, apart by 2.000" in note for note in sheet.layout().notes)
+    assert any("gave the same to 0.0 %, apart by 2.000" in note for note in sheet.layout().footnotes)
 
 
 def test_intervals_are_those_of_two_way_resampling():
