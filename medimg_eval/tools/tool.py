@@ -151,9 +151,7 @@ class CommandTool:
     def check_ready(self) -> None:
         """Raises UserError where there is no such program."""
         if shutil.which(self.command[0]) is None:
-            raise UserError(
-                f"there is no program {self.command[0]}, which a tool is; install it, or name its whole path"
-            )
+            raise UserError(f"there is no program {self.command[0]}, which a tool is; install it or name its path")
 
     def __call__(self, **arguments: Any) -> Any:
         """Runs it once; raises RuntimeError with the last lines of its errors where it fails."""

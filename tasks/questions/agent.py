@@ -118,7 +118,7 @@ class AgentQuestionTask(QuestionTask):
                 case_id, error = errors[0]
                 logging.getLogger(__name__).warning(
                     "tool %r failed in %d of %d calls, such as of case %s: %s",
-                    name, len(errors), len(errors), case_id, error["message"],
+                    name, len(errors), len(errors), case_id, (error or {}).get("message"),
                 )  # fmt: skip
 
     def _rules_with(self, model: Any) -> AgentRules:
