@@ -226,6 +226,14 @@ SESSIONS = {
 }
 
 
+def test_medctas_route_is_told_where_that_is_asked_for(tmp_path):
+    system = "The related files are at {files}\nCall these tools in this order: {route}"
+    task = agent_of("medcta", tmp_path, template={"system": system, "user": "{question}"})
+    told = [task.prompt(case, ()).messages[0].text.rpartition(": ")[2] for case in task.cases("test")]
+    assert told == ["OCR, Calculator", "GoogleSearch, GoogleSearch"]
+    assert "GoogleSearch" not in agent_of("medcta", tmp_path).prompt(task.cases("test")[1], ()).messages[0].text
+
+
 def test_medctas_tools_give_what_was_recorded(tmp_path):
     class Talks(Steps):
         def generate(self, prompts, decoding):
