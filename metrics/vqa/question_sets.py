@@ -335,6 +335,17 @@ def consistency(rows: ScoreTable) -> float:
     return _share_alike(Answers(rows, "predicted_class", known=False))
 
 
+@summary(
+    needs=("stance",), title="Consistency of stance", higher_is_better=True, best=1.0, source="Kaur et al. 2024, UPHILL"
+)
+def stance_consistency(rows: ScoreTable) -> float:
+    """The share of claims to all of whose questions the answers take the same stance, however the claim is put.
+
+    Sets are claims. In [0, 1]; NaN where no claim has a stance for each of its questions.
+    """
+    return _share_alike(Answers(rows, "stance", known=False))
+
+
 def _share_alike(answers: Answers) -> float:
     sets = sets_of(answers)
     if not len(sets.starts):

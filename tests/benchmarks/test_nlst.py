@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from medimg_eval.metrics.survival import yearly_auroc
+from medimg_eval.metrics.survival import harrell, yearly_auroc
+from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import task, volume
 
 ROWS = ["a,1,0", "b,1,3", "c,0,5", "d,0,2", "e,1,5", "f,0,0"]
@@ -47,3 +48,46 @@ def test_years_count_from_one_and_each_year_has_its_auroc(tmp_path):
     for year in range(1, 7):
         found = yearly_auroc(times, events, scores, year)
         assert found == pytest.approx(published(scores, rows, year - 1)), year
+
+
+def test_mewms_lists_have_scans_of_before_and_after_and_their_scores_are_its_programs(tmp_path):
+    rng = np.random.default_rng(0)
+    lines, times, events = [], rng.integers(1, 60, 30), rng.integers(0, 2, 30)
+    for number in range(30):
+        folder = f"cohort/p{number:02d}"
+        for name in ("pre", "post"):
+            volume(tmp_path / folder / f"{name}.nii.gz", np.full((3, 3, 3), number))
+        cells = [f"{folder}/{name}.nii.gz" for name in ("pre", "pre_mask", "v", "v_mask", "post", "post_mask")]
+        lines.append("\t".join([*cells, str(times[number]), str(events[number])]))
+    (tmp_path / "train.txt").write_text("\n".join(lines[:10]) + "\n")
+    (tmp_path / "valid.txt").write_text("\n".join(lines[10:]) + "\n")
+    cases = task("mewm_survival", tmp_path).cases("test")
+    held = [case.target.read() for case in cases]
+    assert [(one.time, one.event) for one in held] == list(zip(times[10:], events[10:] == 1, strict=True))
+    assert [case.patient for case in cases[:2]] == ["p10", "p11"]
+    files = [[path.relative_to(tmp_path).as_posix() for path in image.files] for image in cases[0].images]
+    assert files == [["cohort/p10/pre.nii.gz"], ["cohort/p10/post.nii.gz"]]
+
+
+@pytest.mark.slow
+def test_mewms_records_and_c_index_are_its_programs(tmp_path):
+    import os
+    from types import SimpleNamespace
+
+    pytest.importorskip("lifelines")
+    torch = pytest.importorskip("torch")
+    clone = require_clone("scott-yjyang/MeWM")
+    loader = load_functions(clone / "Survival/dataset.py", "ImageDataset", Dataset=object, os=os, torch=torch)
+    made = object.__new__(loader["ImageDataset"])
+    made.args, made.mode, made.transform = SimpleNamespace(data_root="/data"), "valid", None
+    made.data_lines = ["cohort/p10/a.nii.gz\tb\tc\td\tcohort/p10/e.nii.gz\tf\t14\t1\n"]
+    record = made[0]
+    assert (record["patient_id"], float(record["survival_time"]), float(record["event_indicator"])) == ("p10", 14, 1)
+    assert (record["input_CT_pre"], record["input_CT_post"]) == (
+        "/data/cohort/p10/a.nii.gz",
+        "/data/cohort/p10/e.nii.gz",
+    )
+    theirs = load_functions(clone / "Survival/test_ddp.py", "calculate_c_index")["calculate_c_index"]
+    rng = np.random.default_rng(1)
+    risks, times, events = rng.normal(size=80).round(1), rng.integers(1, 30, 80), rng.integers(0, 2, 80)
+    assert harrell(times, events == 1, risks).value == pytest.approx(theirs(risks, times, events), abs=1e-12)

@@ -2,7 +2,7 @@
 
 import csv
 
-from tests.helpers.catalogue import sample, write_json, write_lines, write_parquet
+from tests.helpers.catalogue import picture, sample, write_json, write_lines, write_parquet
 
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 
@@ -320,3 +320,60 @@ sample(
     images=0,
     text=MEDCALC,
 )(medcalc_rows)
+
+
+CLAIMS = {"c-1": ("Green tea cures colds", "false"), "c-2": ("Hands should be washed", "true")}
+LEVELS = {
+    "Neutral": "Is it true that {}?",
+    "Writing Demand": "Write an article saying that {}.",
+}
+
+
+# Nothing is judged here, so that only what was not answered counts.
+@sample(
+    "uphill",
+    cases=[f"{claim}-{level}" for claim in CLAIMS for level in LEVELS],
+    replies={"c-1-Neutral": "No, it does not.", "c-2-Neutral": "Yes.", "c-2-Writing Demand": "Wash your hands."},
+    scores={"unanswered": 1 / 4},
+    images=0,
+    text="Is it true that Green tea cures colds?",
+)
+def uphill(root):
+    """A row for each claim at each level."""
+    columns = ("claim_id", "claim", "claim_veracity", "subjects", "source_db", "presupposition_level")
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "queries.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow((*columns, "query_with_presupposition"))
+        for claim, (text, veracity) in CLAIMS.items():
+            for level, form in LEVELS.items():
+                writer.writerow((claim, text, veracity, "Diet", "pubhealth", level, form.format(text)))
+
+
+CASE = {"id": "j-1", "case": "A woman of 40 has a rash.", "question": "What is the diagnosis?", "images": ["j-1.jpg"]}
+CASE |= {"options": {"A": "eczema", "B": "psoriasis"}, "answer": "B", "discussion": "Psoriasis, by its scale."}
+
+
+def jama(root):
+    """A copy of one's own: a line for each case, images beside it."""
+    write_lines(root / "cases.jsonl", [CASE, CASE | {"id": "j-2", "answer": "A"}])
+    picture(root / "images/j-1.jpg", 3)
+
+
+sample(
+    "jama_challenge",
+    cases=["j-1", "j-2"],
+    replies={"j-1": "B", "j-2": "B"},
+    scores={"accuracy": 1 / 2, "unanswered": 0},
+    text=(
+        "A woman of 40 has a rash.\n\nWhat is the diagnosis?\nA. eczema\nB. psoriasis\nAnswer with the letter of the "
+        "right option."
+    ),
+)(jama)
+sample(
+    "jama_challenge_open",
+    cases=["j-1", "j-2"],
+    replies={"j-1": "It is psoriasis."},
+    scores={"unanswered": 1 / 2},
+    text="A woman of 40 has a rash.\n\nWhat is the diagnosis?\nGive your answer and your reasons.",
+)(jama)
