@@ -122,6 +122,7 @@ from .vision_language.open_clip import OpenClip as OpenClip
 from .vision_language.openai.model import OpenAICompatible as OpenAICompatible
 from .vision_language.served import ServedModel as ServedModel, SglangModel as SglangModel, VllmModel as VllmModel
 from .vision_language.volume_models import M3DLaMed as M3DLaMed, VolumeModel as VolumeModel
+from .workflow.asked import AskedFrames as AskedFrames
 from .workflow.poses import PoseClassifier as PoseClassifier
 from .workflow.smoothed import SmoothedFrames as SmoothedFrames
 from .workflow.temporal import TemporalModel as TemporalModel

@@ -37,6 +37,7 @@ IMAGES = ["mmmu_med", "vqa_rad", "slake", "path_vqa", "pmc_vqa", "omnimedvqa", "
 
 
 VOLUMES = ["m3d_vqa_closed", "m3d_vqa_open", "rad_3d_open", "rad_3d_existence", "rad_3d_temporal", "ct_rate"]
+VOLUMES += ["amos_mm", "amos_mm_vqa"]
 VIDEOS = ["endovis18_vqa", "cholec80_vqa", "medframeqa"]
 REPORTS = ["mimic_cxr_findings", "chexpert_plus_findings", "iu_xray_findings"]
 
@@ -61,7 +62,8 @@ def first_choice(config, root):
     ("name", "tasks"),
     [
         ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text", *MORE_TEXT, "medqa_mcmle"]),
-        ("hulu_med", [*IMAGES, *TEXT, *MORE_TEXT]),
+        ("hulu_med", [*IMAGES, *TEXT, *MORE_TEXT, "mmlu_pro_health"]),
+        ("surgvlm_bench", ["cholec80", "sar_rarp50", "cholect50", "endoscapes_cvs"]),
         ("hulu_med_volumes_videos", [*VOLUMES, *VIDEOS, *REPORTS]),
         ("multimedbench_imaging", ["vqa_rad", "slake", "path_vqa"]),
         ("medical_text", TEXT),

@@ -4,11 +4,12 @@ import csv
 import json
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from medimg_eval.commands.cli import start
-from tests.helpers import film_sets
-from tests.helpers.benchmark_files import config, task
+from tests.helpers import film_sets, tiny_vlm
+from tests.helpers.benchmark_files import config, picture, task
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +126,40 @@ def test_points_of_a_bleeding_are_found_in_its_frames(tmp_path):
     assert values == {"sdr@25": 0, "sdr@50": 0, "sdr@100": 0.5, "landmark_distance": 130}  # 60 and 200 pixels away
     summary = json.loads((run / "manifest.json").read_text())
     assert (summary["status"], summary["failed_cases"]) == ("finished", 0)
+
+
+def write_frames(name, root, write):
+    """A set of films with a picture for each frame of its first film that is tested; returns words that name them."""
+    root.mkdir(parents=True)
+    write(root)
+    case = task(name, root).cases("test")[0]
+    every = int(config(name).layout.get("every", 1))
+    for frame in case.target.read().frames * every:
+        picture(root / "shown" / case.id / f"{frame}.png", np.full((8, 8, 3), frame % 200))
+    return [f"tasks.{name}.layout.video='shown/{{video}}/{{frame}}.png'"]
+
+
+def test_the_sets_of_surgvlm_bench_are_asked_of_a_vision_language_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
+    monkeypatch.setenv("MEDIMG_EVAL_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    checkpoint = tiny_vlm.save(tmp_path / "tiny", context=16_384)
+    words = ["suite=surgvlm_bench", "model=asked_frames", "+model@model.vlm=huggingface_vlm", "model.every=5"]
+    words += [f"model.vlm.checkpoint={checkpoint}", "model.vlm.dtype=float32", "model.max_new_tokens=4"]
+    words += ["trainer.accelerator=cpu", "tasks.cholec80.metrics=[frame_accuracy]"]
+    for name in ("cholec80", "sar_rarp50", "cholect50", "endoscapes_cvs"):
+        words += write_frames(name, tmp_path / "data" / name.removesuffix("_cvs"), FILMS[name])
+        words += [f"~tasks.{name}.expected"] if "expected" in config(name) else []
+    assert start(["test", *words, "limit=1", "runs=made"]) == 0
+    assert start(["table", "runs=made", "out=table", "resamples=20"]) == 0
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "made").rglob("manifest.json")]
+    assert sorted(manifest["task"] for manifest in manifests) == [
+        "cholec80",
+        "cholect50",
+        "endoscapes_cvs",
+        "sar_rarp50",
+    ]
+    assert {(manifest["status"], manifest["failed_cases"]) for manifest in manifests} == {("finished", 0)}
 
 
 def test_skill_is_rated(tmp_path):

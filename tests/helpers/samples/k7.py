@@ -5,6 +5,7 @@ import csv
 import nibabel as nib
 import numpy as np
 
+from tests.helpers.benchmark_files import volume
 from tests.helpers.catalogue import sample, write_json
 
 HEADER = ["Task", "Subtask", "VolumeName", "Question", "Answer", "QuestionType", "AnswerChoice"]
@@ -181,3 +182,31 @@ def m3d_vqa_closed(root):
 def m3d_vqa_open(root):
     """The same files; the words of the answer."""
     _m3d(root)
+
+
+def write_amos(root):
+    """Two scans, of which the second shows no chest, with two questions and one."""
+    scans = []
+    options = {"A": "Left", "B": "Right", "C": "Both", "D": "Neither"}
+    for number, (chest, answers) in enumerate([("Clear lungs.", ["B", "D"]), ("", ["A"])], 1):
+        name = f"imagesVa/amos_000{number}.nii.gz"
+        volume(root / name, np.full((6, 6, 40), 40))
+        findings = {"chest": chest, "abdomen": "Normal liver.", "pelvis": ""}
+        asked = [{"question": "Which side?", "options": options, "answer": answer} for answer in answers]
+        labels = {"report": {"findings": findings}, "qa": asked}
+        scans.append({"image": f"./{name}", "meta": {}, "labels": labels})
+    write_json(root / "dataset.json", {"training": [], "validation": scans})
+
+
+@sample(
+    "amos_mm_vqa",
+    cases=["amos_0001-1", "amos_0001-2", "amos_0002-1"],
+    replies={"amos_0001-1": "B", "amos_0001-2": "The answer is A."},
+    scores={"accuracy": 1 / 3, "unanswered": 1 / 3},
+    text="Which side?\nA. Left\nB. Right\nC. Both\nD. Neither\n"
+    "Answer with the option's letter from the given choices directly.",
+    images=32,
+)
+def amos_mm_vqa(root):
+    """Questions below each scan of a part of one file."""
+    write_amos(root)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from tests.helpers.catalogue import picture, reports, write_json, write_lines
+from tests.helpers.samples.k7 import write_amos
 from tests.helpers.samples.reports_studies import table
 
 ASK = "Write the findings section of the report of this chest X-ray study."
@@ -157,6 +158,22 @@ def ct_rate(root):
             "Findings_EN": "Nodule in the right lung.", "Impressions_EN": "Nodule.",
         })  # fmt: skip
     table(root / "dataset/radiology_text_reports/validation_reports.csv", rows)
+
+
+@reports(
+    "amos_mm",
+    cases=["amos_0001", "amos_0002"],
+    replies={"amos_0001": "Clear lungs. Normal liver."},
+    scores={"rouge_l": 1 / 2, "unanswered": 1 / 2},
+    text=(
+        "Write the findings of the report of this CT, of chest, abdomen and pelvis as far as they are shown. The axial "
+        "slices go from the feet to the head."
+    ),
+    images=32,
+)
+def amos_mm(root):
+    """Findings of regions, which are one report; some are empty."""
+    write_amos(root)
 
 
 @reports(

@@ -147,6 +147,30 @@ def medbullets_op4(root):
 
 
 @sample(
+    "mmlu_pro_health",
+    cases=["6001", "6002"],
+    replies={"6001": "C. Vitamin D", "6002": "A"},
+    scores={"accuracy": 1 / 2, "unanswered": 0},
+    images=0,
+    text=f"Which vitamin?\nA. A\nB. C\nC. D\n{DIRECTLY}",
+    settings={"expected": {"test": 2}},
+)
+def mmlu_pro_health(root):
+    """A list of records with options as an object, of three and of more."""
+    base = {"category": "health", "cot_content": "", "Source": "MMLU-Pro"}
+    many = dict(
+        zip("ABCDEFGHIJ", ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), strict=True)
+    )
+    vitamin = {"problem": "Which vitamin?", "choices": {"A": "A", "B": "C", "C": "D"}, "answer": "C", "answer_index": 2}
+    number = {"problem": "Which number?", "choices": many, "answer": "J", "answer_index": 9}
+    records = [
+        {"question_id": 6001, "src": "ori_mmlu-nutrition", **vitamin, **base},
+        {"question_id": 6002, "src": "ori_mmlu-virology", **number, **base},
+    ]
+    write_json(root / "mmlu_pro_test.json", records)
+
+
+@sample(
     "medbullets_op5",
     cases=["train-00000-of-00001-1"],
     replies={"train-00000-of-00001-1": "E"},
