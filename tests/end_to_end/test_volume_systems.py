@@ -11,6 +11,7 @@ from tests.helpers import tiny_vlm
 from tests.helpers.benchmark_files import volume
 from tests.helpers.catalogue import AGENTS, REPORTS, SAMPLES
 from tests.helpers.chat_server import chat_server
+from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 from tests.helpers.system_words import fill_words
 
@@ -26,6 +27,7 @@ WHOLE = "model._target_=tests.helpers.volume_reader.SaysA"
 
 VOLUMES = (
     *("rad_3d_open", "rad_3d_existence", "rad_3d_temporal", "m3d_vqa_closed", "m3d_vqa_open", "ct_rate"),
+    *("amos_mm", "amos_mm_vqa"),
     *("radgenome_presence", "radgenome_abnormality", "radgenome_location", "radgenome_size", "radgenome_disorders"),
     *("radgenome_regions", "ct_spatialvqa", "deeptumorvqa_v1", "deeptumorvqa_v2", "deeptumorvqa_v2_free"),
     *("reasonknee_3d", "reasonknee_3d_reasoning"),
@@ -98,3 +100,28 @@ def test_volumes_are_handed_over_whole(name, checkpoint, server, tmp_path, capsy
     assert (manifest["status"], manifest["view"], manifest["volume_rule"]) == ("finished", "volume", "radfm")
     assert manifest["failed_cases"] == 0
     assert len(rows) > 1
+
+
+SUITES = {
+    "hulu_med": ("vqa_rad", "mmlu_pro_health", "medbullets_op4", "medqa"),
+    "hulu_med_volumes_videos": ("m3d_vqa_closed", "rad_3d_temporal", "amos_mm", "amos_mm_vqa", "endovis18_vqa"),
+}
+"""Suite -> tasks of it that are asked here; of the others each is asked alone, in test_catalogue_vlm.py."""
+
+
+@pytest.mark.parametrize("name", sorted(SUITES))
+def test_a_suite_is_asked_by_one_command_and_put_into_one_table(name, checkpoint, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEDIMG_EVAL_DATA", str(tmp_path))
+    tasks = composed_config(f"suite/{name}")["tasks"]
+    words = [f"suite={name}", f"model.checkpoint={checkpoint}", "model=huggingface_vlm", "model.dtype=float32"]
+    words += [f"~tasks.{left}" for left in tasks if left not in SUITES[name]]
+    for asked in SUITES[name]:
+        EVERY[asked].write(Path(tasks[asked]["layout"]["root"]))
+        words.append(f"++tasks.{asked}.decoding.max_new_tokens=8")
+        words += [f"~tasks.{asked}.expected"] if tasks[asked].get("expected") else []
+    code, told = start(["test", *words, "trainer.accelerator=cpu", "runs=made"]), capsys.readouterr().err
+    assert code == 0 or "no case has a value" in told, told
+    assert start(["table", "runs=made", "out=table", "resamples=20"]) == 0
+    manifests = [json.loads(path.read_text()) for path in Path("made").rglob("manifest.json")]
+    assert sorted(manifest["task"] for manifest in manifests) == sorted(SUITES[name])
+    assert {(manifest["status"], manifest["failed_cases"]) for manifest in manifests} == {("finished", 0)}
