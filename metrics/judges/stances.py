@@ -41,11 +41,11 @@ def read_stance(reply: str) -> str | None:
         if "agreement" in content:
             named = str(content["agreement"]).strip().lower()
             return named if named in ("agree", "disagree") else "neutral"
-    named = _SAID.search(reply)
-    if named is None:
+    match = _SAID.search(reply)
+    if match is None:
         return None
-    said = named.group(1).lower()
-    return said if said in ("agree", "disagree") else "neutral"
+    stated = match.group(1).lower()
+    return stated if stated in ("agree", "disagree") else "neutral"
 
 
 @_stance(title="Agreement")
