@@ -151,7 +151,7 @@ def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_res
 
 def in_group() -> bool:
     """Whether a launcher or Lightning has started this process as one of several."""
-    tasks = os.environ.get("SLURM_NTASKS", "1")  # srun gives a rank to each, also where there is one
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")  # of this srun; a batch script has the number of its whole job
     return "LOCAL_RANK" in os.environ or ("SLURM_PROCID" in os.environ and tasks.isdecimal() and int(tasks) > 1)
 
 

@@ -130,10 +130,11 @@ def test_a_shard_and_a_whole_run_keep_each_other_out_and_two_shards_do_not(tmp_p
 def test_ranks_that_srun_has_started_may_come_before_rank_0(tmp_path, monkeypatch):
     with Run(tmp_path, "abc", rank=1):
         monkeypatch.setenv("SLURM_PROCID", "0")
-        monkeypatch.setenv("SLURM_NTASKS", "2")
+        monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
         with Run(tmp_path, "abc"):
             pass
-        monkeypatch.setenv("SLURM_NTASKS", "1")
+        monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
+        monkeypatch.setenv("SLURM_NTASKS", "2")  # of a batch script, which is one process
         with pytest.raises(UserError, match="is at work on this run"):
             Run(tmp_path, "abc").__enter__()
 
