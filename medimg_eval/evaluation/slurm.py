@@ -98,14 +98,15 @@ def cluster_environment(*, shard: bool = False) -> ClusterEnvironment | None:
         return _step_environment(step)
     if not shard and "SLURM_JOB_ID" not in os.environ:
         return None
-    from lightning.fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+    from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
     return None if not shard and TorchElasticEnvironment.detect() else LightningEnvironment()
 
 
 def _step_environment(step: Step) -> ClusterEnvironment:
     """Lightning's SLURM environment, by the numbers of a step in place of those of its job."""
-    from lightning.fabric.plugins.environments import SLURMEnvironment
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
     class StepEnvironment(SLURMEnvironment):
         def world_size(self) -> int:
