@@ -20,10 +20,9 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.evaluation.shards import read_shard
-from medimg_eval.evaluation.slurm import cluster_environment, with_step
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
-from medimg_eval.system import rank
+from medimg_eval.system import cluster_environment, rank, with_step
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:  # importing it takes seconds

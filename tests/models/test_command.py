@@ -121,7 +121,10 @@ def test_a_program_that_is_killed_before_it_is_ready_is_started_again(tmp_path, 
     """Killed from outside, as for memory: that says nothing of the program. What ends by itself is not tried again."""
     died = tmp_path / "died"
     lines = ["import os, signal, sys", f"died = {str(died)!r}", "if not os.path.exists(died):", "    open(died, 'w')"]
-    lines += ["    os.kill(os.getpid(), signal.SIGKILL)", f"os.execv(sys.executable, [sys.executable, '-S', {WORKER!r}])"]
+    lines += [
+        "    os.kill(os.getpid(), signal.SIGKILL)",
+        f"os.execv(sys.executable, [sys.executable, '-S', {WORKER!r}])",
+    ]
     model = CommandModel([sys.executable, "-IS", "-c", "\n".join(lines)], startup_s=60, reply_s=60, grace_s=0.2)
     try:
         model.check_ready()

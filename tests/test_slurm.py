@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.commands.cli import Job, Words
 from medimg_eval.errors import LeaveError, UsageError, UserError
-from medimg_eval.evaluation.slurm import Step, cluster_environment, read_step, with_step
-from medimg_eval.system import in_group, rank
+from medimg_eval.system import Step, cluster_environment, in_group, rank, read_step, with_step
 
 ONE = {"devices": 1, "num_nodes": 1}
 ANY = {"devices": "slurm", "num_nodes": "slurm"}
