@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Finds a function of `medimg_eval.api`, or the version, when it is first asked for."""
+    """Looks up functions of `medimg_eval.api` and the version lazily."""
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

@@ -30,7 +30,7 @@ class _Live:
 
 
 def keep_arguments(made: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Notes on a new object what its class was called with; arguments that do not fit are left to its `__init__`."""
+    """Records constructor arguments on an object; unfitting ones reach `__init__`."""
     try:
         signature = _cached_signature(type(made).__init__)
         bound = signature.bind(made, *args, **kwargs)
@@ -60,7 +60,7 @@ def _or_live(value: Any) -> Any:
 
 
 def as_config(value: Any) -> Any:
-    """A value as YAML would hold it: plain values, lists, mappings, and objects as `_target_` with their arguments.
+    """A value in YAML's types; objects become `_target_` with arguments.
 
     Raises:
         LiveError: it is, or holds, an object that does not know its arguments.
@@ -82,7 +82,7 @@ def as_config(value: Any) -> Any:
 
 
 def arguments_of(made: Any) -> dict[str, Any]:
-    """The arguments of an object by name: those it was called with, of a dataclass those that are not the default.
+    """Constructor arguments by name; of dataclasses those beside defaults.
 
     Raises:
         LiveError: one of them cannot be written in a config, or they are not known.
@@ -118,7 +118,7 @@ def defaults_of(made: type) -> dict[str, Any]:
 
 
 def without_defaults(config: Mapping[str, Any], made: type, spelled: Collection[str] = ()) -> dict[str, Any]:
-    """A config without the arguments that equal their default, so that spelling one out changes nothing.
+    """Config without arguments equal to defaults, so spelling them changes nothing.
 
     Args:
         config: `_target_` and arguments.
@@ -134,7 +134,7 @@ def without_defaults(config: Mapping[str, Any], made: type, spelled: Collection[
 
 
 def settled(config: Any) -> Any:
-    """A config without arguments that equal their default, at any depth; classes that cannot be found keep theirs."""
+    """Config without default arguments at any depth."""
     if isinstance(config, list):
         return [settled(item) for item in config]
     if not isinstance(config, Mapping):
@@ -168,7 +168,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def path_of(made: type) -> str:
-    """The dotted path of a class; of ours the shortest, which configs name it by."""
+    """Dotted path of a class, shortest for ours."""
     parts = made.__module__.split(".")
     if parts[0] == OWN and "." not in made.__qualname__:
         for end in range(2, len(parts)):

@@ -36,7 +36,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Outline:
-    """Where something lies in an image: the pixels of a mask with one label.
+    """Pixels of one label in a mask, as a location.
 
     Attributes:
         mask: the mask, of a picture or a slide.
@@ -120,7 +120,7 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class Correspondence:
-    """References of two images to register; each part is None where it is not known.
+    """References of an image pair to register; unknown parts are None.
 
     Attributes:
         fixed_labels: label map of the fixed image.
@@ -148,7 +148,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Survival:
-    """Time until an event, or until it was last known not to have happened.
+    """Time until an event, or to the last follow-up without.
 
     Attributes:
         time: in `unit`.
@@ -178,11 +178,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Reference(Protocol[T_co]):
-    """Something on disk that is read only when it is needed, possibly in another process."""
+    """Lazily read item on disk, possibly read in another process."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files it is read from: named in error messages, hashed into the data fingerprint."""
+        """Source files, for error messages and the data fingerprint."""
 
     def read(self) -> T_co:
         """Reads it; raises CaseError naming the file when that fails."""
@@ -222,7 +222,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """Where a structure lies, as a promptable model is told: a box, points, or both, in voxel indices.
+    """Prompt of promptable models: box, points or both, in voxels.
 
     Attributes:
         box: float64, (2 * axes,): first corner then opposite corner along the image's spatial axes, as in `Boxes`.
@@ -267,12 +267,12 @@ class Prompt:
 
     @property
     def image(self) -> Image:
-        """The first image: all there is in a task of one image per case."""
+        """First image: the only one in single-image tasks."""
         return self.images[0]
 
     @property
     def text(self) -> str:
-        """All that is said to the model, turn after turn, without images: enough for one that takes a single text."""
+        """Text of all turns, without images, for single-text models."""
         return "\n".join(message.text for message in self.messages)
 
 
@@ -291,7 +291,10 @@ class Trial(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Such as `c7`, `c7#2`, `c7~blur-3` or `c7~blur-3#2`: the case's id where nothing is varied."""
+        """Id such as `c7`, `c7#2`, `c7~blur-3` or `c7~blur-3#2`.
+
+        The case's id where nothing is varied.
+        """
         varied = f"~{self.condition}" if self.condition else ""
         return f"{self.case}{varied}" + (f"#{self.repeat}" if self.repeat else "")
 
@@ -316,7 +319,7 @@ class Condition:
 
     @property
     def key(self) -> str:
-        """Such as `grey`, or `blur-3`: what stands in the rows and ids of its trials."""
+        """Key such as `grey` or `blur-3`, in rows and trial ids."""
         return f"{self.name}-{self.severity}" if self.severity else self.name
 
 

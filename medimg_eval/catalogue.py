@@ -40,7 +40,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def configs_of(group: str) -> dict[str, dict[str, Any]]:
-    """The configs of a group, by the shortest name of each, from every place that Hydra looks in."""
+    """Configs of a group by shortest name, from Hydra's search path."""
     configs: dict[str, dict[str, Any]] = {}
     for root in _iterate_roots():
         for name, path in sorted(shortest_names(paths_of(root, group)).items()):
@@ -66,7 +66,7 @@ def config_named(group: str, name: str) -> dict[str, Any]:
 
 
 def with_parents(config: Mapping[str, Any], group: str = "task") -> dict[str, Any]:
-    """A config merged with those that its `defaults` name: protocols, and tasks that it is another form of."""
+    """Config merged with its `defaults`: protocols and parent tasks."""
     config_: dict[str, Any] = {}
     for default in config.get("defaults") or []:
         for package_, name in {group: default}.items() if isinstance(default, str) else default.items():
@@ -77,7 +77,7 @@ def with_parents(config: Mapping[str, Any], group: str = "task") -> dict[str, An
 
 
 def merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with other values under some keys; mappings are merged into what is there."""
+    """Config with values set under keys; mappings are merged."""
     inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
     both = {
         key: merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
@@ -87,7 +87,7 @@ def merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
 
 
 def families(group: str) -> dict[str, str]:
-    """The configs of a group, by the shortest name of each -> the folder that it lies in, such as `vqa`."""
+    """Config name -> its folder, such as `vqa`."""
     titles: dict[str, str] = {}
     for root in _iterate_roots():
         for name, path in shortest_names(paths_of(root, group)).items():
@@ -108,7 +108,7 @@ class TaskFacts(NamedTuple):
 
 
 def task_facts(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskFacts]:
-    """The family and the modalities of tasks, by their names in the catalogue and their configs as runs store them."""
+    """Family and modalities of tasks, by name and stored config."""
     folders = families("task")
     facts = {}
     for task, config in configs.items():
@@ -123,7 +123,7 @@ def task_facts(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskFacts]
 
 
 def _find_modalities(text: str, *, stated: bool = True) -> tuple[str, ...]:
-    """The modalities that a text names; where it is about more than that, codes of two letters and `text` are words."""
+    """Modalities named in a text; in long texts, codes are words."""
     codes = []
     for name, pattern in MODALITIES.items():
         words = re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
@@ -134,7 +134,10 @@ def _find_modalities(text: str, *, stated: bool = True) -> tuple[str, ...]:
 
 @contextmanager
 def searching(places: Sequence[str]) -> Iterator[None]:
-    """Looks for configs in these places: packages as `pkg://NAME`, folders as `file://PATH`, in this order."""
+    """Searches for configs in given places, in order.
+
+    Packages as `pkg://NAME`, folders as `file://PATH`.
+    """
     before = _places.set(places)
     try:
         yield
@@ -156,7 +159,7 @@ def _iterate_roots() -> Iterator[Traversable]:
 
 @cache
 def spelled_arguments(target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The arguments that our configs of a model's class spell out: those of any of them, and those of all.
+    """Arguments that our configs of a class spell out: any, all.
 
     These stand in the ids of stored runs, be they the default or not.
     """

@@ -36,18 +36,24 @@ EXTRAS = {
 
 
 class UserError(Exception):
-    """Something the user can mend. Printed as one message, without a traceback; exit code 1."""
+    """Error that the user can repair.
+
+    Printed as one message, without a traceback; exit code 1.
+    """
 
     exit_code = 1
 
     @classmethod
     def about(cls, subject: object, fault: str, *kinds: type[Exception], mend: str = "") -> _Retelling:
-        """Context that tells errors of some kinds as one of this: `subject: fault (error); mend`."""
+        """Context that rewrites errors as `subject: fault (error); mend`."""
         return _Retelling(cls, subject, fault, kinds, mend)
 
     @classmethod
     def refuse_unknown(cls, told: str, options: Collection[Any], *names: Any, then: str = "", end: str = "") -> None:
-        """Raises for the first name that is none of the options: `told 'name'then; did you mean ...end`."""
+        """Raises for the first unknown name, suggesting the nearest.
+
+        `told 'name'then; did you mean ...end`.
+        """
         for name in names:
             if name not in options:
                 raise cls(f"{told} {name!r}{then}{nearest(str(name), map(str, options))}{end}")
@@ -72,25 +78,28 @@ class _Retelling(NamedTuple):
 
 
 class UsageError(UserError):
-    """A command line or config that asks for something that does not exist; exit code 2."""
+    """Command line or config naming something nonexistent; exit code 2."""
 
     exit_code = 2
 
 
 class AcceptanceError(UserError):
-    """A run was judged and does not meet what was asked of it; exit code 3."""
+    """Run that fails its acceptance criteria; exit code 3."""
 
     exit_code = 3
 
 
 class DeviationError(UserError):
-    """A run is not judged, because it, or the plan, is not as it was fixed; exit code 4."""
+    """Run or plan that deviates from its fixed form; exit code 4."""
 
     exit_code = 4
 
 
 class LeaveError(UsageError):
-    """Data would leave this machine that may not; `mend` is what the command lacks, "" where nothing helps."""
+    """Data would leave the machine without permission.
+
+    `mend` is what the command lacks, "" where nothing helps.
+    """
 
     def __init__(self, message: str, *, mend: str) -> None:
         super().__init__(message)
@@ -102,7 +111,7 @@ class LeaveError(UsageError):
 
 
 class SplitError(UserError):
-    """The data hold no cases for a part of the work, which not every command needs."""
+    """Missing cases for a part that not every command needs."""
 
 
 class MissingDataError(UserError):
@@ -134,7 +143,7 @@ def interruptions() -> Iterator[None]:
 
 
 def error_in_words(error: BaseException) -> str:
-    """Message of an error, with its kind and place where it is not made for people."""
+    """Error message, with kind and place where it is technical."""
     if isinstance(error, CaseError):
         return str(error)
     frame = users_frame(error)
@@ -143,7 +152,7 @@ def error_in_words(error: BaseException) -> str:
 
 
 def users_frame(error: BaseException) -> traceback.FrameSummary | None:
-    """The last line of the user's own code that an error passed; None where it passed ours and libraries alone."""
+    """Last line of user code in a traceback; None without."""
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         file = frame.f_code.co_filename
@@ -154,20 +163,20 @@ def users_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 class ToldCauses:
-    """Causes of failures that were told already: of many failures alike, one is worth a warning."""
+    """Causes already reported, so that each is warned of once."""
 
     def __init__(self) -> None:
         self._causes: set[str] = set()
 
     def level(self, message: str, case: str) -> int:
-        """The level to log a failure at: a warning for the first of its cause, else for debugging."""
+        """Log level of a failure: warning for new causes, else debug."""
         again = (cause := cause_of(message, case)) in self._causes
         self._causes.add(cause)
         return logging.DEBUG if again else logging.WARNING
 
 
 def cause_of(message: str, case: str) -> str:
-    """A failure's message without what differs from case to case: file, name, numbers; but a server's codes stay."""
+    """Failure message without case-specific words; server codes stay."""
     message = re.sub(r"^\S*[/\\]\S+(?=: )", "FILE", message)
     return re.sub(r"(?<!\d)(?![45]\d\d(?!\d))\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
@@ -180,7 +189,7 @@ LISTED = 120
 
 
 def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
-    """The end of a sentence about a name that is not among `options`: "; did you mean 'x'? (available: a, x)".
+    """Suggestion ending a sentence: "; did you mean 'x'? (available: a, x)".
 
     Args:
         name: as it was typed.
@@ -218,7 +227,7 @@ def import_optional(name: str) -> Any:
 
 
 def missing_extra(error: ImportError) -> UserError | None:
-    """Says what installs the library that an import lacked; None where no extra of ours brings it."""
+    """Installation hint for a failed import; None for other packages."""
     module = error.name or str(error)  # libraries that look for others say their names in words
     library = next((extra for extra in EXTRAS if re.search(rf"\b{extra}\b", module)), None)
     return None if library is None else _not_there(library, error)

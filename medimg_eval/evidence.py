@@ -92,7 +92,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that providers have said of a run: a value, passed to `Task.score`, never written into a task.
+    """Provider observations of a run, passed to `Task.score` as a value.
 
     Attributes:
         provenance: provider -> its revision, a judge's id, or the digest of a set of real images.
@@ -127,7 +127,10 @@ class Evidence:
         return [owner for name, about, owner in self.observations if (name, about) == (provider, topic)]
 
     def rows(self, provider: str, prefix: str) -> tuple[list[str], Array]:
-        """The features of all subjects whose owner begins so, as one block: owners, and float32 (owner, feature)."""
+        """Features of matching owners: names, and float32 (owner, feature).
+
+        Of all subjects whose owner begins so, as one block.
+        """
         values = [
             (owner, observation.value)
             for (name, _, owner), observation in self.observations.items()
@@ -137,7 +140,7 @@ class Evidence:
         return owners, np.stack([row for _, row in values]) if values else np.zeros((0, 1), np.float32)
 
     def digest(self, owner: str, needs: Sequence[Requirement]) -> str:
-        """Hash of what the needed providers said of an owner: part of the key of a score; "" if nothing is needed."""
+        """Hash of an owner's needed observations, for score keys."""
         if not needs:
             return ""
         wanted = {need.provider for need in needs}
@@ -171,7 +174,7 @@ class Evidence:
         return sentences
 
     def only(self, owners: Collection[str]) -> Evidence:
-        """Evidence for a scoring process: the observations of some owners and of their parts."""
+        """Evidence reduced to some owners and parts, for a scoring process."""
         owner_set = frozenset(owners)
         chosen = {
             key: observation
@@ -209,7 +212,7 @@ EMPTY = Context()
 
 
 def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
-    """The answers, if they are one for each prompt: of a single text, each character would be taken for one.
+    """Answers checked to be one per prompt.
 
     Raises:
         CaseError: they are not.

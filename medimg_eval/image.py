@@ -63,7 +63,7 @@ class Geometry:
         return positions @ self.affine[:3, :axes].T + self.affine[:3, 3]
 
     def difference(self, other: Geometry) -> str | None:
-        """Says in words how `other` lies elsewhere, or returns None when both are the same grid.
+        """Describes how another grid differs; None where equal.
 
         Grids are the same when no corner of the volume moves by more than 1 % of the smallest voxel
         edge: affines stored as float32 pass, a flipped axis or a half-voxel shift does not. Where one of
@@ -105,14 +105,16 @@ class ChannelAxis:
 
     @property
     def step(self) -> float | None:
-        """Step from one channel to the next, where it is always the same; else None."""
+        """Constant step between channels, else None."""
         steps = np.diff(self.values)
         if not len(steps) or not np.isfinite(steps).all() or np.ptp(steps) > 1e-3 * abs(float(steps.mean())):
             return None
         return float(steps.mean()) or None
 
     def bvecs(self, affine: Array) -> Array:
-        """The directions along the axes of a volume as FSL counts them, float64, (channel, 3).
+        """Gradient directions in FSL's convention, float64, (channel, 3).
+
+        Along the axes of a volume.
 
         They are components along the volume's columns of the affine, the first of them negated where the affine's
         determinant is positive: what a `.bvec` file holds, transposed. Raises ValueError where this is no diffusion.
@@ -133,7 +135,7 @@ class _Voxels:
         raise NotImplementedError
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """The array itself, axes and values as they are; a copy where `copy` says so or the dtype is another.
+        """Voxels as an array, axes and values unchanged.
 
         Raises ValueError where `copy` is False and another dtype is asked for.
         """
@@ -145,7 +147,7 @@ class _Voxels:
         return values.copy() if copy else values
 
     def __repr__(self) -> str:
-        """Such as `<Image CT, 1 x 512 x 512 x 90 int16, 0.7 x 0.7 x 2.5 mm, 2 notes>`."""
+        """Summary such as `<Image CT, 1 x 512 x 512 x 90 int16, 0.7 x 0.7 x 2.5 mm, 2 notes>`."""
         voxels: Any = self
         values, grid = self._values(), voxels.geometry
         size = " x ".join(f"{step:.4g}" for step in grid.spacing)
@@ -205,7 +207,7 @@ class Image(_Voxels):
 
     @property
     def spacing(self) -> tuple[float, ...]:
-        """Distance between pixel centres along each spatial axis, in mm; steps of 1 where no physical size is known."""
+        """Spacing along spatial axes in mm; 1 where unknown."""
         return self.geometry.spacing
 
     def _values(self) -> Array:
@@ -264,11 +266,13 @@ class Image(_Voxels):
 
     @classmethod
     def from_sitk(cls, image: sitk.Image) -> Self:
-        """Takes what `to_sitk` gives, or any image of SimpleITK; the fourth axis of a 4-D image becomes channels."""
+        """Image from SimpleITK; a fourth axis becomes channels."""
         return cls._of(exchange.from_sitk(image))
 
     def to_nibabel(self) -> nib.Nifti1Image:
-        """Returns a NIfTI image in memory, RAS+, which shares the voxels; several channels are its fourth axis.
+        """Returns a NIfTI image in RAS+ sharing voxels; channels last.
+
+        Several channels are its fourth axis.
 
         Raises:
             UsageError: NIfTI cannot store the dtype.
@@ -277,11 +281,11 @@ class Image(_Voxels):
 
     @classmethod
     def from_nibabel(cls, image: Any) -> Self:
-        """Takes what `to_nibabel` gives, or any spatial image of nibabel; volumes and colours become channels."""
+        """Image from nibabel; volumes and colours become channels."""
         return cls._of(exchange.from_nibabel(image))
 
     def to_metatensor(self) -> MetaTensor:
-        """Returns a MONAI MetaTensor (channel, *spatial) in the dtype of the array, RAS+; it shares memory if it can.
+        """Returns a MONAI MetaTensor (channel, *spatial), RAS+, sharing memory.
 
         A picture stays (channel, row, column), where MONAI's own readers give (channel, column, row).
         """
@@ -289,7 +293,7 @@ class Image(_Voxels):
 
     @classmethod
     def from_metatensor(cls, tensor: MetaTensor) -> Self:
-        """Takes a MetaTensor (channel, *spatial), of any device; shares memory where that is the CPU."""
+        """Image from a MetaTensor (channel, *spatial), sharing memory on the CPU."""
         return cls._of(exchange.from_metatensor(tensor))
 
     @property
@@ -335,7 +339,7 @@ class Mask(_Voxels):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Probabilities(_Voxels):
-    """How probable each class is at every voxel; a voxel belongs to one class.
+    """Class probabilities of every voxel; classes exclude each other.
 
     Attributes:
         array: floats in [0, 1], (class, *spatial), after a softmax.
@@ -360,12 +364,12 @@ class Probabilities(_Voxels):
         return self.array
 
     def most_probable(self) -> Mask:
-        """The label of the most probable channel of each voxel, int32; of equally probable ones the first's."""
+        """Most probable label per voxel, int32; the first channel wins ties."""
         labels = np.asarray(self.labels, dtype=np.int32)[self.array.argmax(0)]
         return Mask(labels, self.affine, notes=self.notes, units=self.units)
 
     def merged(self) -> Probabilities:
-        """The same with one channel for each label, ascending: the sum of the label's channels, float32."""
+        """Probabilities summed by label, ascending, float32."""
         if len(set(self.labels)) == len(self.labels):
             return self
         ordered, stored_labels = sorted(set(self.labels)), np.asarray(self.labels)

@@ -79,7 +79,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
 
 
 def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's config with its authors' settings, where `protocol=published`; those are then taken once for all.
+    """Task config under `protocol=published`, with the authors' settings applied.
 
     Raises:
         UsageError: there is no such protocol.
@@ -129,7 +129,7 @@ def config_of_prediction(wanted: Mapping[str, Any], model: ModelSpec) -> dict[st
 
 
 def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:
-    """Finds a model's class; the model itself is made when it is first asked.
+    """Finds a model's class; builds the model on demand.
 
     Raises:
         UsageError: the class cannot be imported.
@@ -155,7 +155,9 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
 
 
 def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
-    """A model with one for each fold, where its config names files of each: `{fold}`, or a folder that holds `fold-0`.
+    """Model per fold, for configs with `{fold}` or `fold-0`.
+
+    Of a folder that holds `fold-0`.
 
     Raises:
         UserError: there is no file of some fold.
@@ -211,7 +213,7 @@ def _of_fold(value: Any, number: int) -> Any:
 
 
 def all_folds(task: Task) -> Task:
-    """The task whose cases are those of all folds, each tested by itself; raises UsageError where there are none."""
+    """Task over all folds, each tested separately; UsageError without folds."""
     stated, layout = task.config.get("layout"), task.layout
     splits = getattr(layout, "splits", None)
     if splits is None or not hasattr(splits, "fold_numbers"):
@@ -229,7 +231,7 @@ def all_folds(task: Task) -> Task:
 
 
 def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:
-    """Describes a model that is there already, or a class that takes no arguments, as its config would.
+    """Config-like description of a model object or argument-free class.
 
     Args:
         model: an object with the method that the task asks, or such a class.
@@ -263,7 +265,7 @@ def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpe
 
 
 def with_config(task: Task) -> Task:
-    """A task with the config that makes it, where it was made by its class and not from one."""
+    """Task with the config that recreates it, when built by class."""
     if task.config:
         return task
     try:
@@ -283,7 +285,9 @@ def changed(task: Task, **settings: Any) -> Task:
 
 
 def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
-    """The config of a run's task, as its manifest states it and classes are called now; `root`: where its data lie.
+    """Task config of a run's manifest, with current names.
+
+    `root`: where its data lie.
 
     Raises:
         UserError: it names a class that may not be made here, or there is no manifest.
@@ -303,7 +307,7 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
 
 
 class Annotators(Mapping[str, ModelSpec]):
-    """The annotators there are, by name; configs are read, and each class is found, when one is asked for.
+    """Annotators by name, looked up on demand.
 
     Args:
         given: the command line's changes to the config group `annotator`, and annotators of the user's own.
@@ -341,6 +345,6 @@ class Annotators(Mapping[str, ModelSpec]):
 
 
 class Extractors(Annotators):
-    """The extractors of features there are, by name; `given` changes the config group `extractor`."""
+    """Extractors by name; `given` changes the config group `extractor`."""
 
     group = "extractor"

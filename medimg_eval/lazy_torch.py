@@ -16,12 +16,12 @@ _seed_due: int | None = None
 
 
 def uses_torch(model: Any) -> bool:
-    """Whether torch is imported, seeded and set up for a model or its class: unless it says that it needs none."""
+    """Whether a model or class needs torch, unless it states otherwise."""
     return bool(getattr(model, "uses_torch", True)) or is_network(model)
 
 
 def is_network(model: Any) -> bool:
-    """Whether an object or a class is an `nn.Module`, which nothing is as long as torch is not imported."""
+    """Whether an object or class is an `nn.Module`, without importing torch."""
     if "torch" not in sys.modules:
         return False
     from torch import nn
@@ -30,7 +30,10 @@ def is_network(model: Any) -> bool:
 
 
 def sees_gpu() -> bool:
-    """Whether torch sees a GPU of NVIDIA or AMD; where a driver is missing, it is not asked."""
+    """Whether torch sees an NVIDIA or AMD GPU; drivers are checked.
+
+    Where one is missing, torch is not asked.
+    """
     drivers = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd", "/dev/dxg")  # dxg: within Windows
     if "torch" not in sys.modules and sys.platform == "linux" and not any(Path(path).exists() for path in drivers):
         return False
@@ -59,7 +62,7 @@ def import_seeded() -> None:
 
 
 def generator_states() -> tuple[Tensor, list[Tensor]] | None:
-    """States of torch's generators, on the CPU and on GPUs; None where torch is not imported."""
+    """Torch's generator states on CPU and GPUs; None without torch."""
     if "torch" not in sys.modules:
         return None
     import torch

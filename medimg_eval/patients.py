@@ -40,7 +40,7 @@ def salt_name() -> str:
 
 
 def salt_of(key: str) -> str:
-    """Returns the name of the salt that a key was made with; nothing of what is no such key."""
+    """Returns the salt's name of a key; "" for other texts."""
     match = KEY.fullmatch(key)
     return match[1] if match else ""
 
@@ -75,7 +75,7 @@ def _read_salt(place: Path) -> bytes:
 
 
 def _write_salt(place: Path) -> None:
-    """Writes a salt that appears whole or not at all; of processes that begin together the first one's stays."""
+    """Writes a salt atomically; among processes the first one wins."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = place.with_name(f".{secrets.token_hex(8)}.{place.name}")
     try:

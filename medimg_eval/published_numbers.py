@@ -67,7 +67,7 @@ class PublishedNumber:
         return low - slack <= self.value <= high + slack
 
     def same_as(self, other: PublishedNumber) -> bool:
-        """Returns whether both are of the same model, metric and cases, from the same source."""
+        """Returns whether both state the same model, metric, cases and source."""
         mine, theirs = ((number.model, number.metric, number.source) for number in (self, other))
         return mine == theirs and same_cases(self.where, other.where)
 
@@ -81,13 +81,13 @@ class PublishedNumber:
 
 
 def half_digit(printed: str) -> float:
-    """Returns half of the last digit of a number as it is printed, such as 0.005 of "17.11"."""
+    """Returns half of a printed number's last digit: 0.005 of "17.11"."""
     digits, _, power = printed.lower().partition("e")
     return float(0.5 * 10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
 
 
 def cases_where(stated: Any, place: str) -> Where:
-    """Reads which cases are meant: attribute: value, or a list of values of which any will do.
+    """Parses a case condition: attribute: value, or list of values.
 
     Raises:
         UsageError: It is no mapping.
@@ -101,14 +101,14 @@ def cases_where(stated: Any, place: str) -> Where:
 
 
 def same_cases(where: Where, other: Where) -> bool:
-    """Returns whether two conditions choose the same cases, in whatever order they are written."""
+    """Returns whether two conditions select the same cases, ignoring order."""
     return {(name, frozenset(values)) for name, values in where} == {
         (name, frozenset(conditions)) for name, conditions in other
     }
 
 
 def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
-    """Reads the key `published` of a task's card: a list of entries, whose keys are those of `PublishedNumber`.
+    """Parses `published` of a task's card into PublishedNumber entries.
 
     One with `by`, attribute: {value: number}, states a number of each group of cases. None and a text, which tells
     people in words, state none.

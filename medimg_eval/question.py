@@ -123,7 +123,7 @@ class Key:
 
 
 class Usage(NamedTuple):
-    """Costs of one reply; None for what was not reported, which is not 0.
+    """Cost of one reply; None where unreported, which is not 0.
 
     Attributes:
         input: tokens of the prompt, those from a prompt cache included.
@@ -143,7 +143,7 @@ class Usage(NamedTuple):
 
 
 class Turn(str):
-    """Text of a reply, with what is known beside it; a text wherever texts are taken.
+    """Text of a reply with its facts, usable as text.
 
     Attributes:
         thought: what a server sent apart from the text as the model's thinking; None where it sent none. Thinking that

@@ -26,7 +26,7 @@ SUMMARY = {"metric": "metric", "mean": "value", "low": "low", "high": "high", "n
 
 
 class Predictions(Mapping[Trial, Any]):
-    """Answers of a model, by trial; a case's id will do where nothing is varied. Files are read when asked for."""
+    """Predictions by trial, read on demand; case ids suffice without repeats."""
 
     def __init__(self, stored: Mapping[str, Stored | Failure], trials: Mapping[str, Trial]) -> None:
         self._stored = {trial: value for trial, value in stored.items() if not isinstance(value, Failure)}
@@ -43,7 +43,7 @@ class Predictions(Mapping[Trial, Any]):
         return len(self._stored)
 
     def first(self, case: str) -> Any:
-        """The answer of a case in its first repeat, which is its fold where folds are the repeats; None without one."""
+        """A case's prediction in its first repeat or fold, else None."""
         trial = self._first.get(case)
         return None if trial is None else self[trial]
 
@@ -119,7 +119,7 @@ class RunResults:
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per metric: its mean as `value`, the interval from `low` to `high`, `n` cases, `failed` ones."""
+        """Row per metric: `value` (mean), `low`, `high`, `n` cases, `failed`."""
         frame = self.table.frame()
         return frame[frame["model"] == str(self.manifest["model"])][list(SUMMARY)].rename(columns=SUMMARY)
 
@@ -131,14 +131,17 @@ class RunResults:
 
     @cached_property
     def evidence(self) -> pd.DataFrame:
-        """Statements of providers about the predictions: one row per provider, topic and owner, word for word."""
+        """Provider statements on predictions: one row per provider, topic and owner."""
         import pandas as pd
 
         return pd.DataFrame(Run(self.folder, self.id).evidence())
 
     @cached_property
     def failures(self) -> pd.DataFrame:
-        """Cases without an answer or score: `case`, `stage`, `message`; values that metrics lost have a `metric`."""
+        """Cases without answer or score: `case`, `stage`, `message`.
+
+        Values that metrics lost have a `metric`.
+        """
         import pandas as pd
 
         file = self.folder / "summary.json"
@@ -167,7 +170,7 @@ class RunResults:
 
 
 class RunSet(Sequence[RunResults]):
-    """Runs that were made together, in their order: their table, and of several models their comparison and ranks.
+    """Runs made together: table, and for several models comparison and ranks.
 
     Args:
         runs: which.
@@ -217,7 +220,7 @@ class RunSet(Sequence[RunResults]):
 
     @cached_property
     def sheets(self) -> Sequence[Sheet]:
-        """Whether models differ by the first metric, and their ranks; none where `not_compared` says why."""
+        """Comparison and ranks by the first metric; none where `not_compared` explains."""
         from medimg_eval.results import compare, rank_models
 
         if len(self._runs) < 2 or not self._paired:
@@ -238,7 +241,7 @@ def folder_of(run: RunResults | str | Path) -> Path:
 
 
 def _read_prediction(file: Path) -> Any:
-    """A stored prediction; what is neither a mask, an array nor JSON stays a path."""
+    """A stored prediction; other files than mask, array, JSON stay paths."""
     if file.name.endswith(".nii.gz"):
         from medimg_eval.codecs import InstanceMasks, Masks
 

@@ -52,7 +52,7 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
 def build_settings(
     config: Mapping[str, Any], overrides: Sequence[str] = (), judge: ModelSpec | None = None
 ) -> Settings:
-    """Returns what `test` and `fit` share, from the resolved config of the command, and seeds every generator.
+    """Returns settings shared by `test` and `fit`, and seeds every generator.
 
     The manifest records the words in `overrides`; a judge takes the place of the config's.
 
@@ -99,7 +99,7 @@ def build_settings(
 
 
 def _asked_conditions(config: Mapping[str, Any]) -> list[Condition]:
-    """The conditions of `conditions`, and those of the sweep that `degrade` and `severities` name."""
+    """Conditions of `conditions`, and of the sweep by `degrade` and `severities`."""
     conditions = read_conditions(as_list(config.get("conditions") or []))
     named = [str(name) for name in as_list(config.get("degrade") or [])]
     swept = sweep(named, read_severities(config.get("severities", [1, 2, 3, 4, 5]))) if named else []
@@ -110,7 +110,7 @@ def _asked_conditions(config: Mapping[str, Any]) -> list[Condition]:
 
 
 def _refuse_other_card(overrides: Iterable[str]) -> None:
-    """Raises UsageError where the command line changes what a card says of leaving this machine."""
+    """Raises UsageError where overrides change a card's data permission."""
     strange = next(
         (override for override in overrides if re.match(r"[+~]*tasks?\b(.*\bmay_leave\b|[^=]*\.card(=|$))", override)),
         None,
@@ -120,7 +120,10 @@ def _refuse_other_card(overrides: Iterable[str]) -> None:
 
 
 def validating(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a training that validates at least once: at its end, where it is shorter than the usual step."""
+    """Training config that validates at least once.
+
+    At its end, where it is shorter than the usual step.
+    """
     trainer = dict(config["trainer"])
     every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
     if every and epochs and 0 < epochs < every:
@@ -129,7 +132,7 @@ def validating(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
-    """Makes a function from a run folder to the loggers that write into it; trackers call the run as its folder."""
+    """Factory of a run's loggers; trackers take the folder's name."""
     named = {"WandbLogger": ("name", "version"), "MLFlowLogger": ("run_name",)}
 
     def make(folder: Path) -> list[Logger]:
@@ -161,7 +164,7 @@ def _make_trainer(config: Mapping[str, Any], *, is_shard: bool) -> Callable[...,
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Puts back what a run changes in its process: states of generators, warnings, levels of logs, ranks."""
+    """Restores process state after a run: generators, warnings, logging, ranks."""
     import random
 
     import numpy as np
@@ -183,7 +186,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _restore_environment(before: Mapping[str, str | None]) -> None:
-    """Takes back what Lightning leaves behind in rank 0, or the next run of this process would start no ranks."""
+    """Removes Lightning's rank variables, which would stop later runs' ranks."""
     ranks = any(os.environ.get(name) != before[name] for name in RANK_VARIABLES)
     for name, value in before.items():
         if value is None:
@@ -198,7 +201,7 @@ def _restore_environment(before: Mapping[str, str | None]) -> None:
 
 
 def _seed_everything(seed: int) -> None:
-    """Seeds every generator, and those of the processes that Lightning starts, as its `seed_everything` does."""
+    """Seeds all generators, also Lightning's workers, as `seed_everything`."""
     import random
 
     import numpy as np
@@ -222,7 +225,7 @@ def refuse_absent_device(accelerator: str) -> None:
 
 
 def _resolve_precision(trainer: Mapping[str, Any]) -> str | int:
-    """Precision that "auto" stands for here: part of a run's identity, for it decides answers."""
+    """Precision of "auto" here; it is part of a run's identity."""
     wanted: str | int = trainer["precision"]
     if isinstance(wanted, str) and wanted.endswith("-true") and wanted not in ("32-true", "64-true"):
         raise UsageError(
@@ -238,7 +241,7 @@ def _resolve_precision(trainer: Mapping[str, Any]) -> str | int:
 
 
 def _quieten_lightning() -> None:
-    """Leaves out Lightning's advertisements, and its advice on what is set here on purpose."""
+    """Silences Lightning's advertisements and unneeded advice."""
     for name in LIGHTNING:
         logging.getLogger(name).setLevel(logging.WARNING)
     for advice in (

@@ -43,7 +43,7 @@ def user_cache() -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Hash of a file's content; of a gzip file, of its size and its first and last MiB.
+    """Hash of a file; of gzip, size with first and last MiB.
 
     Compressed volumes would take longer to read than they do to evaluate, and a gzip file ends in the
     checksum of its content, so the ends see every change. So does a zip file's end, which lists the checksums of its
@@ -70,7 +70,7 @@ def file_digest(path: Path) -> str:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Gives a path to write to, which becomes `path` when nothing was raised; otherwise nothing of it is left."""
+    """Path to write that replaces `path` on success, else vanishes."""
     # Other processes and threads may write the same file; the name keeps its ending, by which libraries go.
     partial = path.with_name(f".{os.getpid()}.{threading.get_ident()}.{path.name}")
     try:
@@ -82,7 +82,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def product(path: Path) -> Iterator[Path]:
-    """Gives a path to write to, as `whole` does, for what a command was asked to write; its folder is made if needed.
+    """Path to write a command's product atomically, creating its folder.
 
     Raises UserError where there is no room, or no permission: in one sentence, and with no half of it left.
     """
@@ -94,14 +94,14 @@ def product(path: Path) -> Iterator[Path]:
 
 
 def threads(pieces: int) -> int:
-    """How many threads to share pieces of work among: as many as this process has cores, up to `THREADS`."""
+    """Threads to use: this process's cores, at most `THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, THREADS, pieces)
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Holds the garbage collector off: among modules, or a large table's objects, it finds nothing, at half the time.
+    """Suspends garbage collection within the block, halving imports and big reads.
 
     Where a command has frozen what it imported, what was made here is never searched, either.
     """
@@ -123,7 +123,7 @@ def natural_order(name: str) -> list[tuple[int, int, str]]:
 
 
 def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Every file under a folder by its relative name, and what the system says of it: None for a link to nowhere.
+    """All files below a folder, with stat; None for dangling links.
 
     Links are followed, and no folder is entered twice. Hidden files and folders are passed over unless they are
     wanted, and so is what is no file: opening a pipe would wait for ever.
@@ -163,7 +163,7 @@ def in_group() -> bool:
 
 
 def rank() -> int:
-    """The rank of this process, where a launcher or Lightning has given it one."""
+    """This process's rank by launcher or Lightning."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
     return int(next((os.environ[name] for name in names if name in os.environ), 0))
 

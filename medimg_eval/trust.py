@@ -40,7 +40,7 @@ def trusting(trusted: bool = True, *, allow: str = IN_PYTHON) -> Iterator[None]:
 
 
 def require_trust(source: Path, would_run: Iterable[str]) -> None:
-    """Refuses what would run code that a folder brings or names, unless the folder is trusted.
+    """Refuses code that a folder brings or names, unless trusted.
 
     What would run is told with where it stands; nothing is refused where it is empty.
 
@@ -53,21 +53,23 @@ def require_trust(source: Path, would_run: Iterable[str]) -> None:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a name, read as any system does, is a place below the folder that it is put into."""
+    """Whether a name stays below its folder, on any system."""
     windows = PureWindowsPath(name)
     parts = {*PurePosixPath(name).parts, *windows.parts}
     return bool(parts) and ".." not in parts and not windows.drive and not windows.root and "\0" not in name
 
 
 def place_in(folder: Path, name: object) -> Path:
-    """The file of a name that is stored in a folder; raises UserError where it would lie outside of it."""
+    """File of a stored name; UserError where outside the folder."""
     if not isinstance(name, str) or not stays_inside(name):
         raise UserError(f"{folder}: names the file {name!r}, which lies outside of it; remove that folder")
     return folder / name
 
 
 def guarded(value: Any) -> Any:
-    r"""Returns a text with an apostrophe before what would be a formula, and direction marks as `\u202e`.
+    r"""Returns a text safe as cell: formulas quoted, direction marks escaped.
+
+    These appear as `\u202e`, those after an apostrophe.
 
     Numbers, also those written as texts, stay as they are.
     """

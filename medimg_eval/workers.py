@@ -52,7 +52,7 @@ _AT_HAND: list[_Process] = []
 
 @contextmanager
 def started_ahead(function: Callable[[State], object], state: State, count: int) -> Iterator[None]:
-    """Starts processes before they are needed, such as while a model is loaded; those nobody took end with the block.
+    """Starts processes early, as while a model loads; unused ones end.
 
     Args:
         function: called once by each, so that what it imports is there; what it raises is of no account.
@@ -118,7 +118,7 @@ class Workers(Generic[State, Item, Result]):
         self._killed = False
 
     def submit(self, part: Sequence[Item]) -> int:
-        """Queues a part, and returns its ticket; processes come to be as parts do, up to `count`."""
+        """Queues a part and returns its ticket; starts up to `count` processes."""
         self._prepare(part)
         self._tickets += 1
         self.left += 1
@@ -133,7 +133,7 @@ class Workers(Generic[State, Item, Result]):
         return self._tickets
 
     def finished(self, *, wait: bool) -> dict[int, list[Result] | None]:
-        """Results by ticket that have come since, None where the process died; waits for one part at least if told to.
+        """Finished results by ticket, None after a crash; may wait.
 
         Raises:
             UserError: no process can be started.
@@ -151,7 +151,7 @@ class Workers(Generic[State, Item, Result]):
         return results
 
     def retry(self, part: Sequence[Item]) -> list[Result | None]:
-        """Tries each item of a part again, alone; None for one whose process died once more.
+        """Retries a part's items singly; None where the process died again.
 
         Raises:
             UserError: no process can be started.
@@ -173,7 +173,7 @@ class Workers(Generic[State, Item, Result]):
         return results
 
     def ordered(self, parts: Sequence[Sequence[Item]], ahead: int) -> Iterator[list[Result | None]]:
-        """Yields results of parts in their order, None for an item whose process died twice; the processes end with it.
+        """Yields results in order, None after two crashes; then ends processes.
 
         So many parts may be `ahead`: under way, or waiting to be taken.
 
@@ -208,7 +208,7 @@ class Workers(Generic[State, Item, Result]):
             self.kill()
 
     def close(self) -> None:
-        """Lets the processes go once the queue is empty, and waits for that; further parts start others."""
+        """Closes processes once the queue is empty, waiting for that."""
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
@@ -225,7 +225,7 @@ class Workers(Generic[State, Item, Result]):
         self.close()
 
     def _prepare(self, part: Sequence[Item]) -> None:
-        """Pickles the state once, or gives the processes up where it cannot be sent."""
+        """Pickles the state once; gives up processes where impossible."""
         if self.count == 0 or self._payload is not None:
             return
         try:
@@ -309,7 +309,7 @@ class _Process:
         return self._process.wait()
 
     def tell(self, modules: Sequence[str], payload: bytes, *, begin: bool) -> None:
-        """Sends what it is to do: with items from now on, or once with the state alone."""
+        """Sends the state with later items, or alone."""
         self._line.send((list(modules), payload, begin))
 
     def ready(self, modules: Sequence[str], payload: bytes) -> bool:
@@ -322,7 +322,7 @@ class _Process:
         return True
 
     def work(self, part: Sequence[Any]) -> list[Any] | None:
-        """Returns the results of a part, or None if the process died over it."""
+        """Returns a part's results, or None if the process died."""
         try:
             self._line.send(part)
             results: list[Any] = self._line.receive()
@@ -347,7 +347,7 @@ class _Process:
 
 
 class Line:
-    """One end of the line between a process and its parent; messages are pickled, large arrays go beside.
+    """Connection between a process and its parent: pickles and large arrays.
 
     Args:
         end: of a pair of connected sockets.
@@ -358,7 +358,7 @@ class Line:
         self._read = b""
 
     def send(self, message: Any) -> None:
-        """Sends anything that can be pickled; raises OSError where the other end is closed."""
+        """Sends a picklable object; raises OSError where the other end closed."""
         large: list[memoryview] = []
 
         def beside(buffer: pickle.PickleBuffer) -> bool:
@@ -450,7 +450,7 @@ class _MainModuleError(Exception):
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what is defined in the main module, which a process would look for in its own."""
+    """Pickler that refuses the main module's definitions."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, type | FunctionType) and thing.__module__ in ("__main__", "__mp_main__"):

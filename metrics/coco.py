@@ -125,7 +125,9 @@ def _match_candidates(
 def coco_scores(
     label: str, detections: CocoDetections, metrics: Collection[str], status: str = "present"
 ) -> list[LabelScore]:
-    """Returns the rows of one label of one case; none where there is neither a candidate nor an object.
+    """Returns one label's rows of one case.
+
+    None where there is neither a candidate nor an object.
 
     Args:
         label: Its name.
@@ -240,9 +242,10 @@ def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
 
 
 def _recalls_reached(objects: Floats) -> tuple[Places, Places]:
-    """Returns how many of the 101 recalls are reached by 0, 1, ... hits of so many objects, and where each row begins.
+    """Returns recalls reached by 0, 1, ... hits, by objects.
 
-    Hits and objects are whole numbers, so that this can be looked up, which is quicker than a search for each hit.
+    Of 101 recalls, with where the row of each number of objects begins. Hits and objects are whole numbers,
+    so that this can be looked up, which is quicker than a search for each hit.
     """
     of = objects[:, None]
     needed = np.ceil(RECALLS * of - 1e-6)
@@ -276,7 +279,7 @@ def coco_ar(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
 def _over_labels(
     rows: ScoreTable, of: str, of_label: Callable[[_Label, npt.NDArray[np.uint8]], _Judge]
 ) -> Callable[[Floats], Floats]:
-    """Returns a function of how often each row counts that returns the mean over labels with objects."""
+    """Returns a judge of weights: mean over labels with objects."""
     range_ = of if of in AREAS else "all"
     first = len(IOUS) * list(AREAS).index(range_)
     # A status of 40 letters is as many code points; one of a case that failed is shorter.

@@ -26,7 +26,9 @@ _compared = partial(
 
 
 def split_condition(key: str) -> tuple[str, int]:
-    """Returns name and severity of a condition's key, such as `mri_affine-5`; of one without a number itself and 0.
+    """Splits a condition's key, as `mri_affine-5`, into name and severity.
+
+    A key without a number is itself the name, of severity 0.
 
     >>> split_condition("mri_affine-5"), split_condition("grey")
     (('mri_affine', 5), ('grey', 0))
@@ -36,13 +38,13 @@ def split_condition(key: str) -> tuple[str, int]:
 
 
 def severities(keys: Iterable[str], name: str) -> dict[int, str]:
-    """Returns the keys of a degradation by severity, ascending, of those that there are."""
+    """Returns a degradation's given keys by severity, ascending."""
     keys_by_severity = {split_condition(key): key for key in keys}
     return {severity: key for (base, severity), key in sorted(keys_by_severity.items()) if base == name and severity}
 
 
 def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Returns the mean over repeats of each case under each condition, (case, key), and a row of each case."""
+    """Returns means over repeats, (case, key), with cases' rows."""
     cases, first = np.unique(rows.case, return_index=True)
     values = np.full((len(cases), len(keys)), math.nan)
     for index, key in enumerate(keys):
@@ -83,7 +85,7 @@ def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[Score
 
 
 def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """Returns each case's loss and its value as published, (case,) each, and a row of it."""
+    """Returns cases' losses, values as published, and rows."""
     keys = _sweep_keys(rows, parameter)
     values, first = _condition_values(rows, ["", *keys])
     losses = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
@@ -140,7 +142,7 @@ def area_under_severity(sums: Floats, condition: str) -> Floats:
 
 
 def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
-    """What each row adds to the loss, to the value as published, and to the number of cases: (row, 3)."""
+    """Row contributions to loss, published value and count, (row, 3)."""
     losses, published, first = _case_losses(rows, parameter)
     paired = np.where(np.isnan(losses), math.nan, published)
     both = case_pieces(rows, first, losses), case_pieces(rows, first, paired)
@@ -236,10 +238,11 @@ BROKEN = 0.1
 
 
 def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
-    """Returns how many severities each case stands before it breaks, (case,), of values (case, severity from 0).
+    """Returns the severities each case withstands before it breaks, (case,).
 
-    A case breaks at the first severity at which it loses more than `BROKEN` of its value as published. NaN where there
-    is nothing to lose (0 as published, and more is better), or where a value before the first break is not known.
+    `values` are (case, severity from 0). A case breaks at the first severity at which it loses more than
+    `BROKEN` of its value as published. NaN where there is nothing to lose (0 as published, and more is
+    better), or where a value before the first break is not known.
     """
     losses = direction * (values[:, :1] - values[:, 1:])
     broken = losses > BROKEN * np.abs(values[:, :1]) + 1e-12
@@ -316,7 +319,7 @@ def wrong_to_right(sums: Floats, condition: str) -> Floats:
 
 
 def _given_answers(rows: ScoreTable) -> dict[tuple[int, int], tuple[float, ...]]:
-    """Returns what was answered by case and repeat: the classes said to be present, or the number of an answer."""
+    """Returns answers (present classes or numbers) by case and repeat."""
     answers_: dict[tuple[int, int], list[tuple[str, float]]] = {}
     classes = rows.where(rows.metric == "probability")
     for repeat in np.unique(classes.repeat).tolist():

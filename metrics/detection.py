@@ -76,7 +76,9 @@ class DetectionRule:
 
     @classmethod
     def of(cls, wanted: DetectionRule | str | Mapping[str, Any]) -> DetectionRule:
-        """Returns a rule given as itself, as "luna16" or "iou", or as in a config (`{preset: iou, threshold: 0.1}`).
+        """Returns a rule from itself, a preset or a config.
+
+        As "luna16", "iou" or `{preset: iou, threshold: 0.1}`.
 
         Raises:
             UsageError: There is no such preset or key, or a value is invalid.
@@ -201,7 +203,7 @@ def judged_points(
 
 
 def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
-    """Each finding that counts takes the nearest free candidate within its radius; then the others ignore theirs."""
+    """Assigns counted findings their nearest free candidate within reach."""
     statuses = np.full(len(confidences), "false", dtype="U7")
     for findings, status in ((np.flatnonzero(counted), "hit"), (np.flatnonzero(~counted), "ignored")):
         for finding in findings:
@@ -218,9 +220,9 @@ def judged_regions(
     spacing_um: Sequence[float],
     rule: DetectionRule,
 ) -> Detections:
-    """Judges points by the lesion of a mask on which they lie, as CAMELYON16 does.
+    """Scores points by the lesion they lie on, as CAMELYON16.
 
-    Lesions are grown by the rule's margin, filled and told apart where not even corners touch.
+    Lesions are grown by the rule's margin, filled and separated where not even corners touch.
 
     Args:
         candidates: (candidate, 2): rows and columns, where a whole number is a pixel's centre; those outside are false.
@@ -247,7 +249,7 @@ def judged_regions(
 
 
 def _assign_candidates(hits: npt.NDArray[np.bool_], confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
-    """Each finding takes its most confident candidate; other candidates on a finding are ignored, the rest false."""
+    """Assigns findings their most confident candidate, ignoring other hits."""
     values: list[float] = []
     statuses: list[str] = []
     best = set()
@@ -298,7 +300,7 @@ def judged_boxes(
 
 
 def box_ious(ones: Floats, others: Floats, crowds: npt.NDArray[np.bool_] | None = None) -> Floats:
-    """Returns the IoU of each box with each other, (one, other), in 2-D or 3-D.
+    """Returns pairwise IoUs of 2-D or 3-D boxes, (one, other).
 
     Args:
         ones: (one, 2 * axes): the lower edges along each axis, then the upper ones, in any unit.
@@ -389,7 +391,7 @@ _curve = partial(summary, needs=("detection_score", "n_reference_lesions"), high
 
 
 def _weighed_points(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
-    """Returns what `summary` takes as `weighed`, from what takes points of many resamples and the parameter."""
+    """Returns `summary`'s `weighed` from an area of many resamples' points."""
 
     def weighed(rows: ScoreTable, *arguments: float) -> Callable[[Floats], Floats] | None:
         # A case that left no row counts as a scan too, and nothing says how often a resample holds it.
@@ -490,7 +492,7 @@ def _curve_value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
 
 
 class _Points(NamedTuple):
-    """Counts above each confidence, from the highest down, in each resample; first nothing, at infinity."""
+    """Counts above each confidence, descending from infinity (nothing), by resample."""
 
     hits: Floats  # (resample, level)
     false: Floats  # (resample, level)
@@ -499,7 +501,7 @@ class _Points(NamedTuple):
 
 
 def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
-    """Returns a function of how often each row counts, (resample, row), that returns the mean over labels, (resample,).
+    """Returns a judge: weights (resample, row) to label means, (resample,).
 
     Labels without findings are left out; NaN where none has any.
     """
@@ -521,9 +523,10 @@ def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable
 
 
 def _points_of(rows: ScoreTable, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
-    """Returns what counts hits and false candidates of one label, (resample, row) and scans to points.
+    """Returns a function from weights to one label's points.
 
-    Cases whose findings are not known are left out.
+    From the weights of hits and false candidates, (resample, row), and of scans. Cases whose findings are not
+    known are left out.
     """
     held = places[rows.metric[places] == "n_reference_lesions"]
     unknown, held = held[np.isnan(rows.value[held])], held[~np.isnan(rows.value[held])]

@@ -30,9 +30,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class _Groups(NamedTuple):
-    """A metric's mean over all cases that have a value, (resample,), and over each known group, (resample, group).
+    """A metric's means over all cases and each known group.
 
-    NaN of a group without a case.
+    Over all cases that have a value, (resample,), and over groups, (resample, group). NaN of a group without
+    a case.
     """
 
     overall: Floats
@@ -87,7 +88,7 @@ def _by_deviation(groups: _Groups) -> Floats:
 
 
 def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
-    """Returns a function of how often each row counts, (resample, row), that returns the scores, (resample,).
+    """Returns a judge: weights (resample, row) to scores, (resample,).
 
     Of a resample with fewer than two groups it is NaN.
     """
@@ -110,9 +111,9 @@ def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[
 
 
 def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Returns the mean over labels of every case that has a value, (case,), and a row of each, (case,).
+    """Returns cases' means over labels, (case,), with their rows.
 
-    Cases stand in the order of their numbers.
+    Of every case that has a value. Cases stand in the order of their numbers.
     """
     chosen = np.flatnonzero((rows.metric == metric) & ~np.isnan(rows.value))
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)

@@ -102,7 +102,7 @@ def chain_scores(
 def _match_candidates(
     scan: str, truth: ScanFindings, marked: ScanCandidates, least: float
 ) -> tuple[Sequence[int], npt.NDArray[np.bool_]]:
-    """Returns the candidate of each finding, -1 for none, and which candidates lie on any finding."""
+    """Returns findings' candidates (-1: none) and which candidates hit any."""
     for what, sizes in (
         ("findings", (len(truth.centres), len(truth.radii), len(truth.positive))),
         ("candidates", (len(marked.centres), len(marked.confidences), len(marked.probabilities))),

@@ -7,9 +7,10 @@ from medimg_eval.metrics.registry import PACKAGE, adopted, parse
 
 
 def import_own(name: str) -> None:
-    """Imports the module of a metric that is named with it, as "my_metrics.size_ratio"; of other names nothing.
+    """Imports a metric's module, as in "my_metrics.size_ratio".
 
-    That runs the module: a name that somebody else's files hold is not for here.
+    Names without a module import nothing. That runs the module: a name out of somebody else's files must not
+    come here.
 
     Raises:
         UsageError: If it cannot be imported, or holds no such metric.
@@ -30,5 +31,5 @@ def import_own(name: str) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """Returns whether a metric is of this package, and not of a plug-in or a module of the user's own."""
+    """True for this package's metrics, false for plug-ins' and users'."""
     return parse(name)[0].function.__module__.startswith(f"{PACKAGE}.")

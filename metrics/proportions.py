@@ -12,16 +12,16 @@ Floats = npt.NDArray[np.float64]
 
 
 def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) -> Floats:
-    """Returns a ratio, (...), and something else where there is nothing to divide by."""
+    """Returns a ratio, (...), or `otherwise` for zero divisors."""
     ratio: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
     return ratio
 
 
 def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
-    """Returns the interval of Clopper and Pearson of a share: it holds the true one at least as often as it says.
+    """Returns Clopper and Pearson's exact interval of a share.
 
-    Where draws are not independent, count and `of` are those of as many that would tell as much, perhaps no whole
-    numbers. In [0, 1]; NaN of nothing.
+    It covers the true share at least as often as its level states. Where draws are not independent, count and
+    `of` are those of as many that would tell as much, perhaps no whole numbers. In [0, 1]; NaN of nothing.
 
     Raises:
         ValueError: the count is no part, or the level no share.
@@ -48,10 +48,10 @@ FEW_TRIALS = 10
 
 
 def wilson_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
-    """Returns Wilson's score interval of a share: the shares that a test at this level does not reject.
+    """Returns Wilson's score interval of a share.
 
-    Where draws are not independent, count and `of` are those of as many that would tell as much, perhaps no whole
-    numbers. In [0, 1].
+    It holds the shares that a test at this level does not reject. Where draws are not independent, count and
+    `of` are those of as many that would tell as much, perhaps no whole numbers. In [0, 1].
 
     Raises:
         ValueError: If the count is no part, or the level is out of range.
@@ -77,10 +77,11 @@ def wilson_interval(count: float, of: float, level: float = 0.95) -> tuple[float
 
 
 def proportion_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float, str]:
-    """Returns the interval that a table prints of a share, and how it was made: "wilson" or "exact".
+    """Returns a share's interval for tables and its method's name.
 
-    Exact is the interval of Clopper and Pearson: of at most `FEW_TRIALS`, and where none or all of them count, because
-    there Wilson's holds the true share less often than it says.
+    The method is "wilson" or "exact". Exact is the interval of Clopper and Pearson: of at most `FEW_TRIALS`,
+    and where none or all of them count, because there Wilson's holds the true share less often than its
+    level.
     """
     if of <= FEW_TRIALS or count in (0, of):
         return *exact_interval(count, of, level), "exact"

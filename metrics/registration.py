@@ -38,9 +38,10 @@ registration_metrics = partial(asked_metrics, kind="registration", what="transfo
 
 
 def jacobian_determinants(displacement: npt.ArrayLike) -> Floats:
-    """Jacobian determinants of a map, float64, (*spatial): volume of a voxel's image over that of the voxel.
+    """Jacobian determinants of a map, float64, (*spatial): local volume ratios.
 
-    Differences are central, and one-sided at the edges of the grid.
+    A ratio is the volume of a voxel's image over that of the voxel. Differences are central, and one-sided at
+    the edges of the grid.
 
     Args:
         displacement: (axes, *spatial) in voxels, at least two along each axis.
@@ -75,7 +76,9 @@ def _jacobian_determinant(rows: Sequence[Sequence[Floats]]) -> Floats:
 
 
 def sample_field(field: npt.ArrayLike, places: npt.ArrayLike, order: int = 1) -> Floats:
-    """Values of a field at places between voxels, float64, (component, place); 0 outside the grid.
+    """Field values between voxels, (component, place).
+
+    Float64; 0 outside the grid.
 
     Args:
         field: (component, *spatial).
@@ -88,7 +91,9 @@ def sample_field(field: npt.ArrayLike, places: npt.ArrayLike, order: int = 1) ->
 
 
 def warp_labels(labels: npt.NDArray[Any], displacement: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Labels of the moving image at the voxels of the fixed one: those of the nearest voxel, 0 outside.
+    """Moving labels warped onto the fixed grid by nearest voxel.
+
+    0 where a voxel comes from outside the moving image.
 
     Args:
         labels: integers, on the grid of the moving image.
@@ -102,9 +107,10 @@ def warp_labels(labels: npt.NDArray[Any], displacement: npt.ArrayLike) -> npt.ND
 
 
 def inverse_errors(forward: npt.ArrayLike, inverse: npt.ArrayLike) -> Floats:
-    """How far points end from where they began, there and back: float64, (axes, *spatial) in voxels of the fixed image.
+    """Distances from start after mapping there and back, (axes, *spatial).
 
-    NaN where a point leaves the moving image. The field back is interpolated linearly.
+    Components, float64, in voxels of the fixed image. NaN where a point leaves the moving image. The field
+    back is interpolated linearly.
 
     Args:
         forward: (axes, *spatial) on the grid of the fixed image.
@@ -144,7 +150,7 @@ class RegistrationPair:
         return jacobian_determinants(self.displacement)
 
     def within(self, field: Array, margin: int = 0) -> Array:
-        """Values of a field, (*spatial), in the region, (voxel,), without so many voxels at each edge of the grid."""
+        """Field values in the region, (voxel,), without `margin` edge voxels."""
         inner = (slice(margin, -margin or None),) * field.ndim
         return field[inner].ravel() if self.region is None else field[inner][self.region[inner]]
 
@@ -248,7 +254,7 @@ def dice_30(rows: ScoreTable) -> float:
 
 
 def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[LabelScore]:
-    """Scores of one transform under the label "all", in the order of the metrics.
+    """Scores of one transform, labelled "all", in metrics' order.
 
     Raises:
         UsageError: There is no such metric of transforms.
@@ -260,7 +266,9 @@ def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[
 
 
 def worst_registration_scores(metrics: Sequence[str], diagonal: float) -> list[LabelScore]:
-    """Scores, of status "failed", of a case without a transform; distances are the diagonal of the fixed image in mm.
+    """Scores of status "failed" of a case without a transform.
+
+    Distances are the diagonal of the fixed image, in mm.
 
     Raises:
         UsageError: There is no such metric of transforms.

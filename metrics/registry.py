@@ -161,7 +161,7 @@ class Metric:
 
     @property
     def on_unit_scale(self) -> bool:
-        """Whether it is declared so that all values lie between 0 and 1, with these as ends."""
+        """True if values are declared to fill [0, 1]."""
         return self.value_kind == "proportion" or (
             self.value_kind == "bounded" and not self.unit and {self.best, self.worst} == {0.0, 1.0}
         )
@@ -172,19 +172,19 @@ _UNTOLD = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Score rows of one run that a summary is computed from, as parallel arrays (row,).
+    """Score rows of a run, as parallel arrays (row,).
 
     Attributes:
         case: int64: the row's case, counted from 0. A case that a bootstrap drew twice counts as two.
         metric: str: which of the metrics that the summary needs.
         label: str.
-        value: float64; NaN where there is nothing to judge.
+        value: float64; NaN where nothing can be scored.
         status: str, as in `LabelScore`.
         attributes: name -> str, (row,): of the row's case; "" where it has none of that name.
         cases: how many cases were judged, also those without such rows.
-        facts: what the run's manifest says that is no matter of a case, such as "parameters".
-        repeat: int64: which repeat the row is of; zeros unless told.
-        condition: str: key of what was done to the case before it was shown; "" unless told.
+        facts: what the run's manifest says that concerns no single case, such as "parameters".
+        repeat: int64: which repeat the row is of; zeros by default.
+        condition: str: key of what was done to the case before it was shown; "" by default.
     """
 
     case: npt.NDArray[np.int64]
@@ -270,12 +270,12 @@ class _OfRun(_Declared, total=False):
 
 
 def metric(*, name: str = "", **declared: Unpack[_OfOne]) -> Callable[[Scorer], Scorer]:
-    """Registers the function below it as a metric of the same name, or of another; the arguments are `Metric`'s.
+    """Registers a metric under its function's name or `name`.
 
     Raises:
         ValueError: If another function already has the name.
-        UsageError: If an annotator or a judge is to read for it what it is never shown.
-        TypeError: If an argument is lacking, or is none of those of a metric.
+        UsageError: If an annotator or a judge is to read for it what it never sees.
+        TypeError: If an argument is lacking, or a metric has none of that name.
     """
     _check_declared(declared, _OfOne)
 
@@ -287,19 +287,22 @@ def metric(*, name: str = "", **declared: Unpack[_OfOne]) -> Callable[[Scorer], 
 
 
 def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]) -> Callable[[Scorer], Scorer]:
-    """Registers the function below it as a summary of the same name, or of another: a number for a whole run.
+    """Registers a summary, a number per run, under a name.
 
-    The function takes a `ScoreTable` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
-    where the rows do not suffice. Its interval comes from calling it on resampled rows.
+    The name is that of the function below it, or `name`. The function takes a `ScoreTable` of the metrics
+    that it `needs`, and the parameter if it has one; it returns NaN where the rows do not suffice. Its
+    interval comes from calling it on resampled rows.
 
-    A summary that is a function of sums, such as BLEU of counts or F1 of hits and misses, is told in two parts, whose
-    interval costs a matrix product: `pieces` takes a `ScoreTable` and the parameter and returns what each row adds,
-    (row, quantity); the function below takes the sums, (..., quantity), and the parameter, and returns (...) values.
+    A summary that is a function of sums, such as BLEU of counts or F1 of hits and misses, comes in two parts,
+    whose interval costs a matrix product: `pieces` takes a `ScoreTable` and the parameter and returns what
+    each row adds, (row, quantity); the function below takes the sums, (..., quantity), and the parameter, and
+    returns (...) values.
 
-    One that sorts its rows, such as an area under a curve, may be told once more for many resamples at once: `weighed`
-    takes a `ScoreTable` and the parameter and returns a function of how often each row counts, (resample, row), that
-    returns (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is
-    itself such a one, which never returns None, and the value is that of rows that count once each.
+    One that sorts its rows, such as an area under a curve, may have a second form for many resamples at once:
+    `weighed` takes a `ScoreTable` and the parameter and returns a function of how often each row counts,
+    (resample, row), that returns (resample,) values; or None where the rows do not suffice for that. With
+    `at_once` the function below is itself such a one, which never returns None, and the value is that of rows
+    that count once each.
 
     Raises:
         ValueError: If another function already has the name.
@@ -331,7 +334,7 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
 
 
 def judge_says(*topics: str) -> tuple[Requirement, ...]:
-    """Requirement of a judge's verdicts on some questions; `ALL` for those on all of the task's."""
+    """Requirement of a judge's verdicts on questions, or `ALL`."""
     return tuple(Requirement("verdict", "judge", topic) for topic in topics)
 
 
@@ -355,19 +358,19 @@ def get(name: str) -> Metric:
 
 
 def available(kind: str | None = None) -> dict[str, Metric]:
-    """Returns the metrics there are, by name in alphabetical order; of one kind if `kind` is given."""
+    """Returns metrics by name, in alphabetical order, optionally one kind's."""
     _import_metrics()
     return {name: metric for name, metric in sorted(_METRICS.items()) if kind is None or metric.kind == kind}
 
 
 def is_declared(name: str) -> bool:
-    """Whether there is a metric of a name as scores have it, without a parameter."""
+    """True if a metric exists by its scores' name."""
     _import_metrics()
     return name in _METRICS
 
 
 def parse(name: str) -> tuple[Metric, float | str | None]:
-    """Returns the metric that a name asks for and its parameter: "nsd@2" is NSD at 2 mm.
+    """Returns a name's metric and parameter, as of "nsd@2".
 
     Raises:
         UsageError: If there is no such metric, or its parameter is missing, not wanted, or not a number of
@@ -402,7 +405,9 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
 
 
 def required(name: str) -> tuple[Requirement, ...]:
-    """Returns what other models must have said for a metric, or for those that a summary is computed from.
+    """Returns other models' outputs that a metric or summary needs.
+
+    A summary needs those of the metrics it is computed from.
 
     Args:
         name: With its parameter, as in "judged@completeness".
@@ -421,7 +426,7 @@ def required(name: str) -> tuple[Requirement, ...]:
 def asked_metrics(
     metrics: Sequence[str], kind: str, what: str, *, once: bool = False
 ) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, which are numbers, by the name they were asked by.
+    """Returns metrics and numeric parameters by the name given.
 
     Args:
         metrics: Names, such as "nsd@2".
@@ -503,7 +508,7 @@ def _first_sentence(function: Callable[..., float]) -> str:
 
 
 def canonical(name: str, kinds: Collection[str] = ()) -> str:
-    """Returns the name of a metric as scores and tables have it: "frechet_distance@inception" for "FID".
+    """Returns a metric's canonical name: "frechet_distance@inception" for "FID".
 
     Args:
         name: As people write it: in any case, with hyphens or blanks, an alias, or a former name.
@@ -539,7 +544,10 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
 
 
 def adopted(base: str) -> bool:
-    """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
+    """Registers `base` if it names a metric's function.
+
+    `base` is a function with its module; true if a declared metric has that function.
+    """
     metric = (
         next((metric for metric in [*_METRICS.values()] if _origin(metric.function) == base), None)
         if "." in base
@@ -558,7 +566,7 @@ def present_name(name: str) -> str:
 
 
 def as_known(names: Any) -> Any:
-    """Names of metrics as scores have them, also within lists and mappings; what we do not know stays as it is."""
+    """Canonical metric names, also nested; unknown names stay."""
     if isinstance(names, Mapping):
         return {key: as_known(value) for key, value in names.items()}
     if isinstance(names, str):
@@ -570,14 +578,14 @@ def as_known(names: Any) -> Any:
 
 
 def _row_kinds(name: str) -> set[str]:
-    """The kinds of rows that a metric judges: its own, or those of what a summary needs."""
+    """Kinds of rows a metric, or a summary's needs, judge."""
     metric = _METRICS[name]
     return {metric.kind} | {kind for need in metric.needs for kind in _row_kinds(need.partition("@")[0])}
 
 
 @cache
 def _import_metrics() -> None:
-    """Imports every module that may hold metrics; each registers its own as it is imported."""
+    """Imports every module that may hold metrics, which registers them."""
     for module in pkgutil.walk_packages(importlib.import_module(PACKAGE).__path__, f"{PACKAGE}."):
         importlib.import_module(module.name)
     for plugin in entry_points(group=PACKAGE):

@@ -22,7 +22,9 @@ _GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
 
 
 class CaseRepeats(NamedTuple):
-    """The values of one metric by case and repeat; a value is the mean over the case's labels that have one.
+    """One metric's values by case and repeat, means over labels.
+
+    A mean is over the labels of the case that have a value.
 
     Attributes:
         values: (case, repeat); NaN where a case has no value.
@@ -34,7 +36,7 @@ class CaseRepeats(NamedTuple):
 
 
 def by_repeat(rows: ScoreTable) -> CaseRepeats:
-    """Returns the value of each case in each repeat, cases and repeats in ascending order."""
+    """Returns each case's value per repeat, both in ascending order."""
     cases, first, case = np.unique(rows.case, return_index=True, return_inverse=True)
     repeats, repeat = np.unique(rows.repeat, return_inverse=True)
     is_known = ~np.isnan(rows.value)
@@ -46,14 +48,17 @@ def by_repeat(rows: ScoreTable) -> CaseRepeats:
 
 
 def spread(rows: ScoreTable) -> tuple[float, float]:
-    """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
+    """Returns the SDs between repeats' means and within cases.
+
+    Within cases it is the root of the mean variance; both with n - 1.
+    """
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
     return float(_row_deviation(means)), math.sqrt(float(_without_gaps(_row_variances(values)[None])[0]))
 
 
 def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
-    """Contribution of each row to the sum of the cases' values and to their number, (row, 2); NaN adds nothing."""
+    """Row contributions to cases' sum and count, (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     is_known = ~np.isnan(values)
     added[first[is_known]] = np.stack([values[is_known], np.ones(is_known.sum())], axis=1)
@@ -61,7 +66,7 @@ def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -
 
 
 def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """Returns how many repeats each case has and how many are right, (case,), and a row of each."""
+    """Returns cases' repeats, right repeats and rows, (case,)."""
     values, first = by_repeat(rows)
     is_known = ~np.isnan(values)
     if not np.isin(values[is_known], (0.0, 1.0)).all():
@@ -71,7 +76,10 @@ def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]
 
 
 def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
-    """Returns the chance that k draws without replacement hold at least so many right ones; NaN where n < k."""
+    """Probability that k draws hold at least `least` right ones.
+
+    Draws are without replacement; NaN where n < k.
+    """
     from scipy.special import comb
 
     ways = [comb(right, hits) * comb(n - right, k - hits) for hits in range(least, k + 1)]
@@ -230,7 +238,7 @@ def flips(sums: Floats, metric: str = "") -> Floats:
 
 
 def _per_repeat(rows: ScoreTable, metric: str = "") -> Floats:
-    """Contribution of each row to the sum of each repeat and to its number of cases, (row, 2 * repeat)."""
+    """Row contributions to repeats' sums and counts, (row, 2*repeat)."""
     values, first = by_repeat(rows)
     added = np.zeros((rows.value.size, 2 * values.shape[1]))
     added[first] = np.hstack([np.nan_to_num(values), ~np.isnan(values)])
@@ -252,7 +260,7 @@ def repeat_sd(sums: Floats, metric: str = "") -> Floats:
 
 
 def _noise_pieces(rows: ScoreTable, metric: str = "") -> Floats:
-    """Contribution of each row: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
+    """Row contributions: case variance, mean, squared mean, 1; (row, 4)."""
     values, first = by_repeat(rows)
     repeat_counts = (~np.isnan(values)).sum(axis=1)
     means, noise = _without_gaps(values), quotient(_row_variances(values), repeat_counts)
@@ -285,12 +293,12 @@ def _without_gaps(values: Floats) -> Floats:
 
 
 def _row_variances(values: Floats) -> Floats:
-    """Returns the variance (n - 1) of each row of those that are known, (row,); NaN of fewer than two."""
+    """Returns rows' variances (n - 1); NaN below two values."""
     apart = np.nan_to_num(values - _without_gaps(values)[:, None])
     return quotient((apart**2).sum(axis=1), (~np.isnan(values)).sum(axis=1) - 1)
 
 
 def _row_deviation(values: Floats) -> Floats:
-    """Returns the standard deviation (n - 1) along the last axis of what is known; NaN of fewer than two."""
+    """Returns last-axis SDs (n - 1); NaN below two values."""
     flat = values.reshape(-1, values.shape[-1])
     return np.sqrt(_row_variances(flat)).reshape(values.shape[:-1])

@@ -43,7 +43,10 @@ class Placed(NamedTuple):
 
 
 def same_reports(reports: Sequence[str]) -> Ranks:
-    """Returns a number per report, (report,), that equal reports share: in other case or spacing they are equal."""
+    """Numbers reports, (report,), so that equal ones share a number.
+
+    Case and spacing do not count.
+    """
     numbers: dict[str, int] = {}
     plain = (" ".join(report.split()).casefold() for report in reports)
     return np.array([numbers.setdefault(text, len(numbers)) for text in plain], dtype=np.int64)
@@ -84,9 +87,9 @@ def retrieval_ranks(queries: npt.ArrayLike, gallery: npt.ArrayLike, groups: npt.
 
 
 def retrieval_places(images: npt.ArrayLike, reports: npt.ArrayLike, texts: Sequence[str]) -> list[Placed]:
-    """Returns where the right ones come, of every pair of an image and a report, (pair, feature), in both directions.
+    """Returns ranks of matches for all image-report pairs, both directions.
 
-    Some of the texts of the reports may be equal.
+    `images` and `reports` are (pair, feature). Some of the texts of the reports may be equal.
 
     Raises:
         UsageError: As `retrieval_ranks` does.

@@ -86,7 +86,9 @@ def mask_runs(mask: npt.NDArray[Any]) -> Runs:
 
 
 def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
-    """Returns the numbers above 0 of a map of objects, (row, column), ascending, and the runs of each.
+    """Returns a map's positive numbers, ascending, and their runs.
+
+    The map is (row, column).
 
     >>> objects_as_runs(np.array([[0, 7], [2, 7]]))[0]
     [2, 7]
@@ -101,7 +103,10 @@ def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
 
 
 def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:
-    """Returns the least box around a mask of so many rows: x, y, width and height; zeros for an empty one."""
+    """Returns a mask's bounding box: x, y, width, height.
+
+    Zeros for an empty mask; `rows` is the mask's height.
+    """
     if not len(runs):
         return 0, 0, 0, 0
     first, last = runs[:, 0], runs[:, 1] - 1
@@ -134,7 +139,10 @@ def shared_pixels(masks: Sequence[Runs], others: Sequence[Runs]) -> Floats:
 
 
 def mask_overlaps(masks: Sequence[Runs], others: Sequence[Runs], crowds: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the IoU of masks, (mask, other), where the union with a crowd is the mask alone, as COCO takes it."""
+    """Returns IoUs of masks, (mask, other).
+
+    The union with a crowd is the mask alone, as COCO takes it.
+    """
     shared, sizes = shared_pixels(masks, others), areas_of_runs(masks)[:, None]
     union = np.where(crowds[None], sizes, sizes + areas_of_runs(others)[None] - shared)
     return quotient(shared, union, 0.0)
@@ -154,10 +162,10 @@ def _join_runs(parts: Sequence[Runs]) -> Runs:
 
 
 def _enclosed_pixels(corners: Floats, shape: tuple[int, int]) -> Runs:
-    """Returns the pixels within an outline, (corner, 2) of x and y, to the pixel as pycocotools draws it.
+    """Returns an outline's pixels exactly as pycocotools draws it.
 
-    The outline is followed in steps of a fifth of a pixel. Where it passes the middle of a column the inside begins
-    or ends, at the pixel whose middle comes next.
+    `corners` are (corner, 2): x and y. The outline is followed in steps of a fifth of a pixel. Where it
+    passes the middle of a column the inside begins or ends, at the pixel whose middle comes next.
     """
     rows, columns = shape
     ends = np.trunc(_FINER * corners + 0.5).astype(np.int64)

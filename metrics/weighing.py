@@ -12,7 +12,9 @@ from medimg_eval.metrics.registry import Weighed
 
 @dataclass(frozen=True, eq=False)
 class OfRows:
-    """A `Weighed` that reads how often some rows count, and no others, of which there may be a hundred times more.
+    """A `Weighed` that reads only the counts of some rows.
+
+    All rows may be a hundred times more.
 
     Attributes:
         rows: int64, (some,): their places.

@@ -58,14 +58,16 @@ class Model:
     """Constructor arguments that decide how fast answers come and not what they are: a run goes on when they change."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Notes what the class was called with, so that an object identifies a run as its config would."""
+        """Records constructor arguments, which identify runs as configs do."""
         make: Any = super().__new__
         model: Self = make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
         keep_arguments(model, args, kwargs)
         return model
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes from the task what the config left open. Called by `test` and `fit`, once for each task.
+        """Takes from the task what the config left open.
+
+        Called by `test` and `fit`, once for each task.
 
         Args:
             labels: of the task, integer -> name; empty for a task without labels.
@@ -76,23 +78,29 @@ class Model:
         """
 
     def check_ready(self) -> None:
-        """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
+        """Raises UserError when answers would be meaningless, as without weights.
+
+        Called by `test`, not by `fit`.
+        """
 
     def own_labels(self) -> Mapping[int, str]:
-        """Labels of its own, integer -> name, for `predict`; empty where a task names the labels."""
+        """The model's own labels, integer -> name, for `predict`.
+
+        Empty where a task names the labels.
+        """
         return {}
 
     def usage(self) -> Mapping[str, Any]:
-        """Cost of answering so far, such as tokens, requests and retries; noted with the run at its end."""
+        """Cost of answering so far: tokens, requests, retries."""
         return {}
 
     def one_pass(self) -> Pass | None:
-        """Pass that `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
+        """Pass counted and timed by `efficiency: true`, or None."""
         return None
 
 
 def is_here(host: str) -> bool:
-    """Whether an address is this machine's; any other, also of the same network, is elsewhere."""
+    """Whether an address is this machine's, not another's."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -185,7 +193,7 @@ class Chooser(Model, ABC):
 
 
 class Synthesizer(Model, ABC):
-    """A model that makes pictures of what a text says, and of what images show where a task shows any."""
+    """Model that draws pictures from texts and conditioning images."""
 
     preferred_batch: int = 1
     """How many prompts `test` gives it at once, unless the command line says otherwise."""
@@ -206,7 +214,7 @@ class Synthesizer(Model, ABC):
 
 
 class Embedder(Model, ABC):
-    """A model that gives images and texts vectors, which are alike where image and text belong together."""
+    """Model giving images and texts vectors, similar where both match."""
 
     @abstractmethod
     def embed(self, prompts: Prompts) -> Sequence[Array]:
@@ -221,7 +229,7 @@ class Embedder(Model, ABC):
         """
 
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
-        """Returns which texts are longer than what the model reads, so that their ends do not count."""
+        """Returns which texts are cut at the model's limit."""
         return [False] * len(texts)
 
 
@@ -264,7 +272,7 @@ class FrameLabeler(Model, ABC):
 
 
 class Regressor(Model, ABC):
-    """A model that says numbers of a case, such as how strongly genes are expressed in a tile."""
+    """Model predicting numbers of a case, such as gene expression."""
 
     @abstractmethod
     def regress(self, prompts: Prompts) -> Sequence[Array | Mapping[str, float]]:
@@ -301,7 +309,7 @@ class Reconstructor(Model, ABC):
 
     @abstractmethod
     def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
-        """Reconstructs a batch of scans, which may differ in shape and number of coils.
+        """Reconstructs scans, which may differ in shape and coils.
 
         Args:
             prompts: each with an `image` that holds samples of k-space: complex, (coil, *axes), 0 where nothing was
@@ -317,6 +325,9 @@ class Reconstructor(Model, ABC):
 
 
 def shown_images(prompt: Prompt) -> list[Image]:
-    """The images of the last turn, which come after those of exemplars; all where it names none."""
+    """Images of the last turn, without those of exemplars.
+
+    All where it names none.
+    """
     last = prompt.messages[-1].parts if prompt.messages else ()
     return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)

@@ -39,7 +39,7 @@ class Translation:
         return [self.targets.get(index, 0) for index in range(max(self.classes) + 1)]
 
     def apply(self, labels: Array) -> tuple[Array, dict[str, int]]:
-        """Returns a label map in the task's integers, and how many voxels of each dropped class became background.
+        """Returns a map in the task's integers; counts dropped voxels.
 
         Raises:
             ValueError: the map holds an integer that is no class of the model.
@@ -89,7 +89,7 @@ class Translator:
         self._last: tuple[Mapping[int, str], Translation] | None = None
 
     def __call__(self, labels: Mapping[int, str]) -> Translation:
-        """Returns what each class becomes in a task of these labels; raises UsageError as `translation` does."""
+        """Maps classes to a task's labels; raises UsageError as `translation`."""
         if self._last is None or self._last[0] != labels:
             self._last = (dict(labels), translation(self.classes, labels, **self._rules))
         return self._last[1]
@@ -166,7 +166,7 @@ def translation(
 
 
 def plain(name: str) -> str:
-    """A name without what does not distinguish names: case, and how its words are parted."""
+    """Name in lower case, its words parted in one way."""
     return " ".join(name.lower().replace("_", " ").replace("-", " ").split())
 
 

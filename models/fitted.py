@@ -14,13 +14,13 @@ CHECKPOINTS = "checkpoints"
 
 
 def fitted_folder(checkpoint: str) -> Path:
-    """The folder of what a run has fitted: `checkpoints/` of the run, or the folder itself where it has none."""
+    """Folder of fitted files: `checkpoints/` of a run, else itself."""
     run = Path(checkpoint).expanduser()
     return run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
 
 
 class FittedNetwork:
-    """A network that holds what it was fitted on, and answers for no other classes.
+    """Network that answers only for the classes of its `fit`.
 
     A model sets `checkpoint`, the folder of a `fit` run or None, and gives `_load`, which makes `_fitted` of it once.
     """

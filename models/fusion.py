@@ -19,7 +19,7 @@ VISITS = ("mean", "last", "change")
 
 
 class FusionProbe(Probe):
-    """A probe on the parts of a case: images that a layout tells apart, and values of a table.
+    """Probe on a case's parts: images by kind, and tabular values.
 
     Each part becomes the mean of its features; a part that a case lacks is missing, and is no failure. A case is told
     apart by the attribute `part` of its images, else by their modality.
@@ -111,7 +111,7 @@ class FusionProbe(Probe):
             self.encoder = encoder
 
     def _vectors(self, bags: Sequence[Any]) -> Array:
-        """Parts side by side, (case, feature), NaN where one is missing; raises UserError where lengths differ."""
+        """Concatenated parts (case, feature), NaN where missing; refuses varying lengths."""
         blocks: dict[str, int] = getattr(self.head, "blocks", {})
         if not blocks:
             columns: dict[str, int] = {}

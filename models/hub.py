@@ -16,7 +16,7 @@ from medimg_eval.models.text_encoders import device_of
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights that must come from the user, with all that a message about them has to say.
+    """Weights that users must provide, with facts for messages.
 
     Attributes:
         argument: the constructor argument that names it.
@@ -42,7 +42,7 @@ class Weights:
         return cls(argument, f"{repository}, all its files", f"{repository} on the Hugging Face hub", licence, files)
 
     def find(self, given: str | None, who: str, role: str = "annotator") -> Path:
-        """Finds weights on this machine: a file, a folder, or a repository `owner/name[@revision][:file]` of the hub.
+        """Finds local weights: file, folder, or hub `owner/name[@revision][:file]`.
 
         The hub is not asked: what is not in its cache here is missing, so that this takes no time. `given` is the
         setting, `who` needs the weights, and `role` is what that is: `annotator` or `extractor`. A model has no name
@@ -78,7 +78,7 @@ class Weights:
 
 
 class HubName(NamedTuple):
-    """A repository of the model hub, a revision of it, and a file in it; "" for the default one, and for none."""
+    """Repository, revision and file on the hub; "" for defaults."""
 
     repository: str
     revision: str
@@ -93,7 +93,7 @@ def hub_name(given: str) -> HubName:
 
 
 class WithWeights(Model):
-    """Base of annotators and extractors whose weights must come from the user, found by the settings.
+    """Base of annotators and extractors that need the user's weights.
 
     Attributes:
         role: what it is in settings and messages.
@@ -112,7 +112,7 @@ class WithWeights(Model):
     pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
 
     def check_ready(self) -> None:
-        """Raises UserError when weights are not there, within a second and without loading any."""
+        """Raises UserError for missing weights, within a second, loading none."""
         for need in self.needs:
             self.find(need)
 
@@ -121,7 +121,7 @@ class WithWeights(Model):
     abilities: frozenset[str] = frozenset()
 
     def missing(self) -> Sequence[Missing]:
-        """Weights that are not there, or else what `check_ready` says, by the settings that mend it."""
+        """Missing weights with their settings, else `check_ready`'s message."""
         lacks = []
         for need in self.needs:
             try:
@@ -141,15 +141,15 @@ class WithWeights(Model):
         return f"{self.role} {self.name!r}" if self.name else "the model"
 
     def setting(self, argument: str) -> str:
-        """The key that sets one of its arguments; a model has no name of its own."""
+        """Key that sets an argument; models are named without prefix."""
         return f"{self.role}s.{self.name}.{argument}" if self.name else f"model.{argument}"
 
     def find(self, weights: Weights) -> Path:
-        """The file or folder of weights on this machine; raises UserError as `Weights.find` does."""
+        """Local file or folder of weights; raises UserError as `Weights.find`."""
         return weights.find(getattr(self, weights.argument), self.name, self.role)
 
     def filled(self, network: Any, weights: Weights, file: str = "", prefix: str = "") -> Any:
-        """A network with weights, or with a file of their folder, on the device; raises UserError where they differ.
+        """Network with loaded weights on the device; UserError where they differ.
 
         `prefix` stands before the names of its tensors.
         """
@@ -159,7 +159,7 @@ class WithWeights(Model):
         return network.eval().requires_grad_(requires_grad=False).to(self.on)
 
     def called(self, weights: Weights) -> str:
-        """Identity of weights that are there: the repository and commit of the hub, or else the file's name."""
+        """Identity of weights: hub repository and commit, or file name."""
         path = self.find(weights)
         snapshot = next((folder.name for folder in (path, *path.parents) if folder.parent.name == "snapshots"), "")
         weights_name = str(getattr(self, weights.argument))
@@ -167,7 +167,7 @@ class WithWeights(Model):
 
     @property
     def on(self) -> str:
-        """The device that a setting means: "auto" takes a GPU where there is one."""
+        """Device of a setting; "auto" takes a GPU where there is one."""
         return device_of(self.device)
 
 

@@ -121,7 +121,7 @@ def build_timm(
 
 
 def fitting_window(name: str, shape: Sequence[int], axes: int) -> tuple[int, ...]:
-    """Returns the window for images of this shape: the network's default, or less where the image is smaller.
+    """Returns the network's default window, smaller for small images.
 
     In voxels along each of the network's axes, in multiples of `STEP`; a network of fewer axes than the image
     (*spatial) sees its first ones.
@@ -145,7 +145,7 @@ def _network_names() -> list[str]:
 
 
 def load_weights(network: nn.Module, path: Path, prefix: str = "") -> None:
-    """Loads weights saved by `fit`, by Lightning, by torch or as safetensors into a network.
+    """Loads weights of `fit`, Lightning, torch or safetensors into a network.
 
     They must cover its `state_dict`; what they hold beside it, such as a head, is left out. A path is a checkpoint, or
     the folder of a `fit` run. Of several networks in a file, the one is meant whose tensors' names begin with `prefix`.
@@ -178,7 +178,7 @@ def load_weights(network: nn.Module, path: Path, prefix: str = "") -> None:
 
 
 def kept_beside(path: Path, name: str) -> Tensor | None:
-    """Returns a buffer that a checkpoint of `fit` keeps beside its weights, such as names of classes.
+    """Returns a checkpoint's buffer beside weights, such as class names.
 
     None of any other file. A path is a checkpoint, or the folder of a `fit` run.
 
@@ -200,7 +200,7 @@ def _checkpoint_file(path: Path) -> Path:
 
 
 def _unfinished_fit(file: Path) -> str:
-    """Says that the fit a checkpoint is of is not finished; "" where it is, or the file is of no fit."""
+    """Message where a checkpoint's fit is unfinished, else ""."""
     try:
         manifest = json.loads((file.parent.parent / "manifest.json").read_text(encoding="utf-8"))
         command, status = manifest.get("command"), manifest.get("status")

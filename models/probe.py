@@ -29,7 +29,7 @@ SEARCH = "search.json"
 
 
 class Lesson(NamedTuple):
-    """A case to learn from: what is asked and shown, what is right, and whose it is."""
+    """Case to learn from: prompt, target and patient."""
 
     prompt: Prompt
     target: Any
@@ -37,7 +37,7 @@ class Lesson(NamedTuple):
 
 
 class Probe(Classifier, RiskModel, Regressor):
-    """An encoder that stays as it is, and a head on its features, which `fit` fits at once.
+    """Frozen encoder with a head that `fit` trains at once.
 
     Serves classifications, survival and regressions alike, by what the task asks. Without an encoder, images must be
     features already, as the layouts `FeatureVectors` and `Slides` give. Heads on vectors are given the mean over
@@ -95,7 +95,7 @@ class Probe(Classifier, RiskModel, Regressor):
         self._loaded = False
 
     def check_ready(self) -> None:
-        """Raises UserError where there is no fitted head, or the encoder lacks its weights."""
+        """Raises UserError without a fitted head or the encoder's weights."""
         for encoder in self._encoders():
             getattr(encoder, "check_ready", lambda: None)()
         if self.checkpoint is None and not self.head.arrays:
@@ -161,7 +161,7 @@ class Probe(Classifier, RiskModel, Regressor):
         return {"head": type(self.head).__name__, "cases": len(lessons.targets), **chosen, **ended}
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns class -> probability for each prompt; `attention` of a head on bags stands beside it.
+        """Returns class -> probability per prompt, with `attention` of bags.
 
         Raises:
             CaseError: a case shows no features or pictures, or the head was not fitted on a class that is asked for.
@@ -184,7 +184,7 @@ class Probe(Classifier, RiskModel, Regressor):
         return answers
 
     def _explained(self, prompt: Prompt, places: Sequence[int], answer: Weighed) -> Weighed:
-        """The same answer, with maps where they are wanted and one picture is shown."""
+        """The answer, with maps where wanted for a single picture."""
         images = shown_images(prompt)
         if self.explanation is None or len(images) != 1 or is_features(images[0]):
             return answer
@@ -201,7 +201,7 @@ class Probe(Classifier, RiskModel, Regressor):
         return with_maps(answer, names, maps.maps[0], box_of_input(transform, picture.size[::-1]))
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns `risk`, and survival at the horizons that are asked for where the head knows it."""
+        """Returns `risk` and, where known, survival at the asked horizons."""
         values, weights = self._predicted(prompts, "estimate_risk")
         survival = getattr(self.head, "survival", None)
         answers = []
@@ -235,7 +235,7 @@ class Probe(Classifier, RiskModel, Regressor):
         return self.head.predict(self._vectors(bags)), [None] * len(bags)
 
     def _load(self) -> None:
-        """Loads the head, once; raises UserError where it is another one, or of another encoder."""
+        """Loads the head once; raises UserError for another head or encoder."""
         if self._loaded or self.checkpoint is None:
             return
         folder = fitted_folder(self.checkpoint)

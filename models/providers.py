@@ -47,18 +47,18 @@ class Provider(Protocol):
     abilities: frozenset[str]
 
     def missing(self) -> Sequence[Missing]:
-        """Weights, keys and packages that are not there; loads nothing and takes less than a second."""
+        """Missing weights, keys and packages, in under a second, loading none."""
 
     @property
     def revision(self) -> str:
         """Identity of its weights and preprocessing."""
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
-        """Says something of each subject, in order; `shared` is what all of them have in common, such as a corpus."""
+        """Observes each subject in order; `shared` holds their common facts."""
 
 
 class Judge:
-    """A model that writes, as a provider: a subject is (prompt, most new tokens), what it says is its reply.
+    """Language model as provider: (prompt, maximum tokens) to reply.
 
     Args:
         model: has `generate`.

@@ -23,7 +23,7 @@ PIPELINE = Weights(
 
 
 class Diffusers(Synthesizer):
-    """Any text-to-image pipeline of the diffusers library: Stable Diffusion, PixArt, Sana, Lumina, Flux and others.
+    """Text-to-image pipeline of diffusers: Stable Diffusion, PixArt, Sana, Flux ...
 
     Each picture is drawn by a generator of its own, seeded with the picture's seed, on the CPU, so that it does not
     depend on the batch or the device.
@@ -78,7 +78,7 @@ class Diffusers(Synthesizer):
         self._pipeline: Any = None
 
     def check_ready(self) -> None:
-        """Raises UserError when the library, the device or the weights are not there, without loading any."""
+        """Raises UserError when library, device or weights are missing."""
         import_optional("diffusers")
         device_of(self.device)
         self._folder()
@@ -86,7 +86,7 @@ class Diffusers(Synthesizer):
             raise UserError(f"{self.lora}: no such file or folder; set model.lora to LoRA weights")
 
     def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Array]]:
-        """Returns uint8 pictures, (1 or 3, row, column), as many of each prompt as it has seeds."""
+        """Returns uint8 pictures, (1 or 3, row, column), one per seed."""
         wanted = [(index, seed) for index, some in enumerate(seeds) for seed in some]
         pictures_made: list[list[Array]] = [[] for _ in prompts]
         for start in range(0, len(wanted), self.batch):

@@ -20,7 +20,7 @@ TOGETHER = 128
 
 
 def device_of(wanted: str) -> str:
-    """The device that a setting means: "auto" takes a GPU where there is one.
+    """Device of a setting; "auto" takes a GPU where there is one.
 
     Raises:
         UserError: there is no such device here.
@@ -38,7 +38,7 @@ def device_of(wanted: str) -> str:
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """The tokenizer of a folder, from its own files or from BERT's `vocab.txt` alone.
+    """Tokenizer of a folder, by its files or BERT's `vocab.txt`.
 
     Raises:
         UserError: it cannot be read.
@@ -48,7 +48,7 @@ def tokenizer_of(folder: Path) -> Any:
 
 
 def pretrained(kind: str, folder: Path, what: str, **options: Any) -> Any:
-    """Returns what transformers loads from a folder, without asking the network or running code that lies there.
+    """Loads from a folder by transformers, without network or foreign code.
 
     `kind` is the class that loads it, such as `AutoModel`; `options` go to `from_pretrained`.
 
@@ -67,7 +67,7 @@ def pretrained(kind: str, folder: Path, what: str, **options: Any) -> Any:
 
 
 def loaded(kind: str, folder: Path, **options: Any) -> Any:
-    """A model of transformers from a folder; raises UserError where it holds none, or weights of another network."""
+    """Model from a folder; raises UserError for none or mismatched weights."""
     model, report = pretrained(kind, folder, "model", output_loading_info=True, **options)
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
@@ -84,7 +84,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> tuple[dict[str, Any], list[bool]]:
-    """Turns texts into padded tensors, and says which were longer than what is read.
+    """Pads texts into tensors; says which were cut.
 
     Args:
         tokenizer: of transformers.
@@ -99,7 +99,7 @@ def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps the library's progress bars out of log files, and its advice to programmers away from users.
+    """Silences the library's progress bars and advice within the block.
 
     What it imports and loads stays, so that looking for garbage meanwhile would double the time it takes.
     """
@@ -123,7 +123,7 @@ def quiet() -> Iterator[None]:
 
 
 class NameVectors:
-    """An encoder of transformers; each name is computed once, so that equal names have equal vectors.
+    """Transformers encoder of names, each computed once.
 
     Args:
         folder: with its configuration, weights and tokenizer.

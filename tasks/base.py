@@ -36,7 +36,7 @@ MayLeave = Literal["yes", "no", "ask"]
 
 
 def permission(value: Any, where: str) -> MayLeave:
-    """Reads a permission of a config or the command line; nothing means `ask`, and YAML's booleans yes and no.
+    """Permission of a config or command line; nothing is `ask`.
 
     Raises:
         UsageError: it is none of the three; the message says where it stands.
@@ -73,29 +73,29 @@ class Layout(Protocol):
     """How one family of datasets lies on disk."""
 
     def cases(self, split: str) -> Sequence[Case]:
-        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits."""
+        """Cases of a split in fixed order; UserError for unknown splits."""
 
     def split_source(self) -> Mapping[str, str]:
-        """SHA-256 of each file that decides which case belongs to which split, by its path; recorded with a run."""
+        """Path -> SHA-256 of files that define splits."""
         return {}
 
     def left_out(self) -> Mapping[str, str]:
-        """Id of each case that `cases` left out of the last split -> what it lacks."""
+        """Case id -> missing parts, for cases that `cases` omitted."""
         return {}
 
 
 def split_source(layout: Any) -> Mapping[str, str]:
-    """The files that decide a layout's splits; none of a layout of one's own that does not say."""
+    """Files defining a layout's splits; none where unstated."""
     return _said_by(layout, "split_source")
 
 
 def left_out(layout: Any) -> Mapping[str, str]:
-    """The cases that a layout left out, with the reasons; none of a layout of one's own that does not say."""
+    """Omitted cases of a layout with reasons; none where unstated."""
     return _said_by(layout, "left_out")
 
 
 def overlap_accepted(layout: Any) -> str:
-    """Why patients may lie in more than one split of a layout; "" where they may not, or it does not say."""
+    """Reason why splits may share patients; "" without."""
     return str(getattr(layout, "allow_overlap", ""))
 
 
@@ -105,7 +105,7 @@ def answered_elsewhere(layout: Any) -> bool:
 
 
 def has_truth(layout: Any) -> bool:
-    """Whether a layout knows what is right of its cases, so that answers can be scored."""
+    """Whether a layout knows references, so that answers can be scored."""
     return bool(getattr(layout, "has_truth", True))
 
 
@@ -181,14 +181,14 @@ class Task(ABC):
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Notes what the class was called with, so that an object identifies a run as its config would."""
+        """Records constructor arguments, which identify runs as configs do."""
         task = super().__new__(cls)
         keep_arguments(task, args, kwargs)
         return task
 
     @classmethod
     def scoring_fields(cls) -> frozenset[str]:
-        """The fields that can change without asking the model again: kept out of the run id."""
+        """Fields of scoring alone, excluded from the run id."""
         # A class that gives a field another default need not say again what it decides.
         held = (vars(kind).get("__dataclass_fields__", {}) for kind in cls.__mro__)
         return frozenset(name for own in held for name, spec in own.items() if spec.metadata.get("decides") == "scores")
@@ -203,11 +203,11 @@ class Task(ABC):
         return tuple(dict.fromkeys(need for name in self.metrics for need in required(name)))
 
     def dispensable(self, need: Requirement) -> bool:
-        """Whether the task can be scored without: what is missing then has no value."""
+        """Whether scoring works without it; missing values then stay empty."""
         return need.topic == "*"
 
     def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
-        """Why a model of some config cannot meet a requirement, in a sentence; "" where it can."""
+        """Reason why a config's model cannot meet a requirement; "" else."""
         return ""
 
     def shows(self, need: Requirement) -> tuple[str, ...]:
@@ -215,13 +215,13 @@ class Task(ABC):
         return {"features": ("images", "questions"), "distance": ("images",)}.get(need.kind, ("answers",))
 
     def reads_as(self, need: Requirement) -> str:
-        """Settings by which the words of a provider are read, which may change while they stay; "" for nothing."""
+        """Settings of reading a provider's words, which may change; "" without."""
         return ""
 
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterable[Subject]:
-        """Returns what a provider is shown of the run's cases, in order, to meet one requirement.
+        """Returns what a provider is shown, by case in order.
 
         Predictions are by trial id: what is stored, or a Failure. Evidence is what is known by now.
 
@@ -231,37 +231,37 @@ class Task(ABC):
         raise UsageError(f"task {self.name!r}: nothing of its predictions can be shown to {need.provider!r}")
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """Context of scores beside their own case, from all cases and predictions (by trial id; Failures too)."""
+        """Scoring context from all cases and predictions, by trial id."""
         return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """Notes for readers of a table on this run, such as what providers failed on."""
+        """Notes on a run for table readers, such as provider failures."""
         return [*context.evidence.notes(), *context.notes]
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
         """Writes what shows the scores, such as a gallery, into a run's folder."""
 
     def check_data(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most data can be asked about
-        """Raises UserError, before a model is loaded, when the data cannot serve the task."""
+        """Raises UserError where data cannot serve the task, before loading models."""
 
     def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
         """Metric -> what an uninformed answer reaches, such as chance."""
         return {}
 
     def baselines(self) -> Mapping[str, Mapping[str, Any]]:
-        """Name -> config of a model that sees no image; what `baselines=true` runs beside a model."""
+        """Name -> config of image-blind models, run by `baselines=true`."""
         return {}
 
     def for_baselines(self) -> Mapping[str, Any]:
-        """The settings under which baselines are asked, where they differ from the task's own."""
+        """Task settings for baselines, where they differ."""
         return {}
 
     def numbered_labels(self) -> Mapping[int, str]:
-        """Integer -> name of what a model is asked for; a family's own field or property `labels` counts."""
+        """Integer -> name of asked labels, from the family's `labels`."""
         return getattr(self, "labels", {})
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
-        """Images of a case to train on, by name, Images and Masks; kept in the cache of `fit`."""
+        """Training Images and Masks of a case by name, cached by `fit`."""
         image, target = self.read_images(case)[0], case.target.read()
         return {"image": image, "target": target}
 
@@ -272,7 +272,7 @@ class Task(ABC):
         return image, target
 
     def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
-        """Key that decides `training_images`: files, and a text of what is done to them."""
+        """Cache key of `training_images`: files and processing."""
         # How a case refers to its files says what is done to them: regions, channels, label names.
         return case.files, repr((case.images, case.target))
 
@@ -285,7 +285,7 @@ class Task(ABC):
         return count_grids(cases, grids)
 
     def panels(self, case: Case) -> list[Panel]:
-        """Panels of a case: images, the target on them or beside them, and of a question the target."""
+        """Panels of a case: images with targets, or the question's."""
         names = [f"Image {number}" for number in range(1, len(case.images) + 1)]
         names = ["Image"] if len(names) == 1 else names
         images = [Panel("image", name, image.read) for name, image in zip(names, case.images, strict=True)]
@@ -305,11 +305,11 @@ class Task(ABC):
 
     @property
     def draws(self) -> bool:
-        """Whether asking again gives other answers by itself, as decoding with a temperature does."""
+        """Whether repeats differ by themselves, as with temperature."""
         return False
 
     def conditions(self) -> frozenset[str]:
-        """Changes that can be made to its cases before they are shown, by name."""
+        """Named changes that can be made to cases."""
         return conditions_on(*OF_IMAGES) | part_conditions(
             getattr(self.layout, "image_parts", tuple)(), getattr(self.layout, "part_forms", dict)()
         )
@@ -324,33 +324,33 @@ class Task(ABC):
         return self
 
     def with_view(self, view: Any) -> Any:
-        """The task with a view settled, as a run of it noted; the same where there is but one."""
+        """Task with a settled view; itself where there is one."""
         return self
 
     @property
     def phase_names(self) -> tuple[str, ...]:
-        """Phases that frames of its films have one of; () where there are none."""
+        """Phases of its films' frames; () without."""
         return ()
 
     def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
-        """Seconds of frames, and places of their phases by truth and by an answer, (frame,); -1 for none."""
+        """Frame seconds, and phases by truth and answer, (frame,); -1 without."""
         raise UsageError(f"task {self.name!r} has no films with phases; name one that has, such as cholec80")
 
     def variant(self, repeat: int, condition: Condition | None) -> Task:
-        """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
+        """Task of one repeat or condition, with its own seeds."""
         return self
 
     def under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
-        """A case as it is shown under a condition; the key decides what is drawn."""
+        """Case as shown under a condition; the key decides draws."""
         return degrade_case(case, condition, key)
 
     def judged_under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
-        """A case as it is judged under a condition: as published, unless its content moves or its words change."""
+        """Case as judged under a condition, mostly as published."""
         return self.under(case, condition, key) if condition.name in conditions_on("moves", "words") else case
 
     @cached_property
     def case_metrics(self) -> list[str]:
-        """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
+        """Metrics of single cases: its own, and those of summaries."""
         wanted: dict[str, None] = {}
         for name in self.metrics:
             definition = parse(name)[0]
@@ -361,17 +361,17 @@ class Task(ABC):
 
     @property
     def may_leave(self) -> MayLeave:
-        """Whether its data may go to another machine, as its card says; raises UsageError where that says neither."""
+        """Whether data may leave, by its card; UsageError where unstated."""
         return permission(self.card.get("may_leave"), f"task {self.name!r}: card.may_leave")
 
     @property
     def published_numbers(self) -> tuple[PublishedNumber, ...]:
-        """Numbers that papers print of it, as its card says; raises UsageError where an entry cannot be read."""
+        """Published numbers of its card; UsageError for unreadable entries."""
         return published_numbers(self.card.get("published"), self.name)
 
     @property
     def partners(self) -> Mapping[str, Any]:
-        """Models that the task itself asks beside the one it is put to, by their role."""
+        """Further models that the task asks, by role."""
         return {}
 
     @property
@@ -384,7 +384,7 @@ class Task(ABC):
         return callable(getattr(wrapper, self.capability, None))
 
     def size_hint(self, case: Case) -> int:
-        """How much work a case is: cases of like length are asked about together, where that saves any."""
+        """Work of a case; similar ones are batched."""
         return 0
 
     @property
@@ -398,11 +398,11 @@ class Task(ABC):
         return True
 
     def seeded(self, seed: int) -> Mapping[str, Any]:
-        """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""
+        """Settings whose sampling follows the run's seed, unless fixed."""
         return {}
 
     def folds(self) -> Mapping[int, Self]:
-        """The task of each fold by its number, where its layout stands for all folds (`fold: all`); else none.
+        """Fold number -> task, for `fold: all`; else none.
 
         Each subset of the cases to fit on that is drawn is a fold, too: it is fitted on by itself, and tested on all.
         """
@@ -413,7 +413,7 @@ class Task(ABC):
         return {number: self._with_fold(number, layout) for number, layout in layouts.items()}
 
     def in_subsets(self, drawn: Mapping[str, Any]) -> Self:
-        """The task that is fitted on subsets of its cases; `drawn` is its `fraction` or `shots`, and `draws`.
+        """Task fitted on subsets: `fraction` or `shots`, with `draws`.
 
         Raises:
             UsageError: they are invalid, or its folds are repeats already.
@@ -433,7 +433,7 @@ class Task(ABC):
         return replace(self, layout=layout, config=config, expected={})
 
     def cases(self, part: str) -> list[Case]:
-        """The cases that serve one part of the work; of all folds together, those that are tested in any.
+        """Cases of one part; of all folds, those tested in any.
 
         Args:
             part: `fit`, `validate` or `test`.
@@ -475,7 +475,7 @@ class Task(ABC):
         return subset(self, cases) if part == "fit" and NUMBER in self.subsets else cases
 
     def _how_to_get(self) -> str:
-        """Where the data are had from, as the card says, for the end of a sentence."""
+        """Source of the data by its card, ending a sentence."""
         steps = self.card.get("download")
         command = f"python -m medimg_eval download task={self.name}"
         if isinstance(steps, Mapping):
@@ -499,18 +499,18 @@ class Task(ABC):
         return one_each(getattr(model, self.capability)(prompts), prompts)
 
     def ask_recorded(self, model: Any, prompts: Prompts, journal: Any) -> Sequence[Any]:
-        """As `ask`, of a family whose answers take several steps, each kept in a `StepJournal` so that none is lost."""
+        """Like `ask`, with each step in a `StepJournal`, for several-step answers."""
         return self.ask(model, prompts)
 
     @abstractmethod
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
-        """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
+        """Checks a raw answer into a prediction; CaseError says why not."""
 
     @abstractmethod
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges a prediction, given as it is or as it was stored, by the task's metrics.
+        """Scores a prediction, given or stored, by the task's metrics.
 
         The harness passes a context only to tasks whose `context` gives one.
 
@@ -527,7 +527,7 @@ class Task(ABC):
         """The choices behind the numbers, for the table's footnote; `provenance` as of `Evidence`."""
 
     def definitions(self, provenance: Mapping[str, str] = NOBODY) -> dict[str, str]:
-        """The choices behind each metric by itself, whatever others are asked for beside it."""
+        """Definitions of metrics by themselves, independent of others."""
         protocol_text = f", protocol: {self.protocol}" if self.protocol != "fixed" else ""
         return {name: self.definition(name, provenance) + protocol_text for name in self.metrics}
 
@@ -537,7 +537,7 @@ class Task(ABC):
         return list(self.published.get("notes", ())) if self.protocol == "published" else []
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
-        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
+        """Definition of one metric; provenance is optional."""
         alone = self.alone(metric)
         return alone.signature(provenance) if provenance else alone.signature()
 
@@ -564,7 +564,7 @@ class Task(ABC):
         return []
 
     def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
-        """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
+        """Rows of set scores, with attributes from each value."""
         rows = []
         for score in scores:
             value = math.nan if isinstance(score.value, str) else float(score.value.value)
@@ -574,7 +574,7 @@ class Task(ABC):
 
 
 class TrainsOnPrompts:
-    """Training of a family on prompts with their images, and what is right; the cache keeps the images."""
+    """Training on prompts with cached images and their answers."""
 
     def training_images(self: Any, case: Case) -> Mapping[str, Any]:
         """The images that a model is shown."""

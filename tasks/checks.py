@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_metrics(task: Task, what: str = "") -> None:
-    """Makes a list of a task's metrics; summaries need at least one metric of a kind that it `judges`.
+    """Lists a task's metrics; summaries need a `judges` metric.
 
     `what` says what metrics of these kinds judge, for the message; "" leaves them to the task.
 
@@ -58,7 +58,7 @@ class Checked(NamedTuple):
 
 
 def check_grids(task: Task, case: Case) -> Checked:
-    """Reads images and reference of a case: same grid, content, and a reference that the task takes."""
+    """Reads images and reference; checks grid, content and target."""
     try:
         images = task.read_images(case)
         geometry = images[0].geometry if images else None

@@ -36,7 +36,7 @@ ROUNDED = 0.01
 
 
 class ClassProbabilities(Weighed):
-    """Class -> probability, as a model says it, and how much each tile of a bag counted."""
+    """Class -> probability, and the weight of each tile."""
 
     key = "probabilities"
 
@@ -113,7 +113,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
 
     def _take_half(self) -> None:
-        """Keeps one half of the classes; a task that is made of this one keeps the same."""
+        """Keeps one half of the classes, for derived tasks too."""
         UsageError.refuse_unknown(f"task {self.name!r}: half is", ("base", "novel"), self.half)
         if not self.exclusive or len(self.classes) < 4:
             raise UsageError(f"task {self.name!r}: half needs four classes or more that exclude each other")
@@ -122,13 +122,13 @@ class ClassificationTask(TrainsOnPrompts, Task):
         self.complete(all_classes=list(self.classes), classes=list(classes), name=f"{self.name}_{self.half}")
 
     def cases(self, part: str) -> list[Case]:
-        """The cases that serve a part; of a half of the classes, those of them."""
+        """Cases of a part, restricted to a half's classes."""
         held = super().cases(part)
         return [case for case in held if any(self._truth(case).values())] if self.half else held
 
     @property
     def case_metrics(self) -> list[str]:
-        """The metrics that a single case is judged by, the error of its probabilities always among them."""
+        """Metrics of single cases, always with the probability error."""
         return list(dict.fromkeys([*super().case_metrics, ERROR]))
 
     @property
@@ -146,7 +146,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         return Prompt(case.id, images, self.labels, options=options)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> dict[str, float]:
-        """Takes a probability for each class of the task, and for no other; returns them in the task's order.
+        """Checks a probability per class; returns them in task order.
 
         Of a reference, which may leave classes open or name further ones, returns what is true of the task's classes.
 
@@ -199,7 +199,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """The probability of the wrong side, 1, for every class, and all else at its worst.
+        """Worst scores: probability 1 of every wrong side.
 
         Rows of `probability` keep the truth as their status, so that curves count the case. NaN when the truth itself
         cannot be read, for then nobody is judged.
@@ -221,7 +221,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         ] + [LabelScore(name, metric, 0.0, "failed") for name in getattr(held, "outlines", ()) for metric in maps]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """Where the model looked: its map of each class whose place is known, else of the most probable one."""
+        """The model's map per located class, else of the likeliest."""
         held = prediction if isinstance(prediction, Mapping) and "places" in prediction else None
         if held is None or "probabilities" not in held:
             return super().answer_panels(case, prediction)
@@ -304,7 +304,7 @@ def _of_maps(metric: str) -> bool:
 
 
 def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
-    """Judges where a model looked in a case with outlines: its map of each class that has one, beside the outline.
+    """Scores a case's maps against the outlines of their classes.
 
     The map is the class's own, or the one that is the same for all classes.
 

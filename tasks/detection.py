@@ -94,7 +94,7 @@ class DetectionTask(Task):
         return dict(enumerate(self.labels, start=1))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
-        """Checks kind, shapes, names and numbers; of a reference whether it can be matched."""
+        """Checks kind, shapes, names and numbers; references must be matchable."""
         if what == "reference":
             reference: Points | Boxes = answer
             self._reference(case)
@@ -141,7 +141,7 @@ class DetectionTask(Task):
         return self._scores(answer, reference, case, wanted)
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """No candidate, so that every finding is missed; NaN when the reference itself cannot be read."""
+        """No candidates, missing all findings; NaN for unreadable references."""
         try:
             reference = self._reference(case)
         except CaseError:
@@ -193,7 +193,7 @@ class DetectionTask(Task):
         return reference
 
     def _um_per_px(self, case: Case) -> tuple[float, ...]:
-        """Returns micrometres per voxel along each axis; raises CaseError where neither image nor task states them."""
+        """Returns micrometres per voxel by axis; CaseError where unstated."""
         grid = case.images[0].geometry()
         if self.um_per_px is not None:
             return (float(self.um_per_px),) * len(grid.shape)
@@ -216,7 +216,7 @@ class DetectionTask(Task):
         asked: Sequence[str],
         status: str = "",
     ) -> list[LabelScore]:
-        """Returns the rows of every label; `status` is that of a case that failed."""
+        """Returns rows of every label; `status` is a failed case's."""
         rows = []
         evidence = {"coco_candidate", "coco_object"}
         present = {*answer.names, *reference.names} if evidence.issuperset(asked) else self.labels
@@ -270,7 +270,7 @@ class DetectionTask(Task):
         return judged_coco(confidences, areas, overlaps, object_areas, crowds, ignored | others_label)
 
     def _objects(self, mask: Mask, numbers: Array) -> Boxes:
-        """Returns the numbered objects of a label map of a picture as boxes with masks; other labels are left out."""
+        """Returns a label map's numbered objects as boxes with masks."""
         most = int(numbers.max(initial=0)) + 1
         held = (mask.labels > 0) & (mask.labels <= len(self.labels)) & (numbers > 0)
         keys, masks = objects_as_runs(np.where(held, mask.labels.astype(np.int64) * most + numbers, 0))
@@ -280,7 +280,7 @@ class DetectionTask(Task):
         return Boxes(corners, tuple(self.labels[key // most - 1] for key in keys), masks=tuple(masks))
 
     def _check_masks(self, case: Case, boxes: Points | Boxes, where: str) -> None:
-        """Raises CaseError where masks are compared and boxes have none, or some that reach beyond the image."""
+        """Raises CaseError for boxes whose compared masks are missing or overrun."""
         if not (isinstance(boxes, Boxes) and self._rule.masks):
             return
         shape = case.images[0].geometry().shape
@@ -347,6 +347,6 @@ def _box_areas(edges: Array) -> Array:
 
 
 def _box_edges(corners: Array) -> Array:
-    """Turns first and last voxels into edges: a box of one voxel is one voxel wide."""
+    """Turns first and last voxels into edges; one voxel has width one."""
     axes = corners.shape[1] // 2
     return np.concatenate([corners[:, :axes] - 0.5, corners[:, axes:] + 0.5], axis=1)

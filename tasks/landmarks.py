@@ -67,7 +67,7 @@ class LandmarkTask(Task):
         return Prompt(case.id, images, self.numbered_labels())
 
     def numbered_labels(self) -> dict[int, str]:
-        """The points, by the numbers of the labels where those are numbers, else from 1 on."""
+        """Points by label number, or counted from 1."""
         numbered = all(label.isdecimal() for label in self.labels)
         keys = [int(label) for label in self.labels] if numbered else range(1, len(self.labels) + 1)
         return dict(zip(keys, self.labels.values(), strict=True))
@@ -106,7 +106,7 @@ class LandmarkTask(Task):
         return scores or [LabelScore(NOTHING, name, math.nan, "absent") for name in wanted]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Each metric's worst value for every point of the reference; NaN when that cannot be read."""
+        """Worst scores of every reference point; NaN for unreadable references."""
         try:
             grid = measured_grid(case, self.units)
             names: Sequence[str] = list(self._reference(case, grid))
@@ -131,7 +131,7 @@ class LandmarkTask(Task):
 
 
 def check_points_task(task: Any) -> None:
-    """Makes a list of a task's metrics; raises UsageError for one named twice, or units there are not."""
+    """Lists a task's metrics; UsageError for repeats or unknown units."""
     UsageError.refuse_unknown(f"task {task.name!r}: there is no units", get_args(Units), task.units)
     check_metrics(task)
     if task.monitor and parse(task.monitor)[0].kind == "run":
@@ -139,7 +139,7 @@ def check_points_task(task: Any) -> None:
 
 
 def checked_points(case: Case, answer: Any, axes: int, what: str) -> Points:
-    """Returns an answer that is Points of finite positions, or of NaN where a point was not found.
+    """Returns valid Points; positions are finite, or NaN where not found.
 
     Raises:
         CaseError: It is something else; the message names the case.
@@ -160,7 +160,7 @@ def checked_points(case: Case, answer: Any, axes: int, what: str) -> Points:
 
 
 def measured_grid(case: Case, units: Units) -> Geometry:
-    """Returns the grid that a case's points lie on; raises CaseError when it states no mm, and those are asked for."""
+    """Returns the points' grid; CaseError where mm is asked but unknown."""
     grid = case.target.geometry()
     if grid.units == "pixel" and units == "mm":
         raise CaseError(
@@ -171,6 +171,6 @@ def measured_grid(case: Case, units: Units) -> Geometry:
 
 
 def placed(points: Points, grid: Geometry, units: Units) -> dict[str, Array]:
-    """Returns name -> position, (axis,): voxel indices as mm in the patient, or as they are if pixels are counted."""
+    """Returns name -> position, (axis,), in patient mm or voxel indices."""
     positions = grid.world(points.positions) if units == "mm" else points.positions
     return dict(zip(points.names, positions, strict=True))

@@ -100,7 +100,7 @@ class MeasurementTask(Task):
         return Prompt(case.id, images, dict(enumerate(wanted, 1)))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | dict[str, float]:
-        """Checks that the task's measurements can be made of an answer, or are among its numbers."""
+        """Checks that an answer yields the task's measurements."""
         if isinstance(answer, Points):
             points = checked_points(case, answer, len(case.target.geometry().shape), what)
             self._measure(case, points, what)
@@ -139,7 +139,7 @@ class MeasurementTask(Task):
         )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        """Worst scores; NaN where the reference is unreadable, for everyone."""
         try:
             return worst_measurement_scores(self._reference(case), self.case_metrics)
         except CaseError:
@@ -169,7 +169,7 @@ class MeasurementTask(Task):
         return self._measure(case, accepted, what) if isinstance(accepted, Points) else accepted
 
     def _measure(self, case: Case, points: Points, what: str) -> dict[str, float]:
-        """Returns the numbers that points stand for; NaN where one that is needed was not found."""
+        """Returns measurements from points; NaN where one is missing."""
         grid = measured_grid(case, self.units)
         if isinstance(self.measures, str):
             return self._cobb(case, points, what)
@@ -238,7 +238,7 @@ class MotionTask(Task):
         return Prompt(case.id, images, self.labels)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Motion:
-        """Checks that an answer is a motion in degrees that has the task's coordinates."""
+        """Checks that an answer is a motion with the task's coordinates."""
         where = f"case {case.id!r}: {what}"
         if not isinstance(answer, Motion):
             raise CaseError(f"{where} is invalid: expected a Motion, got {type(answer).__name__}")
@@ -262,7 +262,7 @@ class MotionTask(Task):
         )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """NaN of every coordinate: an answer that is not there has no error, and is counted as failed."""
+        """NaN of every coordinate: missing answers count as failed."""
         return worst_motion_scores(self.coordinates, self.case_metrics)
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:

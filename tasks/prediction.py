@@ -14,7 +14,7 @@ NAME = "predict"
 
 
 class Output(NamedTuple):
-    """Output that a model can be asked for: the family that asks for it, and what the model needs for that."""
+    """Output of a family, and the model's requirement for it."""
 
     family: str
     methods: tuple[str, ...]
@@ -65,7 +65,7 @@ def output_of(wrapper: type, wanted: str | None, *, asked: bool) -> str:
 def prediction_config(
     output: str, layout: Mapping[str, Any], labels: Any, settings: Mapping[str, Any], task: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Returns the config of a task that asks for an output, about the images of a layout.
+    """Returns the config of a task for an output and layout.
 
     Args:
         output: a key of `OUTPUTS`.

@@ -74,7 +74,7 @@ class Sampling:
             )
 
     def of(self, case: str, count: int) -> Array:
-        """Draws the lines of a case, bool, (line,), the same whenever it is asked.
+        """Draws a case's lines, bool, (line,), reproducibly.
 
         Args:
             case: its id; with fastMRI's lines the name of its file without `.h5`.
@@ -85,7 +85,7 @@ class Sampling:
         return self.mask(count, np.random.default_rng([self.seed, zlib.crc32(case.encode())]))
 
     def mask(self, count: int, rng: np.random.Generator) -> Array:
-        """Draws which of so many lines are measured, bool, (line,), with the lowest frequency in the middle."""
+        """Draws measured lines, bool, (line,), lowest frequency in the middle."""
         wanted = max(1, round(count / self.acceleration))
         middle = min(wanted, max(1, round(count * self.centre)))
         first = count // 2 - middle // 2
@@ -105,7 +105,7 @@ class Sampling:
         return f"{self.acceleration:g} times fewer lines, {self.lines}, {100 * self.centre:g} % of them in the middle"
 
     def _fastmri(self, file: str, count: int) -> Array:
-        """Mask that `fastmri.data.subsample` draws for a file, seeded by the characters of its name."""
+        """Mask of `fastmri.data.subsample`, seeded by a file's name."""
         rng = np.random.RandomState([ord(letter) for letter in file])
         rng.randint(1)  # which of one pair of acceleration and centre: it moves the generator on
         middle = round(count * self.centre)
@@ -166,7 +166,7 @@ class DessT2:
         return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{t1_text}, mean of voxels from 0 to 100 ms"
 
     def measure(self, case: Case, reference: Array, image: Array) -> tuple[dict[str, float], dict[str, float]]:
-        """Returns the mean T2 of each tissue in the reference and in the image, in ms.
+        """Returns mean T2 by tissue of reference and image, in ms.
 
         Both are (echo, *spatial), two echoes; of complex numbers the magnitude counts. The case's target has tissues,
         and its attributes say how it was measured.
@@ -273,21 +273,21 @@ class ReconstructionTask(Task):
         return None if self.t2 is None else DessT2.of(self.t2)
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
-        """Reads the samples, and takes out the lines that a model is not to see."""
+        """Reads samples and removes lines hidden from the model."""
         return self.thinned(case, super().read_images(case))
 
     def thinned(self, case: Case, images: tuple[Image, ...]) -> tuple[Image, ...]:
-        """Takes out of all samples of a case the lines that a model is not to see."""
+        """Removes lines hidden from the model from a case's samples."""
         if self._sampling is None:
             return images
         return tuple(_mask_samples(image, self._sampling, case.id) for image in images)
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
-        """All samples of the file, and the image that they should give: what is shown is settled in `training_pair`."""
+        """All samples and their target image; `training_pair` settles the rest."""
         return {"image": case.images[0].read(), "target": case.target.read()}
 
     def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The samples that are shown, and the image, which may be cut to its middle."""
+        """Shown samples and their image, possibly cut to the middle."""
         (shown_image,), target = self.thinned(case, (images["image"],)), images["target"]
         sampled, wanted = shown_image.geometry.shape, target.geometry.shape
         if sampled[:-2] != wanted[:-2] or any(own < cut for own, cut in zip(sampled, wanted, strict=True)):
@@ -303,7 +303,7 @@ class ReconstructionTask(Task):
         return Prompt(case.id, images)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Array:
-        """Checks shape and numbers, and keeps the middle of what is longer than the reference in a slice.
+        """Checks shape and numbers; cuts oversized slices to the middle.
 
         Returns:
             Float32, or complex64, shaped like the reference.
@@ -322,7 +322,7 @@ class ReconstructionTask(Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges one scan; by metrics that networks see pictures for, where these have been asked."""
+        """Scores one scan, by network metrics where these were asked."""
         wanted = self.case_metrics if metrics is None else metrics
         metrics_, quantities = self._asked(wanted)
         perceived = self._perceived(case, wanted, context)
@@ -355,7 +355,7 @@ class ReconstructionTask(Task):
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterator[Subject]:
-        """Pairs of pictures of each stored reconstruction and its reference, of each echo and preset by itself."""
+        """Pairs of stored reconstructions and references, by echo and preset."""
         if need.kind != "distance":
             raise UsageError(f"task {self.name!r}: its images cannot be shown to {need.provider!r}")
         metrics = [name for name in self.perceptual_metrics if need in required(name)]
@@ -389,7 +389,7 @@ class ReconstructionTask(Task):
         return notes
 
     def _perceived(self, case: Case, metrics: Sequence[str], context: Context) -> list[LabelScore]:
-        """Scores by metrics whose networks have been asked; NaN where one could not see the pictures."""
+        """Scores of asked network metrics; NaN for unusable pictures."""
         scores: list[LabelScore] = []
         for name in metrics:
             metric, preset = parse(name)
@@ -410,7 +410,7 @@ class ReconstructionTask(Task):
         return self.pictures(case, prediction, preset or None)[number][1]
 
     def pictures(self, case: Case, prediction: Path, preset: str | None) -> list[tuple[str, Array]]:
-        """Returns what networks are shown of a stored reconstruction and its reference, for each echo.
+        """Returns pictures of reconstruction and reference for networks, by echo.
 
         A label and float32, (slice, 2, row, column), from 0 to 1, scaled by the preset, or by `data_range` without one.
 
@@ -429,7 +429,7 @@ class ReconstructionTask(Task):
             raise CaseError(f"case {case.id!r}: {error}") from error
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
+        """Worst scores; NaN where the reference is unreadable, for everyone."""
         metrics, quantities = self._asked(self.case_metrics)
         every = [*metrics, *self.perceptual_metrics]
         try:
@@ -472,7 +472,7 @@ class ReconstructionTask(Task):
 
 
 def _single_reference(case: Case) -> Array:
-    """The only channel of the reference; raises CaseError where there are several, as of colours."""
+    """Only channel of the reference; CaseError for several, as colours."""
     array = case.target.read().array
     if len(array) != 1:
         raise CaseError(
@@ -483,7 +483,7 @@ def _single_reference(case: Case) -> Array:
 
 
 def _iterate_echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:
-    """Both images echo by echo with a label; one without echoes as it is, and without."""
+    """Yields both images by echo with label; unlabelled without echoes."""
     if reference.ndim < 4:
         yield "", reference, image
         return
@@ -492,13 +492,13 @@ def _iterate_echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array
 
 
 def _echo_labels(case: Case) -> list[str]:
-    """Names of the scores of each echo, or of the only ones of a scan without."""
+    """Score names by echo, or of a scan without."""
     shape = case.target.geometry().shape
     return [WHOLE] if len(shape) < 4 else [f"echo {number}" for number in range(1, shape[0] + 1)]
 
 
 def _metric_preset(metric: str) -> str:
-    """Preset that a metric's pictures are scaled by; "" for the task's data range."""
+    """Preset that scales a metric's pictures; "" for the data range."""
     return str(parse(metric)[1] or "")
 
 
@@ -530,7 +530,7 @@ def _check_shape(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> 
 
 
 def _plain_numbers(answer: Any, where: str) -> Array:
-    """The numbers of an answer, which may be a tensor of torch, on a GPU or with gradients."""
+    """Numbers of an answer, also of torch tensors."""
     try:
         image = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
     except (TypeError, ValueError) as error:

@@ -42,7 +42,7 @@ class Values(dict[str, float]):
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionTask(TrainsOnPrompts, Task):
-    """Numbers with names that a model says of each case, all of them at once.
+    """Prediction of several named numbers per case.
 
     A case's target is `Findings` whose values are numbers, NaN where nothing was measured; it may name further ones. A
     model answers by `regress`: an array in the order of the outputs, or output -> number. What is measured of an image
@@ -81,7 +81,10 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     @cached_property
     def names(self) -> list[str]:
-        """The outputs; raises MissingDataError where they stand in a file that is not there, UserError in any other."""
+        """Output names; MissingDataError where their file is absent.
+
+        UserError where any other is wrong.
+        """
         if not isinstance(self.outputs, str):
             return list(self.outputs)
         return _check_names(
@@ -90,7 +93,7 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     @property
     def case_metrics(self) -> list[str]:
-        """The metrics that a single case is judged by, what was said and what is true always among them."""
+        """Metrics of single cases, always with prediction and truth."""
         return list(dict.fromkeys([*ROWS, *super().case_metrics]))
 
     @property
@@ -103,7 +106,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         return baseline_configs({"Mean": "MeanOfFit"})
 
     def check_data(self, cases: Sequence[Case]) -> None:
-        """Raises UserError where all is unknown of an output, for then it is probably misspelt in the data."""
+        """Raises UserError for outputs without any truth, probably misspelt."""
         names: set[str] = set()
         for case in cases:
             held = case.target.read()
@@ -120,7 +123,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         return Prompt(case.id, images, self.labels)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> dict[str, float]:
-        """Takes a finite number for each output, and for no other; returns them in the task's order.
+        """Checks a finite number per output; returns them in task order.
 
         Of a reference, which may name further ones or leave some open, returns what is true of the task's outputs.
 
@@ -179,7 +182,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         return rows + (measurement_scores(truth, values, metrics=other_metrics) if other_metrics else [])
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Truth beside no prediction: no number is the worst of all; all NaN where the truth is unknown."""
+        """Truth without prediction; all NaN where truth is unknown."""
         try:
             return worst_measurement_scores(self._truth(case), self.case_metrics)
         except CaseError:

@@ -70,7 +70,7 @@ class ReportTask(QuestionTask):
         return Reply((pair.text,))
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """All references, verdicts, and what was written of the members of each set, for metrics that compare them."""
+        """References, verdicts and set texts for comparing metrics."""
         context = super().context(cases, predictions, evidence)
         sets = grouped((name, case) for case in cases if (name := case.attributes.get("set")))
         peers: dict[str, tuple[Written, ...]] = {}
@@ -92,7 +92,7 @@ class ReportTask(QuestionTask):
     def score(
         self, case: Case, prediction: Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges one report, as `QuestionTask.score` does an answer; alone it is the whole set of references."""
+        """Scores one report as `QuestionTask.score`; alone it is the corpus."""
         if context.shared is None:
             context = replace(context, shared=SharedTexts(Corpus([self._references(case)])))
         return super().score(case, prediction, metrics, context)

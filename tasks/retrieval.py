@@ -67,7 +67,7 @@ class Ranks:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTask(TrainsOnPrompts, Task):
-    """Images and their reports, to be told apart from those of the rest of the set.
+    """Retrieval of images by reports, and back, within a set.
 
     Cases are those of any layout whose target is a report. A model answers by `embed`. Vectors are kept with the run;
     ranks are taken once all cases are embedded, over all of them. Intervals resample the queries; what is searched
@@ -102,7 +102,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return Prompt(case.id, images, messages=(Message("user", (*range(len(images)), _single_report(case))),))
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns for each pair the vector of its images, that of its report, and whether the report was cut."""
+        """Returns image and report vectors per pair; whether reports were cut."""
         texts = [prompt.text for prompt in prompts]
         pictured = [
             replace(prompt, messages=(Message("user", tuple(range(len(prompt.images)))),)) for prompt in prompts
@@ -114,7 +114,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return list(zip(vectors[: len(texts)], vectors[len(texts) :], cuts, strict=True))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Embedded:
-        """Takes `Embedded`, or a vector of the image and one of the report, which must be alike and have a direction.
+        """Checks `Embedded` or two vectors of equal length, not zero.
 
         Raises:
             CaseError: it is something else.
@@ -132,7 +132,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return Embedded(image, report, bool(answer[2]) if len(answer) == 3 else False)
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """Ranks all stored predictions; what is none, such as a failure, is no member of the gallery.
+        """Ranks all stored predictions; failures are left out of the gallery.
 
         Raises:
             UserError: vectors cannot be read, or are not of one length.
@@ -184,7 +184,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return [LabelScore(PAIR, name, _retrieval_value(name, placed), "present") for name in wanted]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Neither is found; of a rank, that of the last, which is the number of pairs that there are."""
+        """Neither is found; a rank is the number of pairs."""
         last = (context.shared.reports if isinstance(context.shared, Ranks) else 0) or 1
         worst_values = {name: float(parse(name)[0].worst) for name in self.case_metrics}
         return [

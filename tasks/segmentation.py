@@ -47,7 +47,7 @@ Per = Literal["volume", "slice"]
 
 @dataclass(frozen=True)
 class Guides:
-    """How boxes and points for promptable models are taken from the reference, with a seeded jitter.
+    """Boxes and points from the reference, with a seeded jitter.
 
     A model that is told where a structure lies answers an easier question than one that finds it: the footnote of a
     table says so.
@@ -83,7 +83,7 @@ class Guides:
                 raise UsageError(f"expected task.guides.{what} to be a whole number of at least {least}, got {value!r}")
 
     def of(self, case_id: str, mask: Array, labels: Mapping[int, str]) -> dict[int, tuple[Guide, ...]]:
-        """Returns the guides of one case, the same for the same seed, case and mask (integers, (*spatial)).
+        """Returns a case's guides, reproducible by seed, case and mask.
 
         Label -> its guides, in the order of slices and components; labels that the mask lacks are left out.
         """
@@ -109,7 +109,7 @@ class Guides:
             )
 
     def _pieces(self, member: Array) -> Iterator[tuple[Array, Array]]:
-        """First corner and voxels of each thing that gets a guide: (axes,) and bool, cropped to its box."""
+        """Corners (axes,) and cropped bool masks of guided objects."""
         from scipy.ndimage import find_objects, label
 
         slices = range(member.shape[-1]) if self.per == "slice" and member.ndim == 3 else [None]
@@ -155,7 +155,7 @@ class Guides:
         return np.vstack([chosen, drawn]).astype(np.float64), positive
 
     def _outside(self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array) -> Array:
-        """Voxels of the grown box, within the image, that are not of the structure."""
+        """Voxels of the grown box outside the structure."""
         reach = (self.jitter + 1) * ~still
         grown = np.pad(~piece, [(n, n) for n in reach], constant_values=True)
         voxels = np.argwhere(grown) + corner - reach
@@ -252,7 +252,10 @@ class SegmentationTask(Task):
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """Probabilities and numbered objects are other answers than a label map: a run with them is another run."""
+        """Kind of answer, which identifies the run.
+
+        Probabilities and numbered objects are other answers than a label map.
+        """
         return {"probabilities": True} if self._soft else {"numbered": True} if self._numbered else {}
 
     @cached_property
@@ -261,7 +264,7 @@ class SegmentationTask(Task):
         return InstanceRule.of(self.instances).source == "given"
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
-        """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
+        """Reads images; those of one grid become channels, as MR sequences."""
         images = super().read_images(case)
         if len(images) == 1:
             return images
@@ -272,7 +275,7 @@ class SegmentationTask(Task):
         return (replace(images[0], array=np.concatenate([image.array for image in images]), notes=notes),)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Asks for the task's labels, with guides from the reference if the task gives them."""
+        """Asks for the task's labels, with guides where it gives them."""
         if self._guides is None or not images:
             return Prompt(case.id, images, self.labels)
         reference = case.target.read()
@@ -280,7 +283,7 @@ class SegmentationTask(Task):
         return Prompt(case.id, images, self.labels, self._guides.of(case.id, reference.labels, self.labels))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Mask | Probabilities:
-        """Checks grid, dtype and labels, or the range of probabilities and the labels of their channels."""
+        """Checks grid, dtype, labels; of probabilities their range and channels."""
         expected = case.target.geometry()
         if self._soft and what == "prediction":  # a reference is a label map, whatever is asked
             return self._accept_probabilities(case, answer)
@@ -305,7 +308,7 @@ class SegmentationTask(Task):
         return mask
 
     def _numbers(self, case: Case, mask: Mask, what: str) -> Array | None:
-        """Returns the numbers of a mask's objects, where they are judged; raises CaseError where some have none."""
+        """Returns a mask's object numbers; CaseError where some lack one."""
         if not self._numbered:
             return None
         if mask.instances is None:
@@ -356,7 +359,7 @@ class SegmentationTask(Task):
         ]
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """The label map that is stored, or the most probable labels of stored probabilities."""
+        """Stored label map, or most probable labels."""
 
         def read() -> Mask:
             answer: Mask | Probabilities = self.codec.read(prediction)
@@ -402,7 +405,7 @@ class SegmentationTask(Task):
     def _rater_scores(
         self, case: Case, reference: Mask, mask: Mask, answer: Mask | Probabilities, metrics: Sequence[str]
     ) -> list[LabelScore]:
-        """Judges a label map against those of all readers; raises CaseError where there are none."""
+        """Scores a label map against all readers; CaseError without any."""
         if not reference.raters:
             raise CaseError(
                 f"case {case.id!r}: {_reference(case)} is invalid: expected masks of several readers, got one, and "
@@ -440,7 +443,7 @@ class SegmentationTask(Task):
         )
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        """Worst scores; NaN where the reference is unreadable, for everyone."""
         judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
             reference = case.target.read()
@@ -471,7 +474,7 @@ class SegmentationTask(Task):
     def _counted(
         self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...], evidence: Sequence[str]
     ) -> list[LabelScore]:
-        """Counts of summaries, such as missed lesions: a case without an answer counts as an empty one."""
+        """Counts for summaries; unanswered cases count as empty."""
         nothing = np.zeros_like(reference.labels)
         counts = segmentation_scores(
             reference.labels,
@@ -524,7 +527,7 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: {error}") from error
 
     def _spacing(self, case: Case, reference: Mask) -> tuple[float, ...]:
-        """Of the reference, or of the image where the reference is a plain picture; 1 where pixels are counted.
+        """Spacing of reference or image; 1 where pixels are counted.
 
         NaN where neither states a physical size.
         """
@@ -542,7 +545,7 @@ class SegmentationTask(Task):
         return [name for name, (definition, _) in mask_metrics(metrics).items() if needs_spacing(definition, rule)]
 
     def alone(self, metric: str) -> Self:
-        """The same task with one metric; what its policy for empty masks is called decides nothing."""
+        """Same task with one metric, independent of the empty-mask policy's name."""
         return replace(super().alone(metric), empty=replace(EmptyPolicy.of(self.empty), name=""))
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:

@@ -52,18 +52,18 @@ def kind_of(drawn: Mapping[str, Any]) -> str:
 
 
 def numbers(drawn: Mapping[str, Any]) -> range:
-    """The numbers of all draws: those of the first size, then of the next."""
+    """Numbers of all draws, by size."""
     return range(len(drawn[kind_of(drawn)]) * drawn[DRAWS])
 
 
 def size_and_draw(drawn: Mapping[str, Any]) -> tuple[float, int]:
-    """The size of the draw that `number` names, and which one of that size it is, from 0."""
+    """Size of a numbered draw, and its index within that size."""
     size_index, draw = divmod(drawn[NUMBER], drawn[DRAWS])
     return drawn[kind_of(drawn)][size_index], draw
 
 
 def subset(task: Task, cases: Sequence[Case], shows: Sequence[frozenset[str]] | None = None) -> list[Case]:
-    """Those of the cases to fit on that one draw keeps, in their order.
+    """Fit cases kept by one draw, in their order.
 
     Patients (cases, where no patient is known) come in an order that their names and the draw decide alone. A share
     keeps the first ones of each class, at least one; a patient of several classes counts as of the rarest, and the
@@ -137,7 +137,7 @@ def classes_shown(task: Task, cases: Sequence[Case]) -> list[frozenset[str]]:
 
 
 def _shown_by(task: Task, case: Case) -> frozenset[str]:
-    """The classes that a case shows; "" stands for none, and for every case of a task without classes."""
+    """Classes of a case; "" for none, or without classes."""
     if task.capability in _STRATIFIED:
         held = case.target.read()
         if isinstance(held, Survival):
@@ -152,7 +152,7 @@ _NONE = frozenset([""])
 
 
 def described(task: Task) -> list[dict[str, Any]]:
-    """Of each draw its `repeat`, `kind`, `size` and `draw`, and how many `patients` and `cases` were fitted on."""
+    """Facts of draws: `repeat`, `kind`, `size`, `draw`, fitted `patients`, `cases`."""
     pool, subsets = task.cases("fit"), []
     shows = classes_shown(task, pool)  # the same of each draw
     for number, fold_task in task.folds().items():

@@ -28,7 +28,7 @@ SLACK = 1e-6
 
 
 class Risk(Weighed):
-    """`risk`, and the survival of each horizon under its label, such as `S(365)`, as a model says it."""
+    """Predicted `risk` and survival by horizon label, such as `S(365)`."""
 
     key = "risk"
 
@@ -75,12 +75,12 @@ class SurvivalTask(TrainsOnPrompts, Task):
 
     @property
     def case_metrics(self) -> list[str]:
-        """All evidence, whichever of it the metrics need: it costs nothing, and figures show it."""
+        """All evidence, which is cheap and shown in figures."""
         return list(dict.fromkeys([*ROWS, *super().case_metrics]))
 
     @property
     def labels(self) -> dict[int, str]:
-        """Names of the outputs with their numbers, from 1 on: the risk, and survival at each horizon."""
+        """Output names numbered from 1: risk, then survival by horizon."""
         return dict(enumerate([RISK, *map(at_horizon, self.horizons)], 1))
 
     def baselines(self) -> Mapping[str, Mapping[str, Any]]:
@@ -88,7 +88,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
         return baseline_configs({"Kaplan-Meier": "KaplanMeierEstimate"})
 
     def check_data(self, cases: Sequence[Case]) -> None:
-        """Raises UserError where no case has the event, for then nothing can be compared."""
+        """Raises UserError where no case has the event."""
         if not any(self._truth(case).event for case in cases):
             raise UserError(
                 f"task {self.name!r}: none of {len(cases)} cases has the event; is the target's column of events the "
@@ -100,7 +100,9 @@ class SurvivalTask(TrainsOnPrompts, Task):
         return Prompt(case.id, images, self.labels)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
-        """Takes a number, or a number for each of `labels`; survival must be from 0 to 1, and may not rise.
+        """Checks a risk, or one number per label.
+
+        Survival must be from 0 to 1, and may not rise.
 
         Returns:
             `Risk`; of a reference, `Survival`.
@@ -136,7 +138,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Puts what was predicted beside what became of the case; all numbers are of runs.
+        """Pairs predictions with outcomes; every score is of a run.
 
         Args:
             case: the case.
@@ -157,7 +159,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
         return rows
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """The case with no risk, each of whose pairs is wrong; nothing where the truth itself cannot be read."""
+        """No risk, so each pair is wrong; nothing for unreadable truth."""
         try:
             truth = self._truth(case)
         except CaseError:

@@ -159,7 +159,7 @@ class SynthesisTask(Task):
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterator[Subject]:
-        """The pictures of the sets that a metric compares, and where it reads texts the prompts of those made."""
+        """Pictures of sets that a metric compares, or prompts for texts."""
         if need.kind != "features":
             raise UsageError(f"task {self.name!r}: its pictures cannot be shown to {need.provider!r}")
         for part in need.sets:
@@ -172,7 +172,7 @@ class SynthesisTask(Task):
                 yield Subject(f"{PROMPT}/{case.id}", sentence_key(text), lambda text=text: text)  # type: ignore[misc]
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """All pictures with what extractors say of them, and what was compared with, in the provenance."""
+        """All pictures with extractors' results; reference sets in the provenance."""
         if not self.set_metrics:
             return super().context(cases, predictions, evidence)
         real = {part: self.real_set(part) for part in self.parts}
@@ -191,7 +191,7 @@ class SynthesisTask(Task):
         return list(sets.judged.notes) if isinstance(sets, SynthesisSets) else []
 
     def artefacts(self, context: Context, folder: Path) -> None:
-        """Writes the pictures that come nearest to training images, of each extractor that looks for copies."""
+        """Writes the generated pictures nearest to training images, by extractor."""
         if isinstance(context.shared, SynthesisSets):
             for extractor, nearest_pictures in context.shared.judged.nearest.items():
                 write_gallery(folder, extractor, nearest_pictures)
@@ -201,7 +201,7 @@ class SynthesisTask(Task):
         return real_pictures(part, self._real(part), optional=self.unreadable == "skip")
 
     def made_set(self, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
-        """The pictures that were made, in the order of cases; of those that failed none."""
+        """Generated pictures in case order, without failures."""
         return made_pictures(self, cases, predictions)
 
     def _real(self, part: str) -> list[Case]:
@@ -236,11 +236,11 @@ class SynthesisTask(Task):
         return text
 
     def has(self, case: Case, finding: str) -> bool:
-        """Whether a case's attributes say that a finding is present; what is not said is not."""
+        """Whether attributes state a finding as present."""
         return case.attributes.get(finding, "").strip().lower() in PRESENT
 
     def says(self, case: Case, names: Sequence[str], attribute: str = "") -> list[float]:
-        """Values of findings in a case's attributes, or of the values of one attribute: 1, 0, or NaN where it is open.
+        """Finding values by attributes, or one attribute's choices: 1, 0, NaN.
 
         A finding that is not spoken of is taken to be absent. A value that is none of `names` leaves all of them open.
         """
@@ -264,7 +264,7 @@ class SynthesisTask(Task):
         return one_each(model.synthesize(prompts, [self.seeds(prompt.case_id) for prompt in prompts]), prompts)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> GeneratedImages:
-        """Takes as many pictures as were asked for; raises CaseError for fewer, more, or none."""
+        """Checks the number of pictures; raises CaseError for another."""
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} pictures, expected {self.pictures}")
@@ -323,7 +323,7 @@ class SynthesisTask(Task):
 
 
 def picture_of(given: Any, what: str) -> Array:
-    """Returns a picture as it is stored: uint8 or uint16, (row, column) or (row, column, 3).
+    """Returns a picture for storage: uint8 or uint16, (row, column[, 3]).
 
     It is given as an `Image` or an array, (channel, row, column), of 1 or 3 channels: uint8, uint16, or floats from 0
     to 1, of which one channel is kept in 16 bits and three in 8.
@@ -345,7 +345,7 @@ def picture_of(given: Any, what: str) -> Array:
 
 
 def rgb(array: Array) -> Array:
-    """A picture (channel, row, column) of 1 or 3 channels as 8-bit colours of 512 x 512, by PIL's usual filter.
+    """Picture of 1 or 3 channels as 8-bit RGB, 512 x 512.
 
     Values of other types than uint8 are stretched from the smallest to the largest.
     """

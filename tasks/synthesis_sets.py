@@ -54,7 +54,7 @@ class Picture:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files it is read from; () where its content must be looked at to tell it from others."""
+        """Source files; () where identity needs the content."""
         if isinstance(self.reference, Path):
             return (self.reference,)
         return self.reference.files if isinstance(self.reference, ImageFile) else ()
@@ -86,7 +86,7 @@ class Picture:
         return image
 
     def look_up(self, features_of: Callable[[tuple[Path, ...]], Array]) -> Array:
-        """Its features, by its files; raises as `read` does where they are not known."""
+        """Features by its files; raises as `read` where unknown."""
         try:
             return features_of(self.files)
         except CaseError as error:
@@ -116,7 +116,7 @@ def real_pictures(part: str, cases: Sequence[Case], *, optional: bool) -> list[S
 
 
 def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
-    """The pictures that were made, in the order of cases; of those that failed none."""
+    """Generated pictures in case order, without failures."""
     shown_pictures: list[Shown] = []
     for case in cases:
         stored = predictions.get(case.id)
@@ -135,7 +135,7 @@ def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mappi
 
 
 def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> Iterator[Subject]:
-    """Pictures that an extractor has not been shown yet; keys known of another extractor are not computed again."""
+    """Pictures new to an extractor; keys known elsewhere are not recomputed."""
     keys = {key[2]: observation.key for key, observation in evidence.observations.items() if observation.key}
     for owner, _, picture in shown:
         if evidence.find(provider, owner) is None:
@@ -158,7 +158,7 @@ class JudgedSets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SynthesisSets:
-    """All pictures of a run and what extractors say of them: what scores of sets depend on.
+    """All pictures of a run with their features, for set scores.
 
     Attributes:
         task: how they are judged.
@@ -173,7 +173,7 @@ class SynthesisSets:
     evidence: Evidence
 
     def provenance(self) -> dict[str, str]:
-        """Set of real images -> how many there are, and a hash of them."""
+        """Real set -> its size and hash."""
         keys = {key[2]: observation.key for key, observation in self.evidence.observations.items() if observation.key}
         return {
             part: f"{len(pictures)} images ({digest([keys.get(owner, '') for owner, _, _ in pictures])})"
@@ -220,7 +220,7 @@ class ExtractedSets:
                 self.notes.append(f"{name}: an attribute of no case, and not judged: {', '.join(self.unknown)}")
 
     def scores(self, metric: str) -> list[SetScore]:
-        """Scores of the pictures by one metric: all, those of each finding, and those of each group.
+        """Scores by one metric: all, each finding, each group.
 
         A classifier's findings are judged of all pictures, one after the other.
         """
@@ -271,7 +271,7 @@ class ExtractedSets:
         return self.made if part == GENERATED else self.real.get(part, ())
 
     def _take(self, part: str, shown: Sequence[Shown]) -> Counter[str]:
-        """Keeps the features of a set as one block; returns how many of its pictures have which size and type."""
+        """Stores a set's features in one block; returns pictures by type."""
         observed = [(picture, self.evidence.find(self.name, picture.owner)) for picture in shown]
         extracted: list[tuple[Shown, Observation]] = []
         missing: list[tuple[Shown, str]] = []
@@ -363,7 +363,7 @@ class ExtractedSets:
         return np.stack([self.evidence.of(self.name, f"{PROMPT}/{case.id}") for case in cases])
 
     def _says(self, cases: Sequence[Case]) -> Array | None:
-        """Values of the findings, or of the choices, that the extractor gives probabilities of."""
+        """Findings or choices by the extractor's probabilities."""
         extractor = self.extractor
         if not (extractor.findings or extractor.choices):
             return None

@@ -32,7 +32,7 @@ from medimg_eval.tasks.checks import check_metrics
 
 @dataclass(frozen=True, kw_only=True)
 class VertebraTask(TrainsOnPrompts, Task):
-    """Masks of vertebrae that were made healthy, judged by what the real ones have lost beside them.
+    """Healthy-made vertebra masks, judged by the height that real ones lost.
 
     A case is one vertebra; its id ends in its number, as `sub-verse012_20`. Its target is the label map of the real
     spine, an answer that of the spine with the vertebra made anew, on the same straightened grid, whose stored axes run
@@ -84,7 +84,7 @@ class VertebraTask(TrainsOnPrompts, Task):
         return Prompt(case.id, images, {_vertebra_number(case): "vertebra"})
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> HeightLoss:
-        """Measures a label map on the target's grid; what is kept of it is the loss of height.
+        """Measures height loss from a label map on the target's grid.
 
         Raises:
             CaseError: it lies on another grid, or holds other labels but not the case's; or the target lacks it.
@@ -125,7 +125,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """The loss of a vertebra and of its thirds, and its grade; nothing of one that the grader was fitted on."""
+        """Loss of a vertebra and its thirds, and its grade."""
         if not self._judged(case):
             return []
         wanted = self.case_metrics if metrics is None else metrics
@@ -152,7 +152,7 @@ class VertebraTask(TrainsOnPrompts, Task):
         return self.grader != "svm" or case.attributes.get("part") not in self.fitted_on
 
     def _by_machine(self, known: Mapping[str, Case], losses: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """The grades of the judged cases, by a machine that the others were fitted to."""
+        """Grades of judged cases, by a machine fitted on the others."""
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVC

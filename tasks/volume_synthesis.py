@@ -29,7 +29,7 @@ FAILURES = "generation_failure_rate"
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeSynthesisTask(SynthesisTask):
-    """Volumes to be made of prompts, compared with real ones by slices of three planes (2.5-D).
+    """Generated volumes compared with real ones by 2.5-D slices.
 
     Volumes are turned to RAS. Of each plane, `slices` lie at equal steps over the whole extent, at (i + 1/2) / slices;
     they are brought to square pixels of the smaller spacing, linearly, and to 8 bits between the values of `window`.
@@ -62,7 +62,7 @@ class VolumeSynthesisTask(SynthesisTask):
             raise UsageError(f"task {self.name!r}: {', '.join(unfit)} compare pictures, and these are volumes")
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> GeneratedImages:
-        """Takes as many volumes as were asked for; raises CaseError for fewer, more, or what is no volume."""
+        """Checks the number of volumes; CaseError for others or non-volumes."""
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} volumes, expected {self.pictures}")
@@ -122,7 +122,10 @@ class VolumeSlice(Picture):
         return digest([super().key(), self.plane, self.share, self.window], 40)
 
     def read(self) -> Image:
-        """Reads the volume, unless it was the last one read, and cuts it; raises as `Picture.read` does."""
+        """Cuts the slice, reading its volume unless cached.
+
+        Raises as `Picture.read` does.
+        """
         volume, window = _LAST.volume_of(self)
         try:
             pixels, step = cut_slice(volume, self.plane, self.share, self.window or window)
@@ -132,14 +135,14 @@ class VolumeSlice(Picture):
 
 
 class _LastVolume:
-    """The volume that was read last: slices come one after the other, and from several threads."""
+    """Cache of the last volume, for slices from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: tuple[Any, Image, tuple[float, float]] | None = None
 
     def volume_of(self, cut: VolumeSlice) -> tuple[Image, tuple[float, float]]:
-        """The volume of a slice in RAS, and its smallest and largest finite value."""
+        """A slice's volume in RAS, with its finite minimum and maximum."""
         with self._lock:
             if self._held is None or self._held[0] != (cut.files or id(cut.reference)):
                 image = checked_volume(Picture.read(cut), cut.name)
@@ -153,7 +156,7 @@ _LAST = _LastVolume()
 
 
 def checked_volume(given: Any, what: str) -> Image:
-    """Returns a volume of one channel; raises CaseError for anything else, or where no value is finite."""
+    """Returns a one-channel volume; CaseError for others or none finite."""
     if not isinstance(given, Image) or given.array.ndim != 4 or given.array.shape[0] != 1 or not given.array.size:
         got = f"shape {given.array.shape}" if isinstance(given, Image) else type(given).__name__
         raise CaseError(f"{what} is invalid: expected an Image (1, i, j, k), got {got}")
@@ -163,7 +166,9 @@ def checked_volume(given: Any, what: str) -> Image:
 
 
 def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
-    """Returns a slice of a volume in RAS, uint8 (row, column), and the side of its square pixels in mm.
+    """Returns a slice, uint8 (row, column), and its pixel size in mm.
+
+    Of a volume in RAS; its pixels are square.
 
     Rows run from superior or anterior, columns from left or posterior.
 

@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 @contextmanager
 def resolving(asked: Asked, settings: Mapping[str, Any]) -> Iterator[Given]:
-    """Resolves what a caller asked for; names and configs of the caller's own are found as long as this lasts."""
+    """Resolves a caller's request; its own names hold within the block."""
     from omegaconf import OmegaConf
 
     folders = [] if asked.config_dir is None else [str(asked.config_dir)]
@@ -85,7 +85,7 @@ def resolving(asked: Asked, settings: Mapping[str, Any]) -> Iterator[Given]:
 
 
 def _refuse_changed(objects: Mapping[str, Any], words: Sequence[str]) -> None:
-    """Raises UsageError where keys are set within what is an object, and no config."""
+    """Raises UsageError for keys set within objects, which are no configs."""
     for key in objects:
         strange = next((word for word in words if re.match(rf"[+~]*(model@)?{key}\b", word)), None)
         if strange is not None:
@@ -93,7 +93,7 @@ def _refuse_changed(objects: Mapping[str, Any], words: Sequence[str]) -> None:
 
 
 def specified(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:
-    """A model that is there already, as `spec_of` describes it; one that is described stays."""
+    """Model object as `spec_of` describes it; descriptions stay."""
     from medimg_eval.evaluation.model_spec import ModelSpec
 
     if isinstance(model, ModelSpec):

@@ -45,7 +45,7 @@ def load_task(
 
 
 def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.DataFrame:
-    """The tasks of the catalogue: a row for each, with `title`, `family`, `description`, `access` and `may_leave`.
+    """Catalogue tasks: `title`, `family`, `description`, `access`, `may_leave`.
 
     Args:
         tag: only those of a family (`vqa`, `segmentation`, `reports`, ...), or with this word in name or description.
@@ -82,7 +82,7 @@ def list_catalogue(
     access: str | None = None,
     search: str | None = None,
 ) -> pd.DataFrame:
-    """Table of the entries of a kind, as `list` shows it: a row for each, by name.
+    """Catalogue entries of a kind, by name, as `list` shows them.
 
     Args:
         what: `tasks`, `models`, `metrics`, `suites`, `annotators`, `extractors` or `systems` (published ones).

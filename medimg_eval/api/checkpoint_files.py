@@ -63,14 +63,14 @@ class Checkpoint:
 
     @property
     def state(self) -> list[float]:
-        """Size and time of what it is made of, by which a file that was written anew is known."""
+        """Size and time of its files, which reveal rewrites."""
         files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
         states = [file.stat() for file in files if file.is_file()]
         return [float(sum(state.st_size for state in states)), max(state.st_mtime for state in states)]
 
 
 def find_checkpoints(folder: Path) -> tuple[list[Checkpoint], list[Path]]:
-    """The checkpoints in a folder, or in `checkpoints` below it: those that are whole by step, and those that are not.
+    """Checkpoints below a folder: complete ones by step, and incomplete ones.
 
     Raises:
         UserError: there is no such folder, or it holds neither.
@@ -107,7 +107,7 @@ def _list_candidates(folder: Path) -> list[Path]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether nothing of it is left to be written, as far as its files say."""
+    """Whether its files show no pending writing."""
     if path.is_file():
         return _is_whole_file(path)
     weights = [file for pattern in WEIGHTS for file in path.glob(pattern)]
@@ -122,7 +122,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _is_whole_file(file: Path) -> bool:
-    """Whether a file is as long as its head says, or ends as it must; of torch's older form nothing can be told."""
+    """Whether a file is complete by head or tail."""
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:
@@ -146,7 +146,7 @@ def _checkpoint_times(path: Path) -> dict[str, float]:
 
 
 def _read_stored_times(path: Path) -> dict[str, float]:
-    """When a checkpoint was written, as its content says; nothing where it cannot be read as weights."""
+    """Time of writing, from a checkpoint's content; nothing if unreadable."""
     try:
         if path.is_dir():
             held = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
@@ -181,7 +181,7 @@ class Evaluated:
 def evaluate_new(
     found: Sequence[Checkpoint], asked: str, record: Path, evaluate: Callable[[Checkpoint], Path]
 ) -> Evaluated:
-    """Evaluates the checkpoints that have no finished run, each once; one that fails does not end the rest.
+    """Evaluates each new checkpoint once; failures do not stop the rest.
 
     Args:
         found: the checkpoints.
@@ -211,7 +211,7 @@ def evaluate_new(
 
 
 def _is_done(folder: Path) -> bool:
-    """Whether a run has all its scores; cases that failed are asked again, as by any other start."""
+    """Whether a run has all scores; failed cases are asked again."""
     if not (folder / MANIFEST).is_file():
         return False
     manifest = read_manifest(folder / MANIFEST)

@@ -58,7 +58,7 @@ class CheckpointScores:
 
     @cached_property
     def figures(self) -> Figures:
-        """A learning curve of each metric of the table; none where no checkpoint says its step."""
+        """Learning curves by metric; none without steps."""
         from medimg_eval.results.figures import Figures, figures_of
         from medimg_eval.results.runs import is_evidence, is_set
 
@@ -129,7 +129,7 @@ def test_checkpoints(  # noqa: PLR0913 - one argument for each choice
 def run_checkpoints(
     wanted: Mapping[str, Any], overrides: Sequence[str] = (), task: Task | None = None
 ) -> list[CheckpointScores]:
-    """Evaluates the new checkpoints of a resolved config of `test`, under its task or each one of its suite."""
+    """Evaluates new checkpoints of a `test` config, by task."""
     from medimg_eval.api.checkpoint_files import find_checkpoints
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_tasks
@@ -190,7 +190,7 @@ def _of_task(
 
 
 def _series_name(name: str, folder: Path) -> str:
-    """The name of the model; of one that is called by its checkpoint, the folder's."""
+    """Model's name, or the folder's where named by checkpoint."""
     return folder.resolve().name if name in ("None", str(folder)) else name
 
 

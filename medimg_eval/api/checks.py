@@ -30,7 +30,9 @@ def check(
     trust: bool = False,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Reads every case of a task, or every image below a path, or says what metrics lack; as the command `check` does.
+    """Checks a task's cases, a path's images or metric requirements.
+
+    As the command `check` does.
 
     Args:
         task: its name, or a task.

@@ -42,14 +42,17 @@ def table(runs: Runs = "runs", **settings: Any) -> Table:
 
 
 def compare(runs: Runs = "runs", metric: str = "", **settings: Any) -> Comparison:
-    """Whether models differ by more than chance: settings are keys of the command `compare`, such as `baseline`."""
+    """Statistical comparison of models; settings as of the command `compare`.
+
+    Such as `baseline`.
+    """
     from medimg_eval.results.tables import comparison_of
 
     return comparison_of(_scores_of(runs), settings_of("compare", {**settings, "metric": metric}))
 
 
 def figure(kind: str, runs: Runs = "runs", metric: str | None = None, **settings: Any) -> Figures:
-    """Figures for a paper by their names, one for each task where its kind asks for that.
+    """Figures for papers, by name; by task where the kind needs.
 
     Args:
         kind: such as `forest`, `box` or `reliability`.
@@ -100,7 +103,10 @@ class ReportPages:
 
 
 def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> ReportPages:
-    """Writes pages with tables, cases and images. Settings are keys of the command `report`, such as `compare`."""
+    """Writes pages of tables, cases and images; settings as of `report`.
+
+    Such as `compare`.
+    """
     from medimg_eval.catalogue import task_facts
     from medimg_eval.viewer import write_pages
 

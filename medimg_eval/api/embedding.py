@@ -32,7 +32,7 @@ def embed(
     trust: bool = False,
     **settings: Any,
 ) -> CaseFeatures:
-    """Computes features of a task's images by an encoder, those that the store lacks, as the command `embed` does.
+    """Computes missing features of a task's images, as `embed` does.
 
     Args:
         task: name of a config, a config, or a task.

@@ -81,7 +81,7 @@ def run_estimates(
     model: ModelSpec | None = None,
     judge: ModelSpec | None = None,
 ) -> list[Estimate]:
-    """Asks five cases of each task that `test` would ask; the runs are those of `test`, which goes on with them."""
+    """Asks five cases per task; `test` continues these runs."""
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_settings, build_tasks, undisturbed
 
@@ -99,7 +99,7 @@ def run_estimates(
 
 
 def estimate_sheet(estimates: Sequence[Estimate]) -> Sheet:
-    """Returns the table of what runs will cost, with a line for all where there are several."""
+    """Returns the table of predicted costs, with a total of several."""
     rows = [_estimate_numbers(estimate) for estimate in estimates]
     lines = [
         Line([estimate.task, estimate.model], [[Span(_format_number(name, value))] for name, value in row.items()])
@@ -140,7 +140,7 @@ _TITLES = {
 
 
 def _estimate_numbers(one: Estimate) -> dict[str, float]:
-    """What is printed of an estimate: totals of what is left."""
+    """Printed numbers of an estimate: totals of remaining work."""
     each = {name: getattr(one, name) * one.left for name in ("read", "written", "cost", "judge_cost")}
     figures = {"trials": float(one.trials), "left": float(one.left), "hours": one.hours, **each}
     return figures | {"memory": one.memory, "gpu_memory": one.gpu_memory}
@@ -209,7 +209,7 @@ def _stage_seconds(run: Run) -> float:
 
 
 def _reply_usage(record: Mapping[str, Any]) -> dict[str, float]:
-    """Tokens and cost of a stored reply, of all its turns or steps; what one of them lacks is left out."""
+    """Tokens and cost of a stored reply's turns; unreported ones omitted."""
     usages = [step.get("usage") for step in record.get("trace", ()) if step.get("kind") == "model"]
     usages = usages or [turn.get("usage") for turn in record.get("turns", ())]
     stated = [usage for usage in usages if usage]
@@ -225,7 +225,7 @@ def _mean_usage(usages: Iterable[Mapping[str, float]], name: str) -> float:
 
 
 def _judge_cost(model: Any) -> float:
-    """What a judge has cost so far; of a jury, all its judges together."""
+    """Cost of a judge so far, summed over a jury."""
     usage = dict(getattr(model, "usage", dict)())
     parts = [usage, *(value for value in usage.values() if isinstance(value, Mapping))]
     costs = [float(part["cost"]) for part in parts if isinstance(part.get("cost"), int | float)]

@@ -31,7 +31,9 @@ def export(
     trust: bool = False,
     **settings: Any,
 ) -> list[Path]:
-    """Writes a run as another program, a leaderboard or a challenge takes it, as the command `export` does.
+    """Exports a run for another program, leaderboard or challenge.
+
+    As the command `export` does.
 
     Args:
         run: what `test` returned, or a run folder.
@@ -68,7 +70,7 @@ def import_log(
     config_dir: str | Path | None = None,
     **settings: Any,
 ) -> list[Imported]:
-    """Makes runs of what another program logged, scored by our rules beside its own, as the command `import` does.
+    """Imports another program's log as scored runs, as `import` does.
 
     Args:
         log: a file or folder of lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect or HELM, or nnU-Net's summary.

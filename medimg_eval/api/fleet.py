@@ -105,7 +105,7 @@ class Fleet:
             raise UserError("\n".join([*lines, *(f"  {name}: {words}" for name, words in self.failed.items())]))
 
     def _device_for(self, job: Job) -> str | None:
-        """The GPU with the least room that is left for a job; None where it has to wait."""
+        """Fullest GPU that still fits a job; None to wait."""
         if len(self.at_work) >= max(self.most, len(self.devices)):
             return None
         room = {name: self._room(name) for name in self.devices}
@@ -140,7 +140,7 @@ class Fleet:
         log.info("GPU %s: %s%s", device, job.name, " (five cases)" if job.is_estimate else "")
 
     def _after(self, job: Job, code: int) -> list[Job]:
-        """What is to be started of a job that ended."""
+        """Follow-up jobs of one that ended."""
         if code == 0 and job.is_estimate:
             return [self._estimated(job)]
         if code == 0:
@@ -167,7 +167,7 @@ class Fleet:
         return job
 
     def _end_all(self) -> None:
-        """Asks what is at work to end, and kills it where it does not."""
+        """Terminates running jobs; kills those that linger."""
         for _, process in self.at_work.values():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGINT)
@@ -193,7 +193,7 @@ class Fleet:
 
 
 def jobs_of(words: Sequence[str], tasks: Sequence[str]) -> list[Job]:
-    """Jobs of one command line: one for each task of a suite, or one.
+    """Jobs of a command line, one per task of a suite.
 
     Args:
         words: of the command line, from the command on.
@@ -215,7 +215,7 @@ def jobs_of(words: Sequence[str], tasks: Sequence[str]) -> list[Job]:
 
 
 def run_fleet(asked: Sequence[tuple[list[str], Any]]) -> None:
-    """Runs command lines on the GPUs that they name, each task of a suite by itself.
+    """Runs command lines on their named GPUs, task by task.
 
     Args:
         asked: the words of each from the command on, and its config.
@@ -235,7 +235,9 @@ def run_fleet(asked: Sequence[tuple[list[str], Any]]) -> None:
 
 
 def named_devices(gpus: Any, gib: float | None = None) -> dict[str, float]:
-    """Memory of the GPUs that are meant, in GiB: `8` for the first eight, or a list of their numbers.
+    """Memory of chosen GPUs in GiB; `8` or a list of numbers.
+
+    `8` for the first eight.
 
     Raises:
         UsageError: none is meant, or there are fewer.

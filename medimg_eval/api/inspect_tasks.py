@@ -79,7 +79,7 @@ def _make_sample(task: QuestionTask, case: Case) -> Any:
 
 
 def _make_scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequence[str]) -> Any:
-    """A scorer of inspect with a value for each of our metrics; what one does not judge is left out of its mean."""
+    """Inspect scorer with our metrics' values; unjudged samples are omitted."""
     scorers = import_optional("inspect_ai.scorer")
     over = [
         _judged_metric(scorers, "mean", scorers.mean()),
@@ -102,7 +102,7 @@ def _make_scorer(task: QuestionTask, cases: Mapping[str, Case], metrics: Sequenc
 
 
 def _judged_metric(scorers: Any, name: str, of_scores: Any) -> Any:
-    """A metric of inspect over the samples that a metric of ours judges, which is not always all."""
+    """Inspect metric over the samples that our metric judges."""
 
     def over_judged() -> Any:
         def over(scores: Any) -> float:

@@ -34,7 +34,7 @@ class Labelled(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """A table of one's own, of which no card says whether it may leave this machine."""
+    """User's table, without a card on data permission."""
 
     name: str
     may_leave: MayLeave = "ask"
@@ -52,7 +52,9 @@ def label(
     trust: bool = False,
     **settings: Any,
 ) -> Labelled:
-    """Labels reports by a language model, and compares the labels with people's, as the command `label` does.
+    """Labels reports by language model, and compares with people's labels.
+
+    As the command `label` does.
 
     Args:
         reports: a table of reports.
@@ -120,7 +122,7 @@ def run_labelling(wanted: Mapping[str, Any], model: ModelSpec | None = None) -> 
 
 
 def cost_in_words(labels: ReportLabels) -> str:
-    """Sentence on tokens, seconds and price of labelling, in all and of a report."""
+    """Sentence on tokens, seconds and price, in total and per report."""
     cost, number = labels.cost(), len(labels.reports)
     parts = []
     for name, words in (("input", "tokens read"), ("output", "tokens written")):

@@ -62,7 +62,7 @@ def chosen_entries(entries: Mapping[str, Entry], filters: Mapping[str, Any]) -> 
 
 
 def nothing_passes(what: str, entries: Mapping[str, Entry], filters: Mapping[str, Any]) -> UsageError:
-    """Error of filters that no entry passes: which of them nothing passes even alone, and what there is instead."""
+    """Error for filters without matches, with their possible values."""
     values = [(key, str(filters[key])) for key in FILTERS[:-1] if filters[key] is not None]
     values += [("search", word) for word in str(filters["search"] or "").lower().split()]
     lacking = [
@@ -75,7 +75,7 @@ def nothing_passes(what: str, entries: Mapping[str, Entry], filters: Mapping[str
 
 
 def _filter_options(key: str, entries: Mapping[str, Entry]) -> set[str]:
-    """Values that a filter of some entries may have; of a search the longer words."""
+    """Values of a filter, or longer words of a search."""
     if key == "modality":
         return set(MODALITIES)
     if key == "access":
@@ -124,14 +124,14 @@ def _describe_task(config: Mapping[str, Any], family: str) -> Entry:
 
 
 def model_rooms() -> dict[str, str]:
-    """The room of each class of models, as the face of the models states it."""
+    """Room of each model class, from the models' public interface."""
     stub = (files("medimg_eval.models") / "__init__.pyi").read_text(encoding="utf-8")
     parts = re.findall(r"from \.(\w+)[\w.]* import (\([^)]*\)|[^\n]*)", stub)
     return {name: room for room, names in parts for name in re.findall(r"as (\w+)", names)}
 
 
 def published_systems() -> dict[str, dict[str, Any]]:
-    """The published systems that this package is to carry: what they are, the commands that run them, and their status.
+    """Published systems with description, commands and status.
 
     By name: `modalities`, `what`, `status`, `commands`, and where there is something to say `evidence` and `lacks`.
     """

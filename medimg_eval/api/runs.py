@@ -66,7 +66,7 @@ def test(  # noqa: PLR0913 - one argument for each choice
     trust: bool = False,
     **settings: Any,
 ) -> RunResults:
-    """Asks a model what an earlier start has not, stores its answers and scores them, as the command `test` does.
+    """Evaluates a model on a task, resuming earlier starts, as `test`.
 
     Args:
         task: name of a config, a config, or a task.
@@ -114,7 +114,7 @@ def predict(  # noqa: PLR0913 - one argument for each choice
     trust: bool = False,
     **settings: Any,
 ) -> RunResults:
-    """Asks a model about images of which no truth is known, and keeps its answers, as the command `predict` does.
+    """Predicts images without references, as the command `predict` does.
 
     Args:
         model: as for `test`.
@@ -145,7 +145,7 @@ def predict(  # noqa: PLR0913 - one argument for each choice
 def run_predictions(
     wanted: Mapping[str, Any], overrides: Sequence[str] = (), model: ModelSpec | None = None
 ) -> tuple[RunResults, Products]:
-    """Asks the model of a resolved config of `predict`, and writes what comes of it."""
+    """Runs a resolved `predict` config and writes its predictions."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.evaluation.shards import tells
@@ -170,7 +170,7 @@ def run_predictions(
 
 
 def _refuse_within(out: str, images: Any) -> None:
-    """Raises UsageError where what is written would be found among the images, as another start would."""
+    """Raises UsageError for outputs inside the image folder."""
     target = Path(out).expanduser().resolve()
     for root in (Path(image).expanduser().resolve() for image in as_list(images)):
         if root.is_dir() and target.is_relative_to(root):
@@ -186,7 +186,7 @@ def run_tests(
     model: ModelSpec | None = None,
     judge: ModelSpec | None = None,
 ) -> list[RunResults]:
-    """Runs a model on a task or on every task of a suite, then what it is compared with."""
+    """Tests a model on a task or suite, then compares."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed
@@ -219,7 +219,7 @@ def run_tests(
 
 
 def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) -> tuple[list[Task], ModelSpec]:
-    """Tasks whose folds, or subsets, are repeats where that is asked for, and the model with one for each."""
+    """Tasks with folds or subsets as repeats, and models for each."""
     if in_folds(wanted):
         tasks = [all_folds(task) for task in tasks]
         if len({tuple(task.folds()) for task in tasks}) > 1:
@@ -255,7 +255,9 @@ def score(run: RunResults | str | Path, **settings: Any) -> RunResults: ...
 @overload
 def score(run: None = None, **settings: Any) -> RunSet: ...
 def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunResults | RunSet:
-    """Scores stored predictions again, or files that hold predictions, as the command `score` does; loads no model.
+    """Scores stored predictions or prediction files again, loading no model.
+
+    As the command `score` does.
 
     Args:
         run: what `test` returned, or a run folder; left out where files are scored.
@@ -356,7 +358,7 @@ def _list_names(given: str | Sequence[str] | None) -> list[str]:
 
 
 def _choose_metrics(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], folder: Path) -> list[str]:
-    """The metrics that a run is to have: its own, those that are added, without those that are dropped.
+    """Metrics of a run: the task's, plus added, minus dropped.
 
     Raises:
         UsageError: one that is to be dropped is none of them, or none is left.
@@ -394,7 +396,9 @@ def fit(
     trust: bool = False,
     **settings: Any,
 ) -> Path:
-    """Trains a model on a task's `fit` cases, as the command `fit` does; returns the run folder.
+    """Trains a model on a task's `fit` cases; returns the run folder.
+
+    As the command `fit` does.
 
     That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
     be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
@@ -430,14 +434,14 @@ def train_one(
 
 
 def in_folds(wanted: Mapping[str, Any]) -> bool:
-    """Whether a config asks for all folds; raises UsageError for a value that is not `all`."""
+    """Whether a config asks for all folds; UsageError unless `all`."""
     if wanted.get("folds") not in (None, "all"):
         raise UsageError(f"folds={wanted['folds']}: expected all; a single one is task.layout.splits.fold=0")
     return wanted.get("folds") == "all"
 
 
 def subsets_wanted(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes of subsets to fit on and draws of each; empty for all cases."""
+    """Subset sizes and draws to fit on; empty for all cases."""
     sizes = {kind: wanted[kind] for kind in SIZES if wanted.get(kind) is not None}
     return checked({**sizes, DRAWS: wanted[DRAWS]}) if sizes else {}
 
@@ -445,7 +449,7 @@ def subsets_wanted(wanted: Mapping[str, Any]) -> dict[str, Any]:
 def _train_folds(
     wanted: Mapping[str, Any], overrides: Sequence[str], task: Task, model: ModelSpec, *, given: bool
 ) -> Path:
-    """Trains a model in each fold by itself, in folders `fold-0`, ... of one folder, which it returns.
+    """Trains each fold into `fold-0`, ...; returns the parent folder.
 
     Of subsets the draws have seeds of their own, from the run's on.
     A model that is `given` as an object is copied for each fold; others are made anew.

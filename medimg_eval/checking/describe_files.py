@@ -47,7 +47,7 @@ class Description:
 
 
 def describe(path: str | Path) -> Iterator[Description]:
-    """Describes a file, or every image below a folder; DICOM files are put together into series first.
+    """Describes a file or folder of images, grouping DICOM series.
 
     Raises:
         CaseError: there is no such file or folder, or the folder is empty.
@@ -110,7 +110,7 @@ def _describe_file(file: Path, family: str) -> Description:
 
 
 def _identifying_facts(files: Sequence[Path]) -> list[str]:
-    """Identifying facts in the first file's header, which a series shares, and in file names."""
+    """Identifying facts in the first header and file names."""
     from medimg_eval.deid import identities, scan, scan_names
 
     doubts = scan(files[0])
@@ -283,7 +283,7 @@ def _placement_facts(thing: Image | Mask) -> dict[str, str]:
 
 
 def _describe_labels(array: Array) -> str:
-    """The labels and their share of the voxels, where the values look like labels; empty elsewhere."""
+    """Labels with their share of voxels, for label-like values."""
     if array.shape[0] != 1 or array.size == 0 or array.dtype.kind not in "iubf":
         return ""
     low, high = float(array.min()), float(array.max())

@@ -29,7 +29,7 @@ class Readiness(NamedTuple):
 
 
 def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> tuple[list[Readiness], list[Missing]]:
-    """Requirements that each metric lacks; and all of them once, by who would have it.
+    """Missing requirements by metric, and all requirements by user.
 
     Args:
         wanted: names of metrics, with or without what stands after the "@"; or "all" that need an annotator or a judge.
@@ -59,7 +59,7 @@ def _base_metric(name: str, found: Mapping[str, Metric]) -> str:
 
 
 def _list_needs(found: Metric) -> tuple[Requirement, ...]:
-    """Which annotators and questions to a judge a metric, or what it is computed from, needs."""
+    """Annotators and judge questions that a metric needs, also indirectly."""
     parts = [parse(name)[0] for name in found.needs] or [found]
     declared = [requirement for part in parts if isinstance(part.requires, tuple) for requirement in part.requires]
     return tuple(dict.fromkeys(need for need in declared if need.topic != ALL_TOPICS))

@@ -49,7 +49,7 @@ def question_findings(task: Task, parts: Iterable[str], sample: int) -> Iterator
 
 
 def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
-    """The steps by which a benchmark's data are got, from its card; none of a card that tells nothing."""
+    """Steps to get a benchmark's data, by its card."""
     steps = card.get("download")
     access = str(card.get("access") or "access unknown")
     if isinstance(steps, Mapping):
@@ -62,7 +62,7 @@ def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
 
 
 def _load_cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
-    """The cases, and what is wrong with all of them together, such as how many they are."""
+    """Cases, and faults of the whole set, such as its size."""
     try:
         return list(task.cases(part)), []
     except SplitError:
@@ -84,7 +84,7 @@ def _check_records(cases: Sequence[Case]) -> list[tuple[str, str]]:
 
 
 def _find_lost_files(cases: Sequence[Case]) -> dict[Place, str]:
-    """Files, and members of archives, that are not there -> the first question that is asked about them."""
+    """Missing files and archive members -> first question using them."""
     first: dict[Place, str] = {}
     for case in cases:
         for place_ in _image_places(case):
@@ -111,7 +111,7 @@ def _describe_missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
 
 
 def _image_places(case: Case) -> Iterator[Place]:
-    """The files of a case's images, each with the name within it of an image that lies in an archive."""
+    """Files of a case's images, with member names in archives."""
     for image in case.images:
         stored = getattr(image, "stored", image)  # of one that is shrunk when it is read
         for path in image.files:
@@ -119,7 +119,7 @@ def _image_places(case: Case) -> Iterator[Place]:
 
 
 def _archive_members(path: Path) -> set[str] | None:
-    """The names in an archive; None where it cannot be read, which is said when an image of it is opened."""
+    """Member names of an archive; None where unreadable."""
     try:
         with zipfile.ZipFile(path) as archive:
             return set(archive.namelist())
@@ -128,7 +128,7 @@ def _archive_members(path: Path) -> set[str] | None:
 
 
 def _open_sample(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
-    """Errors of evenly spaced questions when images are read, prompts made and keys placed."""
+    """Errors of sampled questions on reading, prompting and placing keys."""
     readable = [
         case
         for case in cases

@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def findings(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes: bool = False) -> Iterator[Finding]:
-    """Reads the cases of a task, and yields what it finds as it goes.
+    """Reads a task's cases, yielding findings as it goes.
 
     Args:
         task: whose.
@@ -45,7 +45,7 @@ def findings(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes:
 
 
 def _find_leaks(task: Task, lookalikes: bool) -> Iterator[Finding]:
-    """Leaks between parts. Validation on the test cases is told of, and no doubt about the data."""
+    """Leaks between parts; validation on test cases is only noted."""
     from medimg_eval.data.leaks import find_leaks
     from medimg_eval.tasks.base import overlap_accepted
 

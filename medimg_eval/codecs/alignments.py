@@ -28,7 +28,7 @@ class Alignments(FileCodec):
             np.savez(stream, **held)
 
     def read(self, stored: Path) -> Alignment:
-        """Reads them; raises CaseError naming a file that holds something else, or is cut short."""
+        """Reads alignments; CaseError names invalid or truncated files."""
         with (
             CaseError.about(stored, "cannot be read as a stored transform", Exception, mend="run test again"),
             np.load(stored, allow_pickle=False) as held,

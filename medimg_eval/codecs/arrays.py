@@ -24,7 +24,7 @@ class Arrays(FileCodec):
             np.save(partial, value, allow_pickle=False)
 
     def read(self, stored: Path) -> Array:
-        """Reads an array; raises CaseError where the file holds something else, or is cut short."""
+        """Reads an array; CaseError names invalid or truncated files."""
         try:
             with stored.open("rb") as stream:
                 return np.lib.format.read_array(stream, allow_pickle=False)

@@ -14,7 +14,7 @@ from medimg_eval.case import Array
 
 
 class TilePlaces(NamedTuple):
-    """Where the tiles of one slide lie, or the cells of a grid over a picture.
+    """Positions of a slide's tiles, or of a picture's grid cells.
 
     Attributes:
         corners: (tile, 2), row and column of each tile's first pixel, in level-0 pixels; int64 of tiles.
@@ -28,7 +28,7 @@ class TilePlaces(NamedTuple):
 
     @classmethod
     def of_grid(cls, rows: int, columns: int, box: tuple[float, float, float, float]) -> TilePlaces:
-        """The cells of a grid, row by row, over a box: its first row and column, and those behind its end."""
+        """Grid cells, row by row, over a box of a picture."""
         top, left, bottom, right = box
         edge = (bottom - top) / rows, (right - left) / columns
         indices = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1).reshape(-1, 2)
@@ -36,7 +36,7 @@ class TilePlaces(NamedTuple):
 
 
 class Weighed(dict[str, float]):
-    """Numbers of an answer by name, and how much each tile counted for it.
+    """Named numbers of an answer with tile weights.
 
     Attributes:
         attention: float32, (tile,), from 0, in the order of the tiles, whatever the answer; None where the model says
@@ -52,13 +52,13 @@ class Weighed(dict[str, float]):
     key: ClassVar[str] = "values"
 
     def weighed_as(self, answer: object) -> Self:
-        """The same with the weights and places of another answer, where that has any; returns itself."""
+        """Copy with another answer's weights and places, if any."""
         self.attention, self.places = getattr(answer, "attention", None), getattr(answer, "places", None)
         self.maps = getattr(answer, "maps", {})
         return self
 
     def map_of(self, name: str) -> Array | None:
-        """Weights of tiles for one number: its own, or those that are the same for all; None where there are none."""
+        """Tile weights of a number, own or shared; None without."""
         return self.maps.get(name, self.attention)
 
     def as_record(self) -> dict[str, Any]:
@@ -77,7 +77,9 @@ class Weighed(dict[str, float]):
 def attention_record(
     attention: Array | None, places: TilePlaces | None = None, maps: Mapping[str, Array] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """JSON record of weights: `attention` with the largest, and all over it as float16 in base64; {} for None.
+    """JSON record of weights: largest, and all as base64 float16.
+
+    `attention` is the key; {} for None.
 
     With places also `places`: of tiles the edge, and corners as int32, deflated, in base64; of a grid its cells, its
     first corner and the edges.
@@ -99,7 +101,7 @@ def attention_record(
 
 
 def attention_of(record: Mapping[str, Any]) -> Array | None:
-    """Weights of tiles, float32, (tile,), as `attention_record` wrote them; None where there are none.
+    """Tile weights from `attention_record`, float32, (tile,); None without.
 
     Raises:
         KeyError, TypeError, ValueError: the record is another one.
@@ -109,7 +111,7 @@ def attention_of(record: Mapping[str, Any]) -> Array | None:
 
 
 def maps_of(record: Mapping[str, Any]) -> dict[str, Array]:
-    """Name -> weights of tiles for that number, float32, (tile,); {} where there are none.
+    """Name -> tile weights, float32, (tile,); {} without.
 
     Raises:
         KeyError, TypeError, ValueError: the record is another one.
@@ -118,7 +120,7 @@ def maps_of(record: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def places_of(record: Mapping[str, Any]) -> TilePlaces | None:
-    """Where the tiles lie whose weights `attention_of` gives; None where that is not known.
+    """Positions of the tiles of `attention_of`; None where unknown.
 
     Raises:
         KeyError, TypeError, ValueError: the record is another one.

@@ -77,7 +77,7 @@ class FileCodec(Codec):
 
 
 def prediction_file(folder: Path, trial: str, suffix: str) -> Path:
-    """Where a trial's prediction lies; ids that are no file name are escaped, long ones shortened."""
+    """Prediction file of a trial; ids are escaped or shortened."""
     folder.mkdir(exist_ok=True)
     name = quote(trial, safe=" ()+,=@")
     if name.startswith("."):
@@ -88,7 +88,7 @@ def prediction_file(folder: Path, trial: str, suffix: str) -> Path:
 
 
 def prediction_folder(folder: Path, trial: str, among: int) -> Path:
-    """The folder of a trial's file: of very many trials one of 256, by a hash of the id.
+    """Prediction folder of a trial; very many trials get 256.
 
     Lines of a run say where each file lies, so that a run which grows, or is of an earlier version, holds both.
 
@@ -105,7 +105,7 @@ def prediction_folder(folder: Path, trial: str, among: int) -> Path:
 
 
 def form_of(line: Mapping[str, Any]) -> str:
-    """The form of a prediction by its line in a run; "" for a line of an earlier version whose file leaves it open."""
+    """Form of a stored prediction; "" where old versions leave it open."""
     by_file = (form for suffix, form in FORMS.items() if line.get("file", "").endswith(suffix))
     return line.get("form") or ("record" if "answer" in line else next(by_file, ""))
 

@@ -34,7 +34,7 @@ class Pictures(FileCodec):
     suffix = ".json"
 
     def save(self, path: Path, value: GeneratedImages) -> None:
-        """Writes PNGs, or volumes as NIfTI, into a folder beside the file, and last the file, which names them."""
+        """Writes PNGs or NIfTI volumes into a folder, then the index."""
         from imagecodecs import png_encode
 
         folder = path.with_name(path.name.removesuffix(self.suffix))
@@ -51,7 +51,7 @@ class Pictures(FileCodec):
         write_json(path, {"pictures": names, "seeds": list(value.seeds)})
 
     def read(self, stored: Path) -> GeneratedImages:
-        """Returns the files of the images, which are not opened; raises CaseError when one is not there."""
+        """Returns image files unopened; raises CaseError for missing ones."""
         content = read_json(stored)
         names = content.get("pictures")
         if not isinstance(names, list):

@@ -18,7 +18,9 @@ WORDS = {"points": "points", "numbers": "measurements"}
 
 
 class Places(FileCodec):
-    """Boxes and points with confidences (`places`), points without (`points`), or numbers by name (`numbers`).
+    """Boxes and points: with confidences, without, or named numbers.
+
+    `places`, `points` and `numbers`.
 
     A point whose position holds NaN is stored as null, and left out when it is read.
     """

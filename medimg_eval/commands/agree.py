@@ -28,7 +28,7 @@ from medimg_eval.results.table import Sheet
 
 
 def run(config: DictConfig) -> None:
-    """Prints the agreement of two who judge or label and, when `out` is given, writes it in five formats."""
+    """Prints agreement of two raters or labellers; writes it to `out`."""
     if config.get("reports") is not None:
         from medimg_eval.commands.agree_labels import agree_on_labels
 

@@ -19,7 +19,7 @@ from medimg_eval.tasks.base import MayLeave
 
 
 def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
-    """Labels a column of reports by rules and by an annotator, and compares the two; empty cells are left out.
+    """Compares a rule's and an annotator's labels of a report column.
 
     Args:
         wanted: the command's config.
@@ -48,7 +48,7 @@ def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
 
 
 class _Given(NamedTuple):
-    """A table of one's own, of which no card says whether it may leave this machine."""
+    """User's table, without a card on data permission."""
 
     name: str
     may_leave: MayLeave = "ask"

@@ -28,7 +28,7 @@ VARIABLE = ("values", "labels", "series")
 
 
 def run(config: DictConfig) -> None:
-    """Checks the metrics, the features, the path, or else the task, that the config names.
+    """Checks metrics, features, a path or the task of a config.
 
     Raises:
         UserError: something is wrong with the data, or a metric that is named lacks something.
@@ -65,7 +65,7 @@ def check_features(path: Path) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Prints what every image is and every doubt about it; like images of one folder are shown together.
+    """Prints every image's description and doubts, grouping similar ones.
 
     Raises:
         UserError: the path does not exist, or a file cannot be read.
@@ -110,7 +110,7 @@ def _show_description(console: Console, path: Path, kind: str, facts: Mapping[st
 
 
 def check_task(task: Task, parts: Iterable[str], sample: int = 100, *, lookalikes: bool = False) -> None:
-    """Prints one line per doubt, a summary per part, and how the data of questions are got if there are doubts.
+    """Prints doubts, summaries and, with doubts, how to get data.
 
     Raises:
         UserError: something is wrong with the data.
@@ -139,7 +139,7 @@ def check_task(task: Task, parts: Iterable[str], sample: int = 100, *, lookalike
 
 
 def _check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
-    """Prints a line for each metric: ready, or the key of what it lacks; below, all that is to be known of that.
+    """Prints readiness by metric, then the details of what is missing.
 
     Raises:
         UserError: metrics were named, and not all are ready.

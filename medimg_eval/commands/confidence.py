@@ -24,7 +24,7 @@ from medimg_eval.results.table import check_numbers
 
 
 def run(config: DictConfig) -> None:
-    """Prints the table of calibration and the sheets of coverage and, when `out` is given, writes them.
+    """Prints calibration and coverage; writes them to `out`.
 
     Raises:
         UsageError: a setting cannot be used, or a validation run shares patients with its test run.
@@ -68,7 +68,7 @@ def _load_validation(given: Any) -> list[RunScores]:
 
 
 def _confidence_table(pairs: Any, votes: list[RunScores], wanted: dict[str, Any]) -> Any:
-    """Returns the table of each run as it is and scaled; None where none has confidences."""
+    """Returns calibration of each run, raw and scaled; None without confidences."""
     rows = []
     for run, validation in pairs:
         rows += [run, *([] if validation is None else scale_runs(run, validation))]

@@ -25,7 +25,7 @@ SHOWN = 5
 
 
 def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
-    """The runs that a command is about: those of `runs`, or what `scores` names, which was computed elsewhere.
+    """Runs of a command: `runs`, or those behind `scores`.
 
     Raises:
         UsageError: `direction` or `proportions` is set without `scores`.
@@ -49,7 +49,7 @@ def printer() -> Console:
 
 
 def say(console: Console, text: str) -> None:
-    """Prints a line as it is: no markup, no colours of numbers, no breaks."""
+    """Prints a plain line: no markup, colours or breaks."""
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -60,7 +60,7 @@ def say_written(files: Iterable[Path]) -> None:
 
 
 def show_sheets(sheets: Iterable[Sheet]) -> None:
-    """Prints sheets with their footnotes; what stands below several of them is said once."""
+    """Prints sheets with footnotes, shared ones once."""
     from medimg_eval.results import to_rich
 
     console = printer()
@@ -107,7 +107,7 @@ def warn_in_yellow(text: str) -> None:
 
 
 def show_scored(runs: RunSet) -> None:
-    """Prints the table of runs, of several models whether they differ and their ranks, and where all scores are."""
+    """Prints tables, comparison and ranks of runs, and score paths."""
     show(runs.table)
     show_sheets(runs.sheets)
     if runs.not_compared:
@@ -117,7 +117,7 @@ def show_scored(runs: RunSet) -> None:
 
 
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:
-    """Raises UserError naming failed cases, values lost to errors, and metrics without a single value."""
+    """Raises UserError for failed cases, lost values and empty metrics."""
     from medimg_eval.results.runs import read_manifest
 
     lines: list[str] = []
@@ -148,7 +148,7 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
 
 
 def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
-    """A line for each cause, the most frequent first, with one case of it."""
+    """Line per cause with one case, most frequent first."""
     causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []
     for cause in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
@@ -158,7 +158,7 @@ def by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
 
 
 def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
-    """The metrics that a run was asked for and has no single value of.
+    """Requested metrics of a run without any value.
 
     A baseline may lack what it cannot have, such as a confidence, a model what optional metrics judge, and a
     task's own questions to a judge need one only where one is named; but not all may be missing.

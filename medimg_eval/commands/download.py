@@ -18,7 +18,7 @@ from medimg_eval.errors import UsageError, UserError
 
 
 def run(config: DictConfig) -> None:
-    """Fetches what the task's card, or the annotator's or extractor's config, names; says what came and what is next.
+    """Downloads what a card or config names; prints the next step.
 
     Raises:
         UsageError: nothing is named, or its card is invalid.

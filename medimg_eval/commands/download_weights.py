@@ -32,7 +32,7 @@ PARAMETERS = ("model*.safetensors", "pytorch_model*.bin")
 
 
 def chosen_annotator(wanted: Mapping[str, Any]) -> tuple[str, Annotator]:
-    """Makes the annotator that `annotator=NAME` names, with the command line's changes to it; loads no weights."""
+    """Annotator of `annotator=NAME` with overrides, without weights."""
     return _chosen_config(wanted, "annotator", Annotators)
 
 
@@ -51,7 +51,7 @@ def _chosen_config(wanted: Mapping[str, Any], group: str, kind: type[Annotators]
 
 
 def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) -> None:
-    """Fetches what an annotator or extractor needs and is not there, says what came, and what to run next.
+    """Downloads missing weights of an annotator or extractor; prints next steps.
 
     What broke off goes on; the hub's library keeps the files, below HF_HOME, and verifies their size.
 
@@ -80,7 +80,7 @@ def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) 
 
 
 def _fetch_need(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) -> bool:
-    """Fetches one of the needs, unless it is there; returns whether it is there now."""
+    """Downloads one need unless present; returns whether it is there."""
     name = key.split(".")[1]
     try:
         there = weights.find(given, name)
@@ -101,7 +101,7 @@ def _fetch_need(given: Any, weights: Weights, key: str, tell: Callable[[str], No
 
 
 def _select_files(named: HubName, weights: Weights) -> list[str]:
-    """Which files of a repository are wanted: those that are looked for, and all small ones, which come last.
+    """Wanted repository files: required ones, then small ones.
 
     Where only `config.json` is looked for, the parameters belong to it, too, in one of their formats.
     """

@@ -11,7 +11,7 @@ from medimg_eval.errors import UserError
 
 
 def run(config: DictConfig) -> None:
-    """Computes what the store lacks, and says where it lies and what it holds.
+    """Computes missing features; prints the store's place and content.
 
     Raises:
         UserError: a case failed, after all others were embedded.

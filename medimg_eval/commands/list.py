@@ -22,7 +22,7 @@ from medimg_eval.published_numbers import published_numbers
 
 
 def run(config: DictConfig) -> None:
-    """Prints counts by family, the lines that pass the filters, one task's card, or any of it as JSON."""
+    """Prints counts, filtered lines, a card, or JSON."""
     if config.what != "all" and config.what not in KINDS:
         raise UsageError(f"there is no list of {config.what!r}{nearest(config.what, (*KINDS, 'all'))}")
     if config.card is not None:

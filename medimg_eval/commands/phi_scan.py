@@ -29,7 +29,7 @@ COLUMNS = ("path", "level", "kind", "attribute", "rule", "action", "count", "mas
 
 
 def run(config: DictConfig) -> None:
-    """Looks through a folder, or a table of reports, and prints counts; values are never printed.
+    """Scans a folder or reports for identities; prints counts only.
 
     Raises:
         UsageError: neither or both are named, or an option does not exist.
@@ -150,7 +150,7 @@ def _write_report(folder: Path, report: PhiReport) -> None:
 
 
 def _scan_reports(wanted: Mapping[str, Any]) -> None:
-    """Prints how many generated reports hold what looks like, or is known to be, a patient.
+    """Prints how many generated reports hold apparent or known patients.
 
     Raises:
         UserError: a report repeats a listed name, or phrases of a single patient.

@@ -25,7 +25,7 @@ from medimg_eval.results.table import Settings
 
 
 def run(config: DictConfig) -> None:
-    """Prints published numbers, ours and their differences; raises UserError where a difference is unexplained."""
+    """Prints published numbers beside ours; UserError for unexplained differences."""
     wanted = plain(config)
     clones = Path(str(wanted["clones"])).expanduser()
     if not clones.is_dir():
@@ -56,7 +56,7 @@ def run(config: DictConfig) -> None:
 
 
 def how_to_clone(benchmark: Benchmark, clones: Path) -> str:
-    """The commands that bring a repository to where it is looked for, at the commit that numbers were read at."""
+    """Commands that clone a repository at the recorded commit."""
     folder = clones / benchmark.repository.replace("/", "+")
     return (
         f"{benchmark.name}: no clone of {benchmark.repository}; its numbers are left out\n"
@@ -66,7 +66,7 @@ def how_to_clone(benchmark: Benchmark, clones: Path) -> str:
 
 
 def _warn_of_commit(benchmark: Benchmark, clone: Path) -> None:
-    """Says so where a clone stands at another commit; a folder that is no clone is taken as it is."""
+    """Warns where a clone stands at another commit."""
     if not (clone / ".git").exists():
         return
     words = ["git", "-C", str(clone), "rev-parse", "HEAD"]

@@ -157,7 +157,7 @@ def _draw_images(folder: Path, number: int, random: np.random.Generator) -> list
 
 
 def _read_picture(file: Path, side: int) -> Picture:
-    """Reads an image as readers see it: pixels alone, of a volume the middle slice, no longer than `side`."""
+    """Image for readers: pixels only, middle slice, at most `side` long."""
     from dataclasses import replace
 
     from PIL.Image import Resampling
@@ -191,7 +191,7 @@ def _find_doubts(items: Sequence[Item]) -> list[str]:
 
 
 def _find_repeats(items: Sequence[Item], stored: Sequence[bytes]) -> list[str]:
-    """Says how many images are in the form twice, pixel for pixel: nobody tells such a real and generated one apart."""
+    """Warns of pixel-identical images in a form."""
     by_data = grouped((data, item) for item, data in zip(items, stored, strict=True))
     twice = [repeats for repeats in by_data.values() if len(repeats) > 1]
     if not twice:
@@ -214,7 +214,7 @@ def _write_rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]
 def _reader_form(
     items: Sequence[Item], stored: Sequence[bytes], study: str, questions: Mapping[str, str], scale: int
 ) -> str:
-    """One page that needs no other file, makes no request, and saves what was filled in as CSV."""
+    """Self-contained page, without requests, that saves answers as CSV."""
     parts = []
     for item, data in zip(items, stored, strict=True):
         url = base64.b64encode(data).decode()

@@ -19,7 +19,7 @@ RUN = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_wo
 
 
 def run(config: DictConfig) -> None:
-    """Scores runs anew, or files; with other metrics or conventions when they are given."""
+    """Scores runs or files again, with given metrics or conventions."""
     wanted = plain(config)
     named = [key for key in ("run", *KINDS) if wanted.get(key) is not None]
     if len(named) != 1:

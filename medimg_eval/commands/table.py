@@ -17,7 +17,7 @@ from medimg_eval.results.tables import tables_of
 
 
 def run(config: DictConfig) -> None:
-    """Prints the table, or the paper's own of each task, and writes it in five formats when `out` is given.
+    """Prints the table, or each task's paper table; writes `out`.
 
     Raises:
         UserError: after that, when no run has a value, or none has one of a metric that was named.
@@ -38,7 +38,7 @@ def run(config: DictConfig) -> None:
 
 
 def _fail_without_values(tables: Iterable[Table], *, named: bool) -> None:
-    """Raises UserError when no run has a value, or none has one of a metric that was named."""
+    """Raises UserError without any value, or for an empty named metric."""
     for table in tables:
         columns = [
             f"{column.title} ({column.group})"

@@ -24,7 +24,7 @@ PAUSE = 30.0
 
 
 def run(config: DictConfig) -> None:
-    """Runs one model on the named task or on every task of the suite.
+    """Tests a model on a task or a suite's tasks.
 
     Raises:
         UserError: a case or a checkpoint failed, or a run does not meet what was asked of it, after all others were
@@ -49,7 +49,7 @@ def run(config: DictConfig) -> None:
 
 
 def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
-    """Evaluates new checkpoints, prints a row for each and writes their curves; looks again where that is asked for."""
+    """Evaluates new checkpoints, printing rows and curves; optionally waits for more."""
     aside, first = Console(stderr=True), True
     while True:
         done = run_checkpoints(wanted, HydraConfig.get().overrides.task)

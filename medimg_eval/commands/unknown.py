@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(config: DictConfig) -> None:
-    """Prints how well scores tell the sides apart, and how far the metric falls; writes both where `out` is given.
+    """Prints detection of unknowns and the metric's drop; writes `out`.
 
     Raises:
         UsageError: a side is no run and no task, or the runs are of different models.
@@ -66,7 +66,7 @@ def _load_run(path: str, side: str) -> RunScores:
 
 
 def _of_features(wanted: dict[str, Any], settings: Settings) -> Sheet:
-    """Embeds both tasks and what the known one fits on; a case's features are the mean of its rows."""
+    """Embeds both tasks and the known fit cases, averaging by case."""
     if wanted["known"] == wanted["unknown"]:
         raise UsageError(f"unknown is invalid: expected another task than known={wanted['known']}, got the same")
     parts = {"known": "test", "unknown": "test", "reference": "fit"}

@@ -37,7 +37,7 @@ BLEND = "medimg_eval.data.layouts.MixedDataset"
 
 
 def run(config: DictConfig) -> None:
-    """Trains and tests each model that is not done yet, and prints the table of all.
+    """Trains and tests unfinished models, then prints their table.
 
     Raises:
         UserError: a model could not be trained or tested, after all others were, and the table was printed.
@@ -120,7 +120,7 @@ def _choose_metric(wanted: Mapping[str, Any], task: Task) -> str:
 
 
 def _synthetic_layout(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config of the layout of synthetic cases, and what a study says of where they are from."""
+    """Layout config of synthetic cases, with the study's provenance."""
     layout: dict[str, Any] = {"run": given} if isinstance(given, str) else given
     if not isinstance(layout, dict) or not ("_target_" in layout or "run" in layout):
         raise UsageError(f"synthetic: expected a run folder, arguments of Generated or a layout, got {given!r}")

@@ -34,7 +34,7 @@ class Archive:
 
     @classmethod
     def of(cls, config: str | Mapping[str, Any]) -> Archive:
-        """Archive of an item of `card.download.unpack`: a name, or `{zip: name, strip: prefix, below: folder}`.
+        """Archive of `card.download.unpack`: name, or `{zip, strip, below}`.
 
         Raises UsageError where a key is not known, or the archive is not named.
         """
@@ -46,7 +46,9 @@ class Archive:
         return cls(str(config["zip"]), str(config.get("strip", "")), str(config.get("below", "")))
 
     def unpack(self, root: Path, say: Callable[[str], None]) -> None:
-        """Writes the members below the root; those that are there with the right size stay. `say` is told how many.
+        """Extracts members below the root; complete ones stay.
+
+        `say` is told how many; those with the right size stay.
 
         Raises:
             UserError: the archive is damaged, needs a password, names places outside of the folder, declares more than
@@ -66,7 +68,7 @@ class Archive:
             say(f"{path.relative_to(root)}: {written} of {count} members unpacked below {folder}")
 
     def _unpack(self, path: Path, folder: Path) -> tuple[int, int]:
-        """Writes the members of one archive; returns how many, and how many there are."""
+        """Extracts one archive; returns written and total members."""
         with zipfile.ZipFile(path) as archive:
             members = [
                 (member, folder / self._name(path, member)) for member in archive.infolist() if not member.is_dir()
@@ -92,7 +94,7 @@ def _is_there(member: zipfile.ZipInfo, place: Path) -> bool:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Raises UserError where a disk has less room than `what` needs, in bytes; the folder need not exist yet."""
+    """Raises UserError where a disk lacks `what`'s bytes."""
     there = next(existing for existing in (folder, *folder.absolute().parents) if existing.is_dir())
     free = shutil.disk_usage(there).free
     if needed > free:
@@ -119,7 +121,7 @@ def _refuse_bomb(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> No
 
 
 def _write_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path) -> None:
-    """Writes one member, whole or not at all; zipfile stops at the declared size and compares the checksum."""
+    """Writes a member atomically, checking declared size and checksum."""
     place.parent.mkdir(parents=True, exist_ok=True)
     partial = place.with_name(f".{place.name}.partial")
     try:

@@ -19,13 +19,13 @@ from medimg_eval.store import FeatureStore
 
 @dataclass(frozen=True, eq=False)
 class TileFeatures(Image):
-    """Features in the place of an image, and where their tiles lie; None where that is not known."""
+    """Tile features in place of an image, with positions if known."""
 
     places: TilePlaces | None = None
 
 
 def as_image(found: Features) -> Image:
-    """Features as models are shown them: (1, tile, feature), float32, with what is known of the tiles."""
+    """Features as image (1, tile, feature), float32, with facts of tiles."""
     facts = {"patch_size": found.patch_size, "magnification": found.magnification}
     known_facts = {name: f"{value:g}" for name, value in facts.items() if value is not None}
     edge = found.patch_size_level0
@@ -56,7 +56,10 @@ def stored_bag(path: Path, name: str, kind: str = "", magnification: float | Non
 
 @dataclass(frozen=True)
 class NoFeatures:
-    """Placeholder for missing features, so that their case fails alone; `why` is a sentence."""
+    """Placeholder for missing features, failing its case alone with `why`.
+
+    `why` is a sentence.
+    """
 
     why: str
     files: tuple[Path, ...] = ()
@@ -88,7 +91,7 @@ class ForeignBag:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Its files, the first with the features; of a bag that is not there, one that is missing."""
+        """Source files, features first; a missing bag has one missing."""
         return tuple(_open_foreign_store(self.path, self.kind).files.get(self.name, (self.path / self.name,)))
 
     def bag(self) -> Features:
@@ -143,7 +146,7 @@ class StoredFeatures:
         return Features(rows, known_coordinates[0], patch_size_level0=self._edge(store))
 
     def _edge(self, store: FeatureStore) -> float | None:
-        """Of a tile in level-0 pixels; None where the store does not say it, or the slide is not there any more."""
+        """Tile edge in level-0 pixels; None without store or slide data."""
         plan = store.made_by.get("shown", {}).get("tiles", {})
         if not plan or plan.get("overlap") or not self.files:
             return None

@@ -33,7 +33,7 @@ PIECE = 1 << 22
 
 
 class StoredArray:
-    """An array on disk that unpacks what is asked for: `array[:, 10:106, 20:116, 30:126]`.
+    """Stored array unpacking only the slice asked: `array[:, 10:106, 20:116, 30:126]`.
 
     Shape and dtype are those that were stored, usually (channel, *spatial).
     """
@@ -47,7 +47,7 @@ class StoredArray:
         self.dtype: np.dtype[Any] = self._stored.dtype
 
     def __getitem__(self, where: Any) -> Array:
-        """Returns a new array of the voxels asked for; ints and slices along each axis.
+        """Returns a new array of indexed voxels, by ints and slices.
 
         Raises CaseError where the file was damaged after it was opened.
         """
@@ -75,7 +75,7 @@ Made = tuple[Mapping[str, Array], Mapping[str, Any]]
 
 @dataclass
 class VolumeCache:
-    """A folder of entries that grows up to a limit in GiB, then forgets what was not used for longest.
+    """Folder of entries up to a limit in GiB, evicting oldest uses.
 
     Any number of processes may use one folder at once, on one machine or several that share it (its file system
     must know locks). An entry that is forgotten while another process reads it stays readable there: on Linux a
@@ -94,7 +94,7 @@ class VolumeCache:
         self._writing.mkdir(exist_ok=True)
 
     def get(self, key: str) -> Entry | None:
-        """Returns an entry, or None where there is none; a damaged one is taken away.
+        """Returns an entry, or None; removes a damaged one.
 
         The first time a process opens an entry its files are compared with their checksums.
         """
@@ -115,7 +115,7 @@ class VolumeCache:
         return Entry(arrays, record["meta"])
 
     def put(self, key: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Entry:
-        """Stores arrays under a key, and forgets the least recently used entries beyond the limit.
+        """Stores arrays under a key, evicting entries beyond the limit.
 
         When another process stored the same key first, its entry is kept: both hold the same. Raises UserError for a
         name that is no plain word, or one entry larger than the limit.
@@ -146,7 +146,7 @@ class VolumeCache:
         return entry
 
     def fetch(self, key: str, make: Callable[[], Made]) -> Entry:
-        """Returns an entry; where there is none, or a damaged one, makes and stores it."""
+        """Returns an entry, building it where missing or damaged."""
         entry = self.get(key)
         return self.put(key, *make()) if entry is None else entry
 
@@ -184,7 +184,7 @@ class VolumeCache:
             self._evict(keep=folder)
 
     def _evict(self, keep: Path) -> None:
-        """Takes entries away, the one used longest ago first, until the rest fits; the lock is held."""
+        """Removes least recently used entries until the rest fits, under lock."""
         listed = sorted(self._listed())
         total = sum(size for _, size, _ in listed)
         for _, size, folder in listed:
@@ -195,7 +195,7 @@ class VolumeCache:
                 total -= size
 
     def _listed(self) -> Sequence[tuple[int, int, Path]]:
-        """Returns when each entry was last used, its size in bytes, and its folder."""
+        """Returns last use, bytes and folder of each entry."""
         entries = []
         for folder in self._entries.glob("*/*"):
             try:
@@ -206,7 +206,7 @@ class VolumeCache:
         return entries
 
     def _drop(self, folder: Path) -> None:
-        """Takes an entry away in one step, so that nobody finds half of it."""
+        """Removes an entry atomically."""
         gone = self._writing / f"gone-{uuid.uuid4().hex}"
         try:
             folder.rename(gone)
@@ -215,7 +215,7 @@ class VolumeCache:
         shutil.rmtree(gone, ignore_errors=True)
 
     def _clear_dead(self) -> None:
-        """Takes away what killed writers left: their lock can be had; the store's lock is held."""
+        """Removes remains of killed writers, under the store's lock."""
         for lock in self._writing.glob("*.lock"):
             try:
                 with FileLock(lock, timeout=0):

@@ -16,7 +16,7 @@ from medimg_eval.exchange import as_tensor
 
 
 def collate(batch: Sequence[Any]) -> Any:
-    """Puts samples together as torch's `default_collate` does, Images and Masks among them at any depth.
+    """Collates samples as torch's `default_collate`, with Images and Masks.
 
     `DataLoader(dataset, batch_size=4, collate_fn=collate)`: of Images come `array`, (batch, channel, *spatial), in
     their dtype, and `affine`, float64, (batch, 4, 4); of Masks `labels`, (batch, *spatial), and `affine`.

@@ -30,14 +30,14 @@ class Sample(Protocol):
     """Turns a case that was read into training samples."""
 
     def __call__(self, shown: Any, target: Any, *, seed: int) -> Samples:
-        """Draws from the seed of a visit alone, so that workers do not repeat each other.
+        """Draws from a visit's seed alone, so workers never repeat.
 
         Shown is the image, of a question the prompt; the target is the mask, of a question the entry of the answer key.
         """
 
 
 def _pack_case(images: Mapping[str, Any]) -> Made:
-    """Images and masks of a case as the cache keeps them: arrays, and what is known of each."""
+    """A case's images and masks as cacheable arrays and facts."""
     arrays = {name: image.labels if isinstance(image, Mask) else image.array for name, image in images.items()}
     return arrays, {name: _image_facts(image) for name, image in images.items()}
 
@@ -60,7 +60,7 @@ def _unpack_case(entry: Entry) -> dict[str, Image | Mask]:
 
 
 class _Training(Dataset[Samples | Failure]):
-    """Cases kept once read, in memory or in the cache, turned into training samples anew at each visit."""
+    """Cached cases, turned into fresh training samples at each visit."""
 
     def __init__(self, task: Task, cases: Sequence[Case], sample: Sample, cache: VolumeCache | None) -> None:
         self._cases, self._sample, self._cache = cases, sample, cache
@@ -176,7 +176,7 @@ class CaseDataModule(pl.LightningDataModule):
         )
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Moves training samples; prompts are left alone, for a wrapper moves what it needs."""
+        """Moves training samples; prompts stay, as wrappers move them."""
         return (
             batch
             if isinstance(batch, list | Failure)
@@ -189,7 +189,7 @@ class CaseDataModule(pl.LightningDataModule):
 
 
 def _start_worker(rank: int, worker: int) -> None:
-    """Seeds a worker as Lightning does where no other function is given, and lets it leave with its parent."""
+    """Seeds a worker as Lightning does; it ends with its parent."""
     pl_worker_init_function(worker, rank)
     leave_with_parent(worker)
 
@@ -203,7 +203,7 @@ def _collate_visits(visits: list[Samples | Failure]) -> Any:
 
 
 def leave_with_parent(_: int) -> None:
-    """Ends a reading process when its parent is killed: it would otherwise wait for ever to hand its cases over."""
+    """Ends a reading process whose parent was killed."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 

@@ -46,7 +46,10 @@ class HubFiles:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> HubFiles:
-        """Download that `card.download` states; raises UsageError for an unknown key, or without `hub` or `files`."""
+        """Download of `card.download`; UsageError for unknown or missing keys.
+
+        `hub` and `files` are needed.
+        """
         UsageError.refuse_unknown("task.card.download has no key", KEYS, *config)
         if not config.get("hub") or not config.get("files"):
             raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
@@ -66,7 +69,7 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as the hub lists it: its place in the dataset, and its size in bytes.
+    """File of a hub listing: path and size in bytes.
 
     `sha256` is empty for small files, which the hub keeps in git; `blob`, the name that git gives it (the SHA-1 of its
     size and what it holds), is compared then.
@@ -95,7 +98,7 @@ class RemoteFile:
 
 @dataclass
 class Fetched:
-    """Counts of a download: files and bytes over the network, and files that were there already."""
+    """Download counts: transferred files and bytes, and present files."""
 
     files: int = 0
     size: int = 0
@@ -103,7 +106,7 @@ class Fetched:
 
 
 def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
-    """Brings the files below a folder; what is there whole stays, what broke off goes on, all of it is verified.
+    """Downloads files below a folder, resuming and verifying them.
 
     `say` is told what happens, a line at a time.
 
@@ -135,7 +138,7 @@ def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
 
 
 def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
-    """The commit that the revision stands for, and its files that are wanted, sorted by path.
+    """A revision's commit and wanted files, sorted by path.
 
     `say` is told of patterns that match none. Raises UserError where a file that is named is not there, no pattern
     matches any, or the hub gives a file a name outside of the folder.
@@ -201,7 +204,7 @@ def _fetch_all(wanted: HubFiles, revision: str, files: Sequence[RemoteFile], roo
 
 
 def _fetch_file(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tuple[int, bool]:
-    """Fetches one file, verifies it, puts it into its place; returns how many bytes came, and whether it is right."""
+    """Downloads and verifies one file; returns its bytes and validity."""
     part, target = _part_path(root, file), root / file.path
     came = 0
     while True:
@@ -221,7 +224,7 @@ def _fetch_file(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -
 
 
 def _continue_transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> None:
-    """Goes on with a part until it has the size; tries again for as long as more of it comes."""
+    """Resumes a partial file while more of it arrives."""
     hub = hub_module()
     url = hub.hf_hub_url(wanted.hub, file.path, repo_type="dataset", revision=revision, endpoint=hub.HfApi().endpoint)
     headers = {**hub_module("utils").build_hf_headers(), "Accept-Encoding": "identity"}
@@ -250,7 +253,7 @@ def _part_path(root: Path, file: RemoteFile) -> Path:
 
 
 def _matching_folders(patterns: Sequence[str]) -> dict[str, bool]:
-    """The folders in which patterns can match, and whether what is below them matters too."""
+    """Folders where patterns can match, and whether recursively."""
     depths: dict[str, bool] = {}
     for pattern in patterns:
         fixed = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
@@ -265,7 +268,7 @@ def hub_module(part: str = "") -> Any:
 
 
 def _transfer_errors() -> tuple[type[BaseException], ...]:
-    """Errors that a transfer ends with: those of the hub's HTTP library, whichever it is, and the system's."""
+    """Errors of transfers: the HTTP library's and the system's."""
     return (OSError, *hub_module("errors").HfHubHTTPError.__bases__)
 
 

@@ -80,12 +80,12 @@ _LATER = {f"medimg_eval.models.{former}": f"medimg_eval.models.{name}" for forme
 
 
 def found_now(config: Any) -> Any:
-    """The same config with every former `_target_` replaced by the present one; logs classes that were renamed."""
+    """Config with former `_target_`s replaced; renamed classes are logged."""
     return _rename_targets(config, NOW | _LATER, tell=True)
 
 
 def as_hashed(config: Any) -> Any:
-    """The same config with the `_target_`s that stand in the hashes of stored runs."""
+    """Config with the `_target_`s of stored runs' hashes."""
     return _rename_targets(config, FORMERLY)
 
 

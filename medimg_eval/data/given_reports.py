@@ -68,7 +68,7 @@ def read_reports(
 def read_labels(
     file: Path, scheme: LabelScheme, id_column: str | None = None, codes: str = "table"
 ) -> dict[str, dict[str, str]]:
-    """Labels that people gave to reports: id -> finding -> one of the scheme's values.
+    """People's labels of reports: id -> finding -> scheme's value.
 
     Args:
         file: a table with a column of ids and one for each finding; findings without a column are left out.
@@ -99,7 +99,7 @@ def read_labels(
 
 
 def written_values(scheme: LabelScheme) -> dict[str, str]:
-    """What tables hold for each value of a scheme: that of its state, or the value itself where it has none."""
+    """Table values of a scheme: states, or the values themselves."""
     if not scheme.states:
         return {value: value for value in scheme.values}
     return {value: WRITTEN[scheme.state(value)] for value in scheme.values}
@@ -123,6 +123,6 @@ def _label_columns(file: Path, rows: Sequence[Row], wanted: Mapping[str, str]) -
 
 
 def _cell_text(row: Row, column: str) -> str:
-    """Text of a cell; "" of one that is missing, and of the NaN that other programs write for it."""
+    """Cell text; "" for missing ones and other programs' NaN."""
     text = row.text(column) if column in row.values else ""
     return "" if text.lower() == "nan" else text

@@ -60,7 +60,7 @@ class Leaks(NamedTuple):
     not_looked: str = ""
 
     def as_record(self, *, lookalikes: bool) -> dict[str, Any]:
-        """Record that a run keeps; `lookalikes` says whether images were compared by their looks, too."""
+        """Stored record; `lookalikes` tells whether appearance was compared."""
         record = {"found": [leak.text for leak in self.found], "not_looked": self.not_looked}
         return {**record, "lookalikes": True} if lookalikes else record
 
@@ -137,7 +137,7 @@ def _case_identities(cases: Iterable[Case]) -> frozenset[tuple[str, Files]]:
 
 
 def _shared_patients(parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
-    """Patients and cases that two parts share; of parts that are the same, that."""
+    """Patients and cases shared by two parts, or their identity."""
     cases = {part: _case_identities(held) for part, held in parts.items()}
     patients = {part: {case.patient for case in held if case.patient is not None} for part, held in parts.items()}
     for first, second in itertools.combinations(parts, 2):
@@ -158,7 +158,7 @@ class _Seen:
         self._unseen = 0
 
     def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
-        """Images of two parts that look alike, where their files are not the same or equal."""
+        """Similar images of two parts whose files differ."""
         from medimg_eval.metrics.privacy import joined_looks, lookalikes_between
 
         held = {part: list(self._looks(cases)) for part, cases in parts.items()}
@@ -195,7 +195,7 @@ class _Seen:
 
 
 def _read_pixels(image: Reference[Image]) -> Array | None:
-    """Channels, rows, columns and maybe slices; None where they cannot be read, or are too many."""
+    """Pixels by channel; None where unreadable or too many."""
     try:
         return image.read().array if math.prod(image.geometry().shape) <= LARGEST else None
     except (CaseError, OSError):
@@ -208,7 +208,7 @@ def _equal_files(files: Files, others: Files) -> bool:
 
 
 def _files_below(paths: Files) -> Files:
-    """The files themselves; of a folder, such as that of a DICOM series, every file below it that is not hidden."""
+    """Files, with visible ones below folders such as DICOM series."""
     return tuple(
         file for path in paths for file in (sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path])
     )
@@ -219,7 +219,7 @@ def _file_sizes(files: Files) -> tuple[int, ...]:
 
 
 class _Images:
-    """Compares images by the size and then the content of their files, as long as there is time."""
+    """Comparison of images by file size, then content, within time."""
 
     def __init__(self, until: float) -> None:
         self._until = until
@@ -228,7 +228,7 @@ class _Images:
         self._late = 0
 
     def shared(self, parts: Mapping[str, Sequence[Case]]) -> Iterator[Leak]:
-        """Images that are in two parts, where these do not share the cases themselves."""
+        """Images in both parts, beside cases that these share."""
         several = self._several(itertools.chain(*parts.values()))
         self._inside.update(itertools.chain(*several))
         held = {part: self._by_files(cases, several) for part, cases in parts.items()}
@@ -256,7 +256,7 @@ class _Images:
             yield f"images within {len(self._inside):,} files that hold several were not compared"
 
     def _several(self, cases: Iterable[Case]) -> set[Files]:
-        """Files that hold several images: tables and archives, and those of which images are regions or frames."""
+        """Files holding several images: tables, archives, regions, frames."""
         first: dict[Files, str] = {}
         images = set()
         for case in cases:
@@ -289,7 +289,7 @@ class _Images:
         return by_size
 
     def _content(self, files: Files) -> tuple[str, ...]:
-        """Digests of the files; of an image that there is no time for, itself alone."""
+        """File digests; out of time, the image's identity."""
         if files not in self._digests:
             if time.monotonic() > self._until:
                 self._late += 1

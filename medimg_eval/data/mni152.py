@@ -52,7 +52,7 @@ class MniTissueBlocks:
     minimum_tissue: float = 0.25
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit` (whole slabs below and above the validated level), `validate` or `test` (blocks)."""
+        """Cases of `fit` (whole slabs), `validate` or `test` (blocks)."""
         makers: dict[str, Callable[[], list[Case]]] = {
             "fit": _make_slabs,
             "validate": lambda: _make_blocks("left", FITTED, (VALIDATED,), self.minimum_tissue),
@@ -90,7 +90,10 @@ def _make_case(name: str, region: Region) -> Case:
 
 @dataclass(frozen=True)
 class TissueBlock:
-    """Labels of one block: 1 grey matter, 2 white matter, whichever map is higher where they add up to half."""
+    """Tissue labels of a block: 1 grey matter, 2 white matter.
+
+    Whichever map is higher where they add up to half.
+    """
 
     region: Region
 
@@ -110,7 +113,7 @@ class TissueBlock:
 
 
 def template_file(name: Literal["t1", "gm", "wm"]) -> Path:
-    """The file of the T1-weighted template, or of its grey or white matter, that nilearn carries."""
+    """Nilearn's T1-weighted template file, or a tissue map's."""
     # Importing nilearn costs a second; its files are found without.
     package = importlib.util.find_spec("nilearn")
     if package is None or package.origin is None:
@@ -121,7 +124,10 @@ def template_file(name: Literal["t1", "gm", "wm"]) -> Path:
 
 @lru_cache(maxsize=1)
 def tissue_labels() -> Array:
-    """The more probable of grey (1) and white matter (2) where the two add up to at least half, uint8, (x, y, z)."""
+    """Grey (1) and white matter (2), uint8, (x, y, z).
+
+    The more probable of both where the two add up to at least half.
+    """
     # The maps hold probabilities times 255.
     grey = ImageFile(template_file("gm")).read().array[0].astype(np.int16)
     white = ImageFile(template_file("wm")).read().array[0].astype(np.int16)

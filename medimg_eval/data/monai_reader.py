@@ -37,7 +37,7 @@ class MedimgReader(ImageReader):  # type: ignore[misc]  # MONAI has no types
         return True
 
     def read(self, data: Sequence[PathLike] | PathLike, **kwargs: Any) -> Image | UserError:
-        """Returns the image, or the error that `get_data` raises: raised here, MONAI would try its other readers."""
+        """Returns the image, or the error that `get_data` raises."""
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         try:
             images = [read(path, **{**self._options, **kwargs}) for path in paths]
@@ -70,7 +70,7 @@ class MedimgReader(ImageReader):  # type: ignore[misc]  # MONAI has no types
 
 
 def _join_channels(images: Sequence[Image], paths: Sequence[PathLike]) -> Image:
-    """Several files as the channels of one image; raises CaseError where they lie on different grids."""
+    """Files as channels of one image; CaseError for differing grids."""
     first = images[0]
     for path, image in zip(paths[1:], images[1:], strict=True):
         if difference := first.geometry.difference(image.geometry):

@@ -52,7 +52,7 @@ class TilePlan:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """Which slices of a volume are shown, as grey pictures seen from the feet, anterior up.
+    """Shown slices of a volume, grey, from the feet, anterior up.
 
     Attributes:
         every: of so many neighbouring slices one, the first of them.
@@ -72,7 +72,7 @@ class ShownPlan:
 
     @classmethod
     def of(cls, tiles: Mapping[str, Any] | None = None, slices: Mapping[str, Any] | None = None) -> ShownPlan:
-        """The plan of a config's keys; raises UsageError for one that does not exist, or a number that is invalid."""
+        """Plan of a config; UsageError for unknown keys or invalid numbers."""
         for group, kind, plan_config in (("tiles", TilePlan, tiles), ("slices", SlicePlan, slices)):
             UsageError.refuse_unknown(
                 f"{group} has no key", [field.name for field in fields(kind)], *(plan_config or {})
@@ -124,7 +124,7 @@ Pieces = dict[str, list[Piece | Failure]]
 
 
 def pieces_of(cases: Sequence[Case], plan: ShownPlan, *, volumes_whole: bool = False) -> Pieces:
-    """Case id -> what it is made of, in order: a piece for each image, or why there is none.
+    """Case id -> its images' pieces in order, or a failure.
 
     Files are hashed, large ones by samples. Volumes are not cut into slices for encoders that take them whole.
     """
@@ -190,7 +190,7 @@ def _reference_settings(thing: Any) -> Any:
 
 
 def planned(plan: ShownPlan, piece: Piece) -> list[Chunk] | Failure:
-    """The chunks in which a piece is read: of a slide neighbouring tiles, else one with all of it.
+    """Reading chunks of a piece: neighbouring tiles of slides, else all.
 
     None at all of a slide without tissue.
     """
@@ -212,7 +212,7 @@ def planned(plan: ShownPlan, piece: Piece) -> list[Chunk] | Failure:
 
 
 def _in_blocks(tiles: Tiles) -> Array:
-    """The order in which tiles are read: square by square, so that stored tiles that they share are decoded once."""
+    """Tile order by squares, so shared stored tiles decode once."""
     step = [max(1.0, BLOCK * edge * (tiles.size - tiles.overlap) / tiles.size) for edge in tiles.edge]
     rows, columns = (tiles.coordinates[:, axis] // step[axis] for axis in (0, 1))
     order: Array = np.lexsort((np.arange(len(tiles)), columns, rows))
@@ -258,7 +258,7 @@ def _cached_slide(path: Path, um_per_px: float | None, process: int) -> Slide:
 
 
 def read_chunk(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
-    """Pixels of a chunk for an encoder, read as a reading process does: uint8 (tile, channel, row, column), or images.
+    """A chunk's pixels, uint8 (tile, channel, row, column), or its images.
 
     A Failure where it cannot be read.
     """
@@ -292,7 +292,7 @@ def _cached_patches(path: Path) -> Patches:
 
 
 def _volume_slices(image: Image, plan: SlicePlan) -> Array:
-    """Slices of a volume's first channel, uint8, (slice, 1, row, column): rows go to the back, columns to the left."""
+    """First-channel slices, uint8, (slice, 1, row, column), back and left."""
     array = np.asarray(reorient(image, "LPS").array)
     if array.ndim != 4:
         raise CaseError(f"an image of shape {array.shape} is no volume of one time; name its frames in task.layout")

@@ -16,7 +16,7 @@ from medimg_eval.workers import Workers, started_ahead
 
 @dataclass(frozen=True)
 class PreparedCase:
-    """A case that has been read: what is asked about it, or why that could not be."""
+    """Read case: its prompt, or why reading failed."""
 
     case: Case
     prompt: Prompt | Failure
@@ -44,7 +44,7 @@ def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> Abstra
 
 
 def _count_processes(cases: Sequence[Case], wanted: int) -> int:
-    """How many processes are worth their start: none for questions about nothing, one for few and small files."""
+    """Worker processes worth starting: none without images, few for small files."""
     if not any(case.images or case.files for case in cases):
         return 0
     size = 0
@@ -56,18 +56,18 @@ def _count_processes(cases: Sequence[Case], wanted: int) -> int:
 
 
 def _file_size(path: Path) -> int:
-    """Bytes that a file counts for; a folder's are not counted, but taken for many."""
+    """Estimated bytes of a file; folders count as many."""
     return max(path.stat().st_size, OPENING) if path.is_file() else SHARE
 
 
 def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
-    """Reads as little of an image as it takes to import what images of its kind are read with."""
+    """Reads a header, to import the format's reader early."""
     for image in shown[1][0].images[:1]:
         image.geometry()
 
 
 class UnpaddedDistributedSampler(list[int]):
-    """Deals indices out over the ranks of a world: each to exactly one rank, none repeated to make shards even."""
+    """Distributes indices over ranks, each once, without padding."""
 
     def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
         # A case belongs to the same rank however many were done before, so ranks need not agree on that.
@@ -75,7 +75,7 @@ class UnpaddedDistributedSampler(list[int]):
 
 
 class PromptDataset:
-    """Cases, which become prompts where they are read; without `read_images`, for models that need no pixels."""
+    """Cases becoming prompts when read, without pixels unless `read_images`."""
 
     def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
         self._cases, self._state = cases, (task, read_images)
@@ -121,7 +121,7 @@ def share(
 
 
 class PromptBatches:
-    """Batches of prompts in their order, read ahead by processes that are replaced when they die.
+    """Ordered batches of prompts, read ahead by replaceable processes.
 
     A case whose process died is read again by itself; one that dies then too is a failure of stage `read`. Without
     workers this process reads, without `read_images` no pixels; `skip` and `place` are those of `share`.

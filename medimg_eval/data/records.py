@@ -39,7 +39,7 @@ class Row:
         return UserError(f"{self.path}, {self.place}: {message}" if self.place else f"{self.path}: {message}")
 
     def value(self, column: str) -> Any:
-        """The value of a column, named or, as `#1` for the first, by position; raises UserError where there is none."""
+        """Column value by name or position `#1`; UserError without."""
         if column in self.values:
             return self.values[column]
         if re.fullmatch(r"#[1-9]\d*", column) and int(column[1:]) <= len(self.values):
@@ -47,21 +47,21 @@ class Row:
         raise self.error(f"there is no column {column!r}{nearest(column, self.values)}")
 
     def text(self, column: str) -> str:
-        """The value of a column as text without blanks about it; empty where the table says nothing, or NaN."""
+        """Column text, stripped; empty for missing values or NaN."""
         value = self.values[column] if column in self.values else self.value(column)
         if isinstance(value, str):
             return value.strip()
         return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
     def number(self, column: str) -> float:
-        """The value of a column as a number; raises UserError where it is none."""
+        """Column number; UserError where invalid."""
         try:
             return float(self.value(column))
         except (TypeError, ValueError, OverflowError):
             raise self.error(f"column {column!r} holds {self.value(column)!r:.60}, expected a number") from None
 
     def fill(self, pattern: str) -> str:
-        """Puts values into the fields of a pattern; a pattern without fields is itself the name of a column.
+        """Fills a pattern's fields; without fields it names a column.
 
         Raises UserError where there is no such column, or an expression finds nothing in it.
         """
@@ -122,7 +122,7 @@ class Entry:
         return [row for row in self.rows if row.values.keys() == self.row.values.keys()]
 
     def agreed(self, read: Callable[[Row], T]) -> T:
-        """Value that all records state; raises UserError naming both lines where one differs from the first."""
+        """Value of all records; UserError names both lines that differ."""
         value = read(self.row)
         for row in self.rows[1:]:
             read_value = read(row)
@@ -133,7 +133,9 @@ class Entry:
         return value
 
     def fill(self, pattern: str) -> str:
-        """Fills a pattern from the first record, and from `case`, `split`, `patient`, `name` and `stem` of the image.
+        """Fills a pattern from the first record and derived names.
+
+        From `case`, `split`, `patient`, `name` and `stem` of the image.
 
         Raises UserError for a field that is none of these.
         """
@@ -162,7 +164,7 @@ class Entry:
 
 
 def below(root: Path, name: str) -> Path:
-    r"""The file that a table names; one written on Windows parts folders by `\`."""
+    r"""File named by a table, with `/` or Windows' `\`."""
     path = root / name
     return root / name.replace("\\", "/") if "\\" in name and not path.exists() else path
 
@@ -174,7 +176,7 @@ def stem(path: Path) -> str:
 
 
 class Target(Protocol):
-    """Truth of a case and where it lies; one adapter for each way of stating it."""
+    """Location of a case's truth; one adapter per notation."""
 
     def reference(self, entry: Entry) -> Reference[Any]:
         """Where the truth of one case will be read from.
@@ -226,7 +228,7 @@ class OnImage:
 
 @dataclass(frozen=True, eq=False)
 class Given(OnImage, Generic[T]):
-    """A truth that was read with the table it stands in; the image it is about has the grid."""
+    """Truth read with its table, on the grid of its image."""
 
     value: T
     files: tuple[Path, ...]
@@ -239,7 +241,7 @@ class Given(OnImage, Generic[T]):
 
 @dataclass(frozen=True)
 class StatedGrid:
-    """The grid of an image that is not there, as a table states it: enough to judge places that were found on it.
+    """Grid of a missing image, as a table states it.
 
     Voxels along each spatial axis, and mm from each to the next; None counts in pixels.
     """

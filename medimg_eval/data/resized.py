@@ -48,7 +48,7 @@ class _Resized(_Made[T]):
 
 @dataclass(frozen=True)
 class ResizedImage(_Resized[Image]):
-    """A picture brought to a size, (rows, columns), linearly and without smoothing, as `cv2.INTER_LINEAR` does."""
+    """Resized picture, (rows, columns), linear as `cv2.INTER_LINEAR`."""
 
     def read(self) -> Image:
         """Reads and resizes it; raises CaseError where it is no picture."""
@@ -60,7 +60,7 @@ class ResizedImage(_Resized[Image]):
 
 @dataclass(frozen=True)
 class ResizedMask(_Resized[Mask]):
-    """A label map brought to a size, (rows, columns), each pixel taking the label that `cv2.INTER_NEAREST` takes."""
+    """Resized label map, (rows, columns), nearest as `cv2.INTER_NEAREST`."""
 
     def read(self) -> Mask:
         """Reads and resizes it; raises CaseError where it is no picture."""
@@ -87,7 +87,7 @@ class _Cropped(_Made[T]):
 
 @dataclass(frozen=True)
 class CroppedImage(_Cropped[Image]):
-    """The middle of a picture, which begins at n // 2 - size // 2 of n pixels.
+    """Centre crop starting at n // 2 - size // 2.
 
     Attributes:
         stored: the picture.
@@ -128,12 +128,12 @@ def _middle_slices(shape: Sequence[int], size: Size) -> tuple[slice, slice]:
 
 @dataclass(frozen=True)
 class ShrunkPicture(_Made[Image]):
-    """A picture whose longer side is brought down to a length, by Pillow's bicubic filter; smaller ones stay."""
+    """Picture shrunk to a longest side, by Pillow's bicubic filter."""
 
     longest: int
 
     def read(self) -> Image:
-        """Reads it, and shrinks it where it is larger; raises CaseError where it is no picture."""
+        """Reads the picture, shrinking larger ones; CaseError for others."""
         image = self.stored.read()
         rows, columns = self._size(image.geometry)
         if (rows, columns) == image.array.shape[1:]:
@@ -161,7 +161,7 @@ def _refuse_volume(grid: Geometry, files: tuple[Path, ...]) -> None:
 
 
 def _interpolate_axis(array: Array, axis: int, count: int) -> Array:
-    """Interpolates along one axis between pixel centres; beyond the outermost ones their value holds."""
+    """Interpolates along an axis between pixel centres, replicating borders."""
     old = array.shape[axis]
     if old == count:
         return array
@@ -174,7 +174,7 @@ def _interpolate_axis(array: Array, axis: int, count: int) -> Array:
 
 
 def shrunk(array: Array, rows: int, columns: int) -> Array:
-    """Brings (channel, row, column) to other rows and columns by Pillow's bicubic filter, in its dtype."""
+    """Resizes (channel, row, column) by Pillow's bicubic filter, keeping dtype."""
     from PIL import Image as Pillow
 
     def one(channel: Array) -> Array:

@@ -44,12 +44,12 @@ class Splits(Protocol):
         """The files, whose SHA-256 a run's manifest holds."""
 
     def read(self, root: Path) -> dict[str, list[Row]]:
-        """Split -> one record per id, with the id in `id`; raises UserError naming file and line."""
+        """Split -> record per id; UserError names file and line."""
 
 
 @dataclass
 class SplitLists:
-    """One text file below the root per split, one id a line; of several folds with `{fold}` in its name."""
+    """Text file of ids per split, with `{fold}` for folds."""
 
     lists: Mapping[str, str]
     key: str = "{case}"
@@ -73,7 +73,7 @@ class SplitLists:
 
 @dataclass
 class SplitTable:
-    """A table with an id and a split in each row, or a table of ids for each split.
+    """Table of ids and splits, or one table per split.
 
     Args:
         table: below the root; or split -> such a table.
@@ -128,7 +128,7 @@ class SplitTable:
 
 @dataclass
 class SplitColumns:
-    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up.
+    """Table with an id column per split, as in CLAM.
 
     Of several folds there is a table each, with `{fold}` in its name: `splits_{fold}.csv`.
     """
@@ -157,7 +157,7 @@ class SplitColumns:
 
 @dataclass
 class SplitJson:
-    """A JSON object of one list of ids per split, or a list of such objects, one per fold, as nnU-Net writes them.
+    """JSON lists of ids per split, or per fold, as nnU-Net.
 
     The fold says which of the objects, from 0; None is for a file of one object.
     """
@@ -197,7 +197,7 @@ class SplitJson:
 
 @dataclass
 class SplitFolds:
-    """Folds drawn from a seed, for data whose authors publish none: the ones that nnU-Net draws.
+    """Seeded folds as nnU-Net draws, where none are published.
 
     Patients, or cases where no patient is known, are sorted by name, shuffled, and cut into as many pieces as there are
     folds: what `KFold(folds, shuffle=True, random_state=seed)` of scikit-learn does. The piece `fold`, from 0, is
@@ -218,7 +218,7 @@ class SplitFolds:
         return ()
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
-        """Puts each case into `train` or `val`; raises UserError for no such fold, or fewer patients than folds."""
+        """Divides cases into `train` and `val`; UserError for impossible folds."""
         divided = [entry for entry in entries if entry.split in (None, "train", "training")]
         if not isinstance(self.fold, int) or not 0 <= self.fold < self.folds:
             raise UserError(f"there is no fold {self.fold} of {self.folds} (the first is 0)")
@@ -232,7 +232,9 @@ class SplitFolds:
 
 @dataclass
 class SplitNames:
-    """Names in the config itself, where others' code holds the split and no file does; cases without a name go to one.
+    """Names listed in the config; cases without one share a split.
+
+    For where others' code holds the split and no file does.
 
     Args:
         names: split -> its names.
@@ -253,7 +255,7 @@ class SplitNames:
         return ()
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
-        """Puts each case into its split; raises UserError for a name that no case has, or that two splits have."""
+        """Divides cases by name; UserError for unknown or repeated names."""
         pairs = [(name, str(split)) for split, names in self.names.items() for name in map(str, names)]
         splits = dict(pairs)
         twice = next((name for name, split in pairs if splits[name] != split), None)
@@ -271,7 +273,9 @@ class SplitNames:
 
 @dataclass
 class SplitGroups:
-    r"""Leave one group out: the cases of the group `fold`, from 0 in the order of names, are `test`, others `train`.
+    r"""Leave-one-group-out: group `fold` is `test`, others `train`.
+
+    Counted from 0 in the order of names.
 
     Args:
         group: a column or pattern that names the group of a case, such as `{video~_([A-I])\d+}` for its surgeon.
@@ -308,7 +312,7 @@ class _PlainValues(pickle.Unpickler):
 
 @dataclass
 class SplitPickles:
-    """Keys of dictionaries in pickles by split, as MultiBypass140 has them; all but plain values is refused.
+    """Dictionary keys of pickles by split, as MultiBypass140; plain values only.
 
     Args:
         lists: split -> pickle below the root, or several, of which those count that are there; `{fold}` as elsewhere.
@@ -352,7 +356,7 @@ Divided = SplitFolds | SplitNames | SplitGroups
 
 
 def tuned(entries: Sequence[Entry], split: str) -> list[Entry]:
-    """Takes one patient in ten out of a split, into a split `tune`; at least one, if there are two.
+    """Moves one patient in ten into a split `tune`.
 
     Who is taken depends on the names alone: the first of ten folds that `SplitFolds` would draw.
     """
@@ -377,7 +381,7 @@ def _draw_fold(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> fr
 
 
 def _numbered_folds(root: Path, names: Iterable[str]) -> list[int]:
-    """The folds of which there is a file of each name that holds `{fold}`."""
+    """Fold numbers with a file of each `{fold}` name."""
     each = []
     for name in names:
         if FOLD in name:
@@ -388,7 +392,7 @@ def _numbered_folds(root: Path, names: Iterable[str]) -> list[int]:
 
 
 def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColumns | SplitPickles) -> Iterable[Path]:
-    """The file of the fold that is meant; of all folds those of each."""
+    """A fold's file, or those of all."""
     if FOLD not in name:
         return [root / name]
     numbers = splits.fold_numbers(root) if splits.fold == ALL else [splits.fold]
@@ -396,7 +400,7 @@ def _of_fold(root: Path, name: str, splits: SplitLists | SplitTable | SplitColum
 
 
 def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> list[Entry]:
-    """Gives entries the split that the authors' file gives them; those it does not list are left out.
+    """Assigns entries their published split; unlisted ones are dropped.
 
     Entries come in the order of the file; one that it puts into two splits comes twice. Raises UserError where an id is
     listed twice in a split, or names no entry.
@@ -425,13 +429,13 @@ def assign(entries: Sequence[Entry], splits: Splits | Divided, root: Path) -> li
 
 
 def _case_keys(entry: Entry, key: str) -> set[str]:
-    """Keys of a case: of each of its slides, where a case is a patient and the key names slides."""
+    """Keys of a case, or of its slides."""
     rows = entry.alike if len(entry.rows) > 1 else entry.rows
     return {replace(entry, rows=(row,)).fill(key) for row in rows}
 
 
 def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> list[Entry]:
-    """Gives the cases of several folds one split; those of folds that no split takes are left out.
+    """Merges folds' cases into splits; unassigned folds are dropped.
 
     `folds` says of which fold, or folds, a split is made. Raises UserError where there is no such fold.
     """
@@ -445,7 +449,7 @@ def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> li
 
 
 def refuse_overlap(entries: Iterable[Entry], root: Path) -> None:
-    """Raises UserError naming the patients, or of cases without one the images, that lie in more than one split."""
+    """Raises UserError naming patients, or images, in several splits."""
     parts: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in entries:
         if entry.split is not None:

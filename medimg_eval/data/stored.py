@@ -27,7 +27,7 @@ METRICS = ("metrics", "monitor")
 
 
 def require_ours(config: Any, source: Path) -> None:
-    """Refuses a config that names anything but tasks, layouts, targets, splits and models of ours.
+    """Refuses configs naming classes outside this package.
 
     Ours are the classes that this package defines, and those of installed packages with our entry points. A module or
     function that is reached through one of them is not. The config is that of a task or a layout, as the manifest
@@ -38,7 +38,7 @@ def require_ours(config: Any, source: Path) -> None:
 
 
 def _find_strangers(config: Any, place: str) -> Iterator[str]:
-    """Classes of others that a config would run, at any depth, and where they stand."""
+    """Foreign classes in a config, with their positions."""
     if isinstance(config, Mapping):
         if "_target_" in config and not _is_ours(config["_target_"]):
             yield f"{config['_target_']} ({place}._target_)"
@@ -56,7 +56,7 @@ def _find_strangers(config: Any, place: str) -> Iterator[str]:
 
 
 def _own_metrics(names: Any) -> list[str]:
-    """The names that stand with a module that is neither of this package nor of a plug-in."""
+    """Names of metrics in modules outside package and plug-ins."""
     several = names if isinstance(names, list | tuple) else [names]
     bases = [name.partition("@")[0] for name in several if isinstance(name, str)]
     return [base for base in bases if "." in base and base.partition(".")[0] not in _trusted_roots()]

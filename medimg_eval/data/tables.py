@@ -57,7 +57,7 @@ def read_table(
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file; raises UserError, naming file and line, where it is missing or no JSON."""
+    """Reads JSON; UserError names file and line of missing or invalid content."""
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -65,7 +65,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_lines(path: Path) -> list[Row]:
-    """The lines of a text file that are not blank, as records of one column, `line`; raises as `read_text`."""
+    """Nonblank lines as records of column `line`; raises as `read_text`."""
     lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
     return [Row(path, f"line {number}", {"line": line.strip()}) for number, line in lines if line.strip()]
 
@@ -76,7 +76,7 @@ def _nearest_file(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, unpacked where its name ends in `.gz`, without a byte order mark.
+    """Text of a file, decompressed from `.gz`, without BOM.
 
     Raises UserError, naming file and line, where it is missing, or no UTF-8 text.
     """
@@ -181,7 +181,7 @@ def _make_row(path: Path, place: str, item: Any, **more: str) -> Row:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A file in a text table, in base64; its place is such as `line 7`."""
+    """Base64 file in a text table, located such as `line 7`."""
 
     path: Path
     column: str
@@ -189,7 +189,7 @@ class Encoded:
     text: str = field(repr=False)
 
     def read(self) -> tuple[bytes, str]:
-        """Returns the file's bytes, and an empty name; raises CaseError where the field is no base64."""
+        """Returns the bytes and an empty name; CaseError for invalid base64."""
         with CaseError.about(f"{self.path}, {self.place}", f"column {self.column!r} holds no base64", ValueError):
             return base64.b64decode(self.text.rpartition("base64,")[2], validate=True), ""
 
@@ -208,7 +208,7 @@ class Cell:
     place: str
 
     def read(self) -> tuple[bytes, str]:
-        """Returns the file's bytes, and the name it was stored under, or an empty one.
+        """Returns the file's bytes, and its stored name or "".
 
         Raises CaseError for an empty cell.
         """

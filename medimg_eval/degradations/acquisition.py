@@ -29,7 +29,7 @@ TRIES = 10
     axes=2,
 )
 def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -> Move:
-    """A crop, a rotation, a shift, other brightness and contrast and JPEG, as a moving camera gives.
+    """Weak camera motion: crop, rotation, shift, brightness, contrast and JPEG.
 
     Places are moved in one pass, linearly, where the authors' script interpolates three times by cubic splines.
     """
@@ -64,7 +64,7 @@ def kvasir_x1_weak(grid: Geometry, draw: np.random.Generator, *, share: float) -
 
 
 def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Array:
-    """Returns where something is shown after a crop, a turn and a shift, each cutting off what leaves the frame."""
+    """Returns visible parts after crop, rotation and shift."""
     middle = (np.array(shape) - 1) / 2
     positions = np.indices(shape).reshape(2, -1).T - middle - pushed
     inside = np.abs(np.stack([positions, positions @ turned.T])) <= np.array(shape) / 2
@@ -72,7 +72,7 @@ def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Arra
 
 
 def _first_crop(areas: Array, share: float, ratios: Array) -> Array:
-    """Returns the edges of the first crop that lies in the picture, as shares of it, (2,); the picture where none does.
+    """Returns the first valid crop's edges as shares, (2,).
 
     As torchvision's RandomResizedCrop has it: an area, and a ratio of edges that is uniform on a logarithmic scale.
     """

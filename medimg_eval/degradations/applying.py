@@ -45,7 +45,7 @@ class DegradedImage:
         return self.image.files
 
     def read(self) -> Image:
-        """Reads and degrades it; raises CaseError where it cannot be read, or is of no kind that can be degraded."""
+        """Reads and degrades it; CaseError where unreadable or unsuitable."""
         return degrade_image(self.image.read(), self.condition, self.key, self.place)
 
     def geometry(self) -> Geometry:
@@ -53,7 +53,7 @@ class DegradedImage:
         return self.image.geometry()
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
-        """Yields the frames of a film that are shown at some places, each with a draw of its own."""
+        """Yields chosen frames of a film, each drawn separately."""
         source: Any = self.image
         degradation = find_degradation(self.condition.name)
         if degradation.domain == "frames":
@@ -94,7 +94,7 @@ class MovedTarget:
         return self.target.files
 
     def read(self) -> Any:
-        """Reads and moves it; raises CaseError where it is of a kind that cannot be moved."""
+        """Reads and moves it; CaseError for immovable kinds."""
         degradation, grid = find_degradation(self.condition.name), self.shown.geometry()
         move = degradation.apply(grid, self.key.generator(degradation.name), **degradation.parameters(self.condition))
         return move.target(self.target.read(), grid.shape)
@@ -105,7 +105,9 @@ class MovedTarget:
 
 
 def degrade_image(image: Image, condition: Condition, key: DrawKey, place: int = 0) -> Image:
-    """Applies a condition to an image; shape, dtype and grid stay. A note says where nothing has changed.
+    """Applies a condition to an image, preserving shape, dtype and grid.
+
+    A note says where nothing has changed.
 
     Raises:
         UsageError: there is no such condition or severity, or the image is of no kind that it is meant for.
@@ -141,7 +143,7 @@ def _degrade_pixels(found: Degradation, image: Image, condition: Condition, key:
 
 
 def refuse_unsuitable(found: Degradation, image: Image) -> None:
-    """Raises UsageError where an image is of another modality, or has another number of axes, than is needed."""
+    """Raises UsageError for images of other modality or axes."""
     if found.modalities and image.modality and image.modality not in found.modalities:
         meant = " or ".join(found.modalities)
         raise UsageError(
@@ -157,12 +159,12 @@ def refuse_unsuitable(found: Degradation, image: Image) -> None:
 
 
 def is_clip(image: Image) -> bool:
-    """Whether an image of four axes is a clip of coloured frames, (3, frame, row, column)."""
+    """Whether an image is a colour clip, (3, frame, row, column)."""
     return image.array.ndim == 4 and image.array.shape[0] == 3 and image.array.dtype == np.uint8
 
 
 def degrade_case(case: Case, condition: Condition, key: DrawKey) -> Case:
-    """Returns a case whose images, question or reference are changed or left out as a condition says, once read.
+    """Returns a case with lazily degraded images, question or reference.
 
     Raises:
         UsageError: there is no such condition or severity.

@@ -46,7 +46,10 @@ def _first_channel(image: Image) -> Array:
     "(doi 10.1097/RCT.0b013e3182606c20)",
 )
 def low_dose(image: Image, draw: np.random.Generator, *, photons: float) -> Array:
-    """Noise of fewer photons: each line integral is measured anew, and the difference reconstructed."""
+    """Low-dose CT: Poisson noise of line integrals, reconstructed.
+
+    Each line integral is measured anew, and the difference reconstructed.
+    """
 
     def measure(integrals: Array) -> Array:
         counts = photons * np.exp(-integrals)
@@ -88,7 +91,7 @@ def limited_angle(image: Image, draw: np.random.Generator, *, degrees: float) ->
     unit="rods of 8000 HU along the last axis, and their radius; line integrals above 7 are alike" + _projected,
 )
 def metal(image: Image, draw: np.random.Generator, *, rods: int, millimetres: float) -> Array:
-    """Streaks of metal rods in the body; those of a lower severity are among those of a higher."""
+    """Metal streaks; lower severities' rods are among higher ones'."""
     slices, spacing = _first_channel(image), image.spacing[0]
     units = draw.random(MOST_RODS)
     inside = np.argwhere(slices.max(axis=2) > -300)
@@ -115,7 +118,7 @@ def metal(image: Image, draw: np.random.Generator, *, rods: int, millimetres: fl
     unit="largest shift in the plane during half a turn" + _projected,
 )
 def motion(image: Image, draw: np.random.Generator, *, millimetres: float) -> Array:
-    """Doubled edges and streaks: the body moves to and fro while it is projected."""
+    """Motion during projection: doubled edges and streaks."""
     direction, phase, cycles = draw.uniform(0, 2 * np.pi), draw.uniform(0, 2 * np.pi), draw.uniform(0.75, 1.5)
     angles = np.pi * np.arange(VIEWS) / VIEWS
     path = np.sin(phase + 2 * np.pi * cycles * np.arange(VIEWS) / VIEWS) - np.sin(phase)

@@ -75,7 +75,7 @@ _REGISTER: dict[str, Degradation] = {}
 
 
 def degradation(name: str, **declaration: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function under a name; the further arguments are the fields of `Degradation`."""
+    """Registers a degradation by name; arguments are fields of `Degradation`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         _REGISTER[name] = Degradation(name, function, **declaration)
@@ -102,6 +102,6 @@ def conditions_on(*domains: Domain) -> frozenset[str]:
 
 
 def find_degradation(name: str) -> Degradation:
-    """Returns the degradation of a name; raises UsageError for an unknown one, with the nearest."""
+    """Returns a degradation by name; UsageError suggests the nearest."""
     UsageError.refuse_unknown("there is no condition", degradations(), name)
     return _REGISTER[name]

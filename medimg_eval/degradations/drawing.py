@@ -14,7 +14,7 @@ VERSION = 1
 
 
 class DrawKey(NamedTuple):
-    """Key that a draw depends on: never on severity, on the order of cases, or on the process.
+    """Key of draws, independent of severity, case order and process.
 
     Attributes:
         seed: of the run.
@@ -33,19 +33,25 @@ class DrawKey(NamedTuple):
 
 
 def standard_normal(draw: np.random.Generator, image: Image) -> Array:
-    """Draws N(0, 1) for each pixel, (channel, *spatial): float64 of 8-bit pictures, float32 of others."""
+    """Draws N(0, 1) per pixel, (channel, *spatial).
+
+    float64 of 8-bit pictures, float32 of others.
+    """
     kind = np.float64 if image.array.dtype == np.uint8 else np.float32
     channels, *spatial = image.array.shape
     return np.moveaxis(draw.standard_normal((*spatial, channels), dtype=kind), -1, 0)
 
 
 def uniform(draw: np.random.Generator, image: Image) -> Array:
-    """Draws from [0, 1) for each pixel, (channel, *spatial), float64 of 8-bit pictures, float32 of others."""
+    """Draws from [0, 1) per pixel, (channel, *spatial).
+
+    float64 of 8-bit pictures, float32 of others.
+    """
     kind = np.float64 if image.array.dtype == np.uint8 else np.float32
     channels, *spatial = image.array.shape
     return np.moveaxis(draw.random((*spatial, channels), dtype=kind), -1, 0)
 
 
 def whole(unit: float, low: int, high: int) -> int:
-    """Returns the whole number from low to high, both included, at a place of [0, 1): never fewer for a larger high."""
+    """Returns an integer in [low, high] for a draw in [0, 1)."""
     return low + int(unit * max(high - low + 1, 1))

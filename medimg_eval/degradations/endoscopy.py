@@ -18,7 +18,7 @@ BLOOD = (0.45, 0.05, 0.04)
 
 
 def _cloud_noise(draw: np.random.Generator, shape: tuple[int, ...], width: float) -> Array:
-    """Smooth noise on a scale from 0 to 1 by rank, (row, column): the same share lies below each value."""
+    """Smooth noise with uniform ranks in [0, 1], (row, column)."""
     from scipy.ndimage import gaussian_filter
 
     smooth = gaussian_filter(draw.standard_normal(shape), width * min(shape), mode="wrap")
@@ -37,7 +37,7 @@ def _soften_mask(mask: Array, pixels: float = 1.0) -> Array:
     "endo_specular", levels={"share": (0.005, 0.01, 0.02, 0.04, 0.08)}, unit="share of the picture that is white"
 )
 def specular(image: Image, draw: np.random.Generator, *, share: float) -> Array:
-    """White reflections where the picture is bright; those of a lower severity are among those of a higher."""
+    """Specular reflections at bright areas, nested by severity."""
     pixels = as_unit(image)
     bright = _soften_mask(pixels.mean(axis=0), 2)
     rank = _cloud_noise(draw, pixels.shape[1:], 0.02) + 0.5 * (bright - bright.min()) / max(np.ptp(bright), 1e-6)
@@ -61,7 +61,7 @@ def smoke(image: Image, draw: np.random.Generator, *, opacity: float) -> Array:
 
 @_endoscopy("endo_blood", levels={"share": (0.02, 0.05, 0.1, 0.2, 0.3)}, unit="share of the picture under blood")
 def blood(image: Image, draw: np.random.Generator, *, share: float) -> Array:
-    """Pools of blood, through which a fifth is seen; those of a lower severity are among those of a higher."""
+    """Blood pools, a fifth transparent, nested by severity."""
     pixels = as_unit(image)
     pool = 0.8 * _soften_mask(_cloud_noise(draw, pixels.shape[1:], 0.05) >= 1 - share)
     colour = np.array(BLOOD if len(pixels) == 3 else (0.2,)).reshape(-1, 1, 1)

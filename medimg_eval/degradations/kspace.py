@@ -39,7 +39,7 @@ def noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array:
     unit="times fewer lines beside the middle 8 %",
 )
 def undersampling(image: Image, draw: np.random.Generator, *, factor: float) -> Array:
-    """Lines of the last axis lost at random; those of a lower severity are among those of a higher."""
+    """Random undersampling of the last axis, nested by severity."""
     count = image.array.shape[-1]
     units = draw.random(count)
     from_middle = np.abs(np.arange(count) - (count - 1) / 2)
@@ -53,7 +53,7 @@ def undersampling(image: Image, draw: np.random.Generator, *, factor: float) -> 
     unit="largest shift along each axis, in pixels",
 )
 def motion(image: Image, draw: np.random.Generator, *, pixels: float) -> Array:
-    """Shifts between lines: four times during the scan the object moves, and stays until the next."""
+    """Four movements between k-space lines, each lasting to the next."""
     height, width = image.array.shape[-2:]
     times, shifts = np.sort(draw.random(4)), draw.uniform(-1, 1, (5, 2))
     shifts[0] = 0  # as it lay at the beginning
@@ -68,7 +68,7 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: float) -> Array:
 
 @_samples("kspace_spikes", levels={"number": (1, 2, 4, 8, 16)}, unit="samples to which a tenth of the largest is added")
 def spikes(image: Image, draw: np.random.Generator, *, number: int) -> Array:
-    """Samples that are far too large; those of a lower severity are among those of a higher."""
+    """K-space spikes, nested by severity."""
     spiked, units = image.array.copy(), draw.random((16, 3))
     height = SPIKE * float(np.abs(spiked).max())
     for own in units[:number]:

@@ -42,7 +42,7 @@ class Move:
     shown: Array | None = None
 
     def sample(self, array: Array, order: int, fill: float) -> Array:
-        """Returns a moved array, (*spatial): by nearest neighbours with order 0, linearly with 1."""
+        """Returns a moved array, (*spatial), nearest (order 0) or linear (1)."""
         from scipy.ndimage import affine_transform, map_coordinates
 
         axes = array.ndim
@@ -68,7 +68,10 @@ class Move:
         return sources
 
     def image(self, image: Image) -> Image:
-        """Returns the image with its content moved; what comes from outside is 0 in pictures, else the least value."""
+        """Returns the moved image; outside is 0 or the minimum.
+
+        0 in pictures, else the least value.
+        """
         fill = 0.0 if image.array.dtype == np.uint8 else float(image.array.min())
         is_integer = np.issubdtype(image.array.dtype, np.integer)
         channels = image.array.astype(np.float32) if is_integer else image.array
@@ -79,7 +82,7 @@ class Move:
         return moved_image if self.then is None else replace(moved_image, array=self.then(moved_image))
 
     def target(self, target: Any, shape: tuple[int, ...]) -> Any:
-        """Returns what is right of the moved image; what has no place in it, such as a class, stays as it is.
+        """Returns the target of the moved image; placeless ones stay.
 
         Args:
             target: a Mask, Boxes, Points, or something without a place.
@@ -167,7 +170,7 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Coarsening(Move):
-    """A loss of resolution along one axis: nearest voxels of a coarser grid, and linearly back.
+    """Coarser resolution along one axis: nearest down, linear up.
 
     Attributes:
         axis: along which.
@@ -203,7 +206,7 @@ class Coarsening(Move):
         return replace(target, labels=np.take(target.labels, near, axis=self.axis), instances=instances)
 
     def _grid(self, size: int) -> tuple[Array, Array]:
-        """The voxels of the coarser grid, and where each voxel of the fine one lies on it."""
+        """Voxels of the coarse grid, and fine positions on it."""
         count = max(int(size / self.factor), 1)
         # Both grids have the same middle, as TorchIO's Resample places them.
         offset = (size - 1) / 2 - (count - 1) / 2 * self.factor
@@ -212,13 +215,13 @@ class Coarsening(Move):
 
 
 def about_middle(linear: Array, shift: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the matrix of a move that turns and scales about the middle of the grid, (axes, axes + 1)."""
+    """Returns rotation and scaling about the grid's middle, (axes, axes + 1)."""
     middle = (np.array(shape) - 1) / 2
     return np.column_stack([linear, middle - linear @ middle + shift])
 
 
 def rotation(degrees: Array) -> Array:
-    """Returns the matrix of turns about the second, then the first, then the third axis, as ITK has them: (3, 3)."""
+    """Returns ITK's rotation matrix (3, 3): second, first, third axis."""
     turned = np.eye(3)
     for axis in (1, 0, 2):
         first, two = [(1, 2), (2, 0), (0, 1)][axis]

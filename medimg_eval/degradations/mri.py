@@ -44,7 +44,7 @@ def affine(grid: Geometry, draw: np.random.Generator, *, degrees: float, millime
     domain="moves",
 )
 def anisotropy(grid: Geometry, draw: np.random.Generator, *, factor: float) -> Move:
-    """Thicker slices along one axis: every so-many-th voxel, and linearly back; masks likewise, by nearest voxels."""
+    """Thicker slices: subsampled along an axis, then linear interpolation."""
     axis = int(draw.integers(3))
     return Coarsening(about_middle(np.eye(3), np.zeros(3), grid.shape), axis=axis, factor=factor)
 
@@ -57,7 +57,7 @@ def anisotropy(grid: Geometry, draw: np.random.Generator, *, factor: float) -> M
     domain="moves",
 )
 def elastic(grid: Geometry, draw: np.random.Generator, *, millimetres: float) -> Move:
-    """A smooth field of cubic B-splines over 7 x 7 x 7 control points."""
+    """Elastic deformation by cubic B-splines, 7 x 7 x 7 control points."""
     points = draw.uniform(-1, 1, (*[CONTROL_POINTS] * 3, 3))
     for axis in range(3):
         for layer in (0, 1, -1, -2):
@@ -67,7 +67,10 @@ def elastic(grid: Geometry, draw: np.random.Generator, *, millimetres: float) ->
 
 
 def spline_field(points: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the uniform cubic B-spline of control points, (i, j, k, 3), over a grid: float32, (3, *shape)."""
+    """Returns a cubic B-spline field, float32, (3, *shape).
+
+    Of uniform control points, (i, j, k, 3).
+    """
     lines = [_spline_weights(size, count) for size, count in zip(shape, points.shape[:3], strict=True)]
     field = np.moveaxis(points, -1, 0).astype(np.float32)
     for axis, weights in enumerate(lines):
@@ -93,14 +96,14 @@ def _spline_weights(size: int, count: int) -> Array:
     source=_TORCHIO + "RandomBiasField, order 3",
 )
 def bias_field(image: Image, draw: np.random.Generator, *, coefficient: float) -> Array:
-    """A smooth factor: the exponential of a polynomial of degree 3 over the volume."""
+    """Bias field: exponential of a cubic polynomial."""
     powers = [power for power in product(range(4), repeat=3) if sum(power) <= 3]
     factors = coefficient * draw.uniform(-1, 1, len(powers))
     return stored_as(image, image.array * bias(factors, image.array.shape[1:]))
 
 
 def bias(factors: Array, shape: tuple[int, ...]) -> Array:
-    """Returns exp of a polynomial whose coefficients go up the powers of i, j, k: float32, (*shape)."""
+    """Returns exp of a polynomial in i, j, k: float32, (*shape)."""
     coefficients = np.zeros((4, 4, 4))
     for power, factor in zip((p for p in product(range(4), repeat=3) if sum(p) <= 3), factors, strict=True):
         coefficients[power] = factor
@@ -127,7 +130,7 @@ def bias(factors: Array, shape: tuple[int, ...]) -> Array:
     source=_ROOD + "MONAI's AdjustContrast",
 )
 def contrast(image: Image, draw: np.random.Generator, *, exponent: float) -> Array:
-    """Values between the least and the largest, as a share of that range, to the power of an exponent."""
+    """Contrast change by a power of normalised values."""
     low, high = float(image.array.min()), float(image.array.max())
     width = high - low
     unit = (image.array.astype(np.float32) - np.float32(low)) / np.float32(width + 1e-7)
@@ -141,7 +144,10 @@ def contrast(image: Image, draw: np.random.Generator, *, exponent: float) -> Arr
     source=_TORCHIO + "RandomGhosting; values below 0 become 0",
 )
 def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity: float) -> Array:
-    """Ghosts along the first or second axis: every so-many-th plane of k-space is weakened, but the middle one."""
+    """Ghosting: every n-th k-space plane weakened, except the middle.
+
+    Along the first or second axis.
+    """
     from scipy.fft import fft, ifft, ifftshift
 
     axis = 1 + int(draw.integers(2))
@@ -162,7 +168,9 @@ def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity:
     source=_TORCHIO + "RandomMotion, Shaw et al. 2019; values below 0 become 0",
 )
 def motion(image: Image, draw: np.random.Generator, *, degrees: float, millimetres: float, movements: int) -> Array:
-    """Movements during the acquisition: parts of k-space, along the last axis, are of the volume as it lay then.
+    """Motion during acquisition: k-space parts from moved volumes.
+
+    Along the last axis.
 
     Turns are about the middle of the volume; TorchIO 1.2 turns about the origin of the scanner's coordinates.
     """
@@ -210,7 +218,7 @@ def _move_volume(volume: Array, moves: list[Move], times: Array) -> Array:
     source=_ROOD + "MONAI's RandRicianNoise",
 )
 def rician_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Array:
-    """Rician noise: the magnitude of the value with Gaussian noise in its real and in its imaginary part."""
+    """Rician noise: magnitude after complex Gaussian noise."""
     spread = image.array.reshape(len(image.array), -1).std(axis=1, dtype=np.float64)
     spread = (sd * spread).astype(np.float32).reshape(-1, *[1] * (image.array.ndim - 1))
     real = standard_normal(draw, image)

@@ -31,7 +31,7 @@ DROPPED = (0.05, 0.1, 0.2, 0.35, 0.5)
 
 @dataclass(frozen=True)
 class BlankedValues:
-    """Values of a case of which some are made unknown as they are read, each by itself."""
+    """Values of a case, some randomly made unknown when read."""
 
     values: Reference[Image]
     share: float
@@ -43,7 +43,7 @@ class BlankedValues:
         return self.values.files
 
     def read(self) -> Image:
-        """Reads them, (1, 1, value), NaN where they are blanked; those of a lower share are blank under a higher."""
+        """Reads values, (1, 1, value); blanked ones are NaN, nested by share."""
         values = self.values.read()
         drawn = self.key.generator("blank_values").random(values.array.shape)
         return replace(values, array=np.where(100 * drawn < self.share, np.nan, values.array))
@@ -87,7 +87,7 @@ class DamagedPart:
 
 
 def add_noise(samples: Array, decibels: float, random: np.random.Generator) -> Array:
-    """Signal with Gaussian noise of a power so far below that of each channel.
+    """Adds Gaussian noise at a signal-to-noise ratio per channel.
 
     Args:
         samples: (channel, 1, time).
@@ -100,7 +100,9 @@ def add_noise(samples: Array, decibels: float, random: np.random.Generator) -> A
 
 
 def drop_words(codes: Array, share: float, random: np.random.Generator) -> Array:
-    """Text without a share of its words, or of its letters where it has no blanks; at least one is left.
+    """Drops a share of words, or letters, leaving at least one.
+
+    Letters where a text has no blanks.
 
     Args:
         codes: of its UTF-8, (1, 1, code).
@@ -134,7 +136,7 @@ def is_part_condition(condition: Condition) -> bool:
 
 
 def without_parts(case: Case, condition: Condition, key: DrawKey) -> Case:
-    """Returns a case with the images that are left under a condition of `part_conditions`.
+    """Returns a case without images removed by `part_conditions`.
 
     Which cases lack a part under `missing_` the key decides, so that it is the same for every model, and those of a
     lower share are among those of a higher.
@@ -159,5 +161,5 @@ def without_parts(case: Case, condition: Condition, key: DrawKey) -> Case:
 
 
 def _part_of(image: Any) -> str:
-    """The part that an image which was not read yet is, as its layout says."""
+    """Kind of an unread image, as its layout says."""
     return str(getattr(image, "part", ""))

@@ -57,7 +57,7 @@ def defocus(image: Image, draw: np.random.Generator, *, micrometres: float) -> A
 
 
 def _draw_stroke(shape: tuple[int, ...], units: Array, width: float) -> Array:
-    """A band along a bent line through the picture, bool (row, column); `units` are four numbers from 0 to 1."""
+    """Band along a bent line, bool (row, column)."""
     height, across = shape
     rows, columns = np.mgrid[:height, :across]
     angle = np.pi * units[0]
@@ -70,7 +70,7 @@ def _draw_stroke(shape: tuple[int, ...], units: Array, width: float) -> Array:
 
 @_section("he_pen", levels={"strokes": (1, 2, 3, 4, 5)}, unit="number of strokes, a twentieth of the side wide")
 def pen(image: Image, draw: np.random.Generator, *, strokes: int) -> Array:
-    """Strokes of a pen, blue, green or black; those of a lower severity are among those of a higher."""
+    """Pen strokes, blue, green or black, nested by severity."""
     pixels, units = _require_colour(image).copy(), draw.random((MOST_STROKES, 5))
     for own in units[:strokes]:
         colour = np.array([(0.1, 0.15, 0.6), (0.05, 0.45, 0.2), (0.05, 0.05, 0.05)][int(3 * own[4])])
@@ -81,7 +81,7 @@ def pen(image: Image, draw: np.random.Generator, *, strokes: int) -> Array:
 
 @_section("he_fold", levels={"folds": (1, 2, 3, 4, 5)}, unit="number of folds, a fifteenth of the side wide")
 def fold(image: Image, draw: np.random.Generator, *, folds: int) -> Array:
-    """Folds of the section: twice its density; those of a lower severity are among those of a higher."""
+    """Tissue folds of double density, nested by severity."""
     pixels, units = as_unit(image), draw.random((MOST_STROKES, 4))
     twice = np.zeros(pixels.shape[1:], bool)
     for own in units[:folds]:

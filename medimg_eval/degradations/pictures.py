@@ -46,13 +46,19 @@ def grey(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
 
 @degradation("blur", draws=False, unit="standard deviation in pixels")
 def blur(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
-    """Gaussian blur; its standard deviation is the severity, in pixels along every spatial axis."""
+    """Gaussian blur with sigma equal to the severity in pixels.
+
+    Along every spatial axis.
+    """
     return _restore_range(image.array, smoothed(image.array, [severity] * (image.array.ndim - 1)))
 
 
 @degradation("noise", draws=False, unit="4 % of the range for each degree")
 def noise(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
-    """Gaussian noise, the same for the same image; its standard deviation is `NOISE` of the range for each degree."""
+    """Gaussian noise, sigma `NOISE` of the range per degree.
+
+    The same for the same image.
+    """
     array = image.array
     # Its draws rest on the pixels, as they did before draws had keys: stored runs go on.
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(array).tobytes()))
@@ -96,7 +102,7 @@ def speckle_noise(image: Image, draw: np.random.Generator, *, sd: float) -> Arra
     source=_MEDMNISTC + "derma and chest",
 )
 def impulse_noise(image: Image, draw: np.random.Generator, *, amount: float) -> Array:
-    """Salt and pepper, as often one as the other; those of a lower severity are among those of a higher."""
+    """Salt and pepper noise in equal parts, nested by severity."""
     hit = uniform(draw, image) <= amount
     salt = uniform(draw, image) <= 0.5
     return from_unit(image, np.where(hit, salt, as_unit(image)))
@@ -160,7 +166,7 @@ def jpeg(image: Image, draw: np.random.Generator, *, quality: int) -> Array:
 
 
 def _blend_table(grey: int, factor: float) -> Array:
-    """Returns what Pillow's blend makes of each value between a grey and itself, (256,) uint8."""
+    """Returns Pillow's blend of a grey with each value, (256,) uint8."""
     from PIL import Image as Pillow
 
     ramp = Pillow.fromarray(np.arange(256, dtype=np.uint8)[None])
@@ -172,7 +178,7 @@ GREY_WEIGHTS = (19595, 38470, 7471)
 
 
 def _mean_grey(pixels: Array) -> int:
-    """Returns the mean grey of uint8 pixels, (1 or 3, row, column), as Pillow's enhancer of contrast rounds it."""
+    """Returns the rounded mean grey of Pillow's contrast enhancer."""
     if len(pixels) == 1:
         return int(int(pixels.sum(dtype=np.uint64)) / pixels.size + 0.5)
     total, rows = 0, max(1, AT_ONCE // pixels.shape[2])
@@ -244,7 +250,7 @@ def contrast(image: Image, draw: np.random.Generator, *, factor: float) -> Array
     source=_MEDMNISTC + "chest",
 )
 def gamma(image: Image, draw: np.random.Generator, *, exponent: float) -> Array:
-    """Values on a scale from 0 to 1 to the power of an exponent."""
+    """Gamma: normalised values to the power of an exponent."""
     if image.array.dtype != np.uint8:
         return from_unit(image, as_unit(image) ** np.float32(exponent))
     # torchvision's table, whose factor just below 256 decides how values are cut off.
@@ -278,7 +284,10 @@ def saturate(image: Image, draw: np.random.Generator, *, added: float) -> Array:
     source=_MEDMNISTC + "chest",
 )
 def gaussian_blur(image: Image, draw: np.random.Generator, *, kernel: int) -> Array:
-    """Gaussian blur in the plane, by torchvision's kernel of so many pixels with reflected borders."""
+    """Gaussian blur in the plane, as torchvision.
+
+    By its kernel of so many pixels with reflected borders.
+    """
     from scipy.ndimage import correlate1d
 
     sd = 0.3 * ((kernel - 1) * 0.5 - 1) + 0.8
@@ -315,7 +324,7 @@ def defocus_blur(image: Image, draw: np.random.Generator, *, radius: float, alia
 
 
 def _filter_channels(pixels: Array, kernel: Array) -> Array:
-    """Correlates each channel of a picture with a kernel, borders reflected without their last pixel."""
+    """Correlates each channel with a kernel, reflecting borders."""
     cv2 = import_optional("cv2")
     return np.stack([cv2.filter2D(np.ascontiguousarray(channel), -1, kernel) for channel in pixels])
 
@@ -327,7 +336,7 @@ def _filter_channels(pixels: Array, kernel: Array) -> Array:
     source=_MEDMNISTC + "path",
 )
 def motion_blur(image: Image, draw: np.random.Generator, *, radius: float, sigma: float) -> Array:
-    """Blur to one side along a line at an angle of up to 45 degrees, as ImageMagick has it."""
+    """Motion blur to one side, up to 45 degrees, as ImageMagick."""
     return stored_as(image, _moved_blur(image.array.astype(np.float32), radius, sigma, draw.uniform(-45, 45)))
 
 
@@ -404,7 +413,7 @@ MOST_BUBBLES = 64
     source=_MEDMNISTC + "path",
 )
 def bubble(image: Image, draw: np.random.Generator, *, radius: int, number: int) -> Array:
-    """Bright discs with a brighter rim, 7 or more; those of a lower severity are among those of a higher."""
+    """Bubbles: 7 or more rimmed bright discs, nested by severity."""
     from PIL import Image as Pillow
     from PIL import ImageDraw
 
@@ -433,7 +442,7 @@ def bubble(image: Image, draw: np.random.Generator, *, radius: int, number: int)
     source=_MEDMNISTC + "path; their shapes of ink are files of the authors, ours are drawn",
 )
 def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Array:
-    """Dark marks of irregular shape; those of a lower severity are among those of a higher."""
+    """Stain deposits: irregular dark marks, nested by severity."""
     height, width = image.array.shape[1:]
     share, units = draw.random(), draw.random((8, 3)).tolist()
     waves = draw.normal(size=(8, 2, 4)) * 0.12
@@ -449,7 +458,7 @@ def stain_deposit(image: Image, draw: np.random.Generator, *, number: int) -> Ar
 def _ink_mark(
     row: float, column: float, radius: float, wave: Array, shape: tuple[int, int]
 ) -> tuple[slice, slice, Array]:
-    """Returns the part of a picture that a mark of ink lies in, and which of its pixels are dark.
+    """Returns the region of an ink mark and its dark pixels.
 
     Its edge is at radius (1 + sum over k from 2 to 5 of wave[0, k - 2] cos k angle + wave[1, k - 2] sin k angle).
     """
@@ -482,7 +491,7 @@ def _ink_mark(
     source=_MEDMNISTC + "derma",
 )
 def characters(image: Image, draw: np.random.Generator, *, words: int, letters: int, scale: float) -> Array:
-    """Small coloured words of random letters; those of a lower severity are among those of a higher."""
+    """Coloured random words, nested by severity."""
     from PIL import Image as Pillow
 
     cv2 = import_optional("cv2")

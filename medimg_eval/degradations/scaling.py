@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def extent(image: Image) -> tuple[float, float]:
-    """Returns what 0 and 1 stand for: 0 and 255 of 8-bit pictures, the least and the largest value of others."""
+    """Returns values of 0 and 1: 0 and 255, or extremes.
+
+    The former of 8-bit pictures.
+    """
     if image.array.dtype == np.uint8:
         return 0.0, 255.0
     low, high = float(image.array.min()), float(image.array.max())
@@ -23,7 +26,10 @@ def extent(image: Image) -> tuple[float, float]:
 
 
 def as_unit(image: Image) -> Array:
-    """Returns pixels on a scale from 0 to 1: float64 of 8-bit pictures, float32 of others."""
+    """Returns pixels scaled to [0, 1].
+
+    float64 of 8-bit pictures, float32 of others.
+    """
     low, high = extent(image)
     if image.array.dtype == np.uint8:
         return image.array / 255.0
@@ -31,7 +37,10 @@ def as_unit(image: Image) -> Array:
 
 
 def from_unit(image: Image, pixels: Array) -> Array:
-    """Returns pixels of a scale from 0 to 1, clipped to it, as the image stores them; 8-bit ones are cut off."""
+    """Returns pixels of [0, 1] clipped and stored as the image.
+
+    8-bit ones are cut off.
+    """
     low, high = extent(image)
     clipped = np.clip(pixels, 0, 1)
     if image.array.dtype == np.uint8:  # as MedMNIST-C and ImageNet-C do
@@ -40,7 +49,10 @@ def from_unit(image: Image, pixels: Array) -> Array:
 
 
 def stored_as(image: Image, pixels: Array) -> Array:
-    """Returns pixels in the image's dtype, rounded and clipped to its range where it holds whole numbers."""
+    """Returns pixels in the image's dtype, rounded and clipped.
+
+    Where it holds whole numbers.
+    """
     kind = image.array.dtype
     if np.issubdtype(kind, np.integer):
         ends = np.iinfo(kind)
@@ -53,7 +65,7 @@ TOGETHER = 64
 
 
 def smoothed(array: Array, widths: Sequence[float]) -> Array:
-    """Returns each channel of an array smoothed by Gaussians, float32, as scipy's `gaussian_filter` has it.
+    """Returns channels smoothed by Gaussians, float32, as scipy's `gaussian_filter`.
 
     Args:
         array: (channel, *spatial).
@@ -76,7 +88,9 @@ def smoothed(array: Array, widths: Sequence[float]) -> Array:
 
 
 def by_picture(image: Image, change: Callable[[Picture], Picture]) -> Array:
-    """Applies a function of 8-bit pictures of Pillow, grey or with three colours, to a picture or to each slice.
+    """Applies a function of Pillow pictures by picture or slice.
+
+    8-bit ones, grey or with three colours.
 
     What is no 8-bit picture is put on a scale of 256 values first: what such a picture holds is all that remains.
     """
@@ -84,7 +98,9 @@ def by_picture(image: Image, change: Callable[[Picture], Picture]) -> Array:
 
 
 def by_bytes(image: Image, change: Callable[[Array], Array]) -> Array:
-    """Applies a function of uint8 pixels, (channel, row, column), to a picture or to each slice, as `by_picture` does.
+    """Applies a function of uint8 (channel, row, column) by slice.
+
+    To a picture or to each slice, as `by_picture` does.
 
     It is given three channels where these are colours, else one.
     """
@@ -101,7 +117,7 @@ def by_bytes(image: Image, change: Callable[[Array], Array]) -> Array:
 
 
 def _through_pillow(pixels: Array, change: Callable[[Picture], Picture]) -> Array:
-    """Returns changed uint8 pixels, (1 or 3, row, column); Pillow has the colours of a pixel side by side."""
+    """Returns uint8 pixels, (1 or 3, row, column), changed by Pillow."""
     from PIL import Image as Pillow
 
     if len(pixels) == 1:
@@ -118,7 +134,7 @@ AT_ONCE = 1 << 15
 
 
 def through_table(pixels: Array, table: Array) -> Array:
-    """Returns what a table of 256 values has for each uint8 pixel; pixels lie in memory as they did."""
+    """Returns uint8 pixels mapped by a table of 256 values."""
     axes = sorted(range(pixels.ndim), key=lambda axis: -pixels.strides[axis])
     flat = pixels.transpose(axes)
     if not flat.flags.c_contiguous:  # there are gaps between them
@@ -132,7 +148,7 @@ def through_table(pixels: Array, table: Array) -> Array:
 
 
 def through_jpeg(picture: Picture, **how: int) -> Picture:
-    """Returns what is left of a picture that was kept as JPEG; `how` is as Pillow's encoder takes it."""
+    """Returns a picture after JPEG coding with Pillow's options."""
     from PIL import Image as Pillow
 
     stream = BytesIO()

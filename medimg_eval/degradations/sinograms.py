@@ -49,7 +49,7 @@ def _projection_rays(shape: tuple[int, int], view: int, views: int) -> csr_matri
 
 
 def _make_rays(shape: tuple[int, int], view: int, views: int) -> csr_matrix:
-    """Returns the sparse matrix (pixel, bin) of a view: how much of each square pixel's shadow falls on a bin.
+    """Returns a view's projection as sparse matrix (pixel, bin).
 
     Shadows of neighbours meet without gaps, so that nothing is aliased, as points would be at 45 degrees.
     """
@@ -72,7 +72,7 @@ _kept_rays = lru_cache(maxsize=2 * VIEWS)(_make_rays)
 
 
 def _shadow_share(until: Array, short: float, long: float) -> Array:
-    """Share of a pixel's shadow, a trapezoid about 0, that lies below a place."""
+    """Share of a pixel's trapezoid shadow below a position."""
     ends = ((short + long) / 2, (long - short) / 2)
     corners = [(1, ends[0]), (-1, ends[1]), (-1, -ends[1]), (1, -ends[0])]
     return np.asarray(sum(sign * np.maximum(until + end, 0) ** 2 for sign, end in corners) / (2 * short * long))
@@ -83,14 +83,17 @@ def _detector_bins(shape: tuple[int, int]) -> int:
 
 
 def project(slices: Array, views: int = VIEWS) -> Array:
-    """Returns line integrals, (view, bin, slice), of slices (row, column, slice), in units of a pixel."""
+    """Returns line integrals, (view, bin, slice), in pixels.
+
+    Of slices (row, column, slice).
+    """
     shape = slices.shape[0], slices.shape[1]
     flat = np.ascontiguousarray(slices.reshape(-1, slices.shape[2]), np.float32)
     return np.stack([_projection_rays(shape, view, views).T @ flat for view in range(views)])
 
 
 def reconstruct(integrals: Array, shape: tuple[int, int], chosen: Array | None = None) -> Array:
-    """Returns slices, (row, column, slice), by a ramp filter and back-projection of all views or of those chosen.
+    """Returns slices (row, column, slice) by filtered back-projection.
 
     Of fewer views each counts for as many, so that a full turn weighs as before.
     """
@@ -113,7 +116,7 @@ def reconstruct(integrals: Array, shape: tuple[int, int], chosen: Array | None =
 
 
 def changed_by(hounsfield: Array, spacing: float, change: Change, chosen: Array | None = None) -> Array:
-    """Returns slices, (row, column, slice), to which is added how the reconstruction of changed integrals differs.
+    """Returns slices (row, column, slice) plus changed integrals' reconstruction.
 
     What is not changed stays as it is: the reconstruction of the integrals themselves is taken off.
 

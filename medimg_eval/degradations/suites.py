@@ -21,7 +21,7 @@ def suite_names() -> list[str]:
 
 
 def read_suite(name: str) -> Mapping[str, Mapping[str, Sequence[Any]]]:
-    """Returns the degradations of a suite: name -> the levels of its parameters that differ from their own.
+    """Returns a suite's degradations: name -> changed parameter levels.
 
     Raises:
         UsageError: there is no such suite, or it names no degradations that there are.
@@ -63,7 +63,7 @@ def sweep(named: Sequence[str], severities: Sequence[int]) -> list[Condition]:
 
 
 def read_severities(said: Any) -> list[int]:
-    """Returns severities of what a config says: a number, a list of them, or a text such as `1..5`.
+    """Returns severities of a number, list or text such as `1..5`.
 
     Raises:
         UsageError: it is none of these.

@@ -58,7 +58,7 @@ def gain_slope(image: Image, draw: np.random.Generator, *, decibels: float) -> A
     unit="number of wedges, 12 dB darker from a depth on; values are taken as -60 to 0 dB",
 )
 def shadow(image: Image, draw: np.random.Generator, *, wedges: int) -> Array:
-    """Dark wedges below something that echoes; those of a lower severity are among those of a higher."""
+    """Acoustic shadows: dark wedges below echoes, nested by severity."""
     from scipy.ndimage import gaussian_filter
 
     height, width = image.array.shape[1:]

@@ -17,7 +17,7 @@ NUMBERS = 1 << 20
 
 @_frames("video_dropped_frames", levels={"share": (0.05, 0.1, 0.2, 0.3, 0.5)}, unit="share of frames")
 def dropped_frames(places: Array, draw: np.random.Generator, *, share: float) -> Array:
-    """Frames lost at random, the one before shown again; those of a lower severity are among those of a higher.
+    """Randomly dropped frames, repeating the previous, nested by severity.
 
     The first frame that is shown is never lost.
     """

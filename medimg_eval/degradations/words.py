@@ -76,7 +76,7 @@ def protected_spans(text: str) -> list[str]:
 
 @_words("typos", levels={"share": (0.02, 0.05, 0.1, 0.15, 0.2)}, unit="share of letters of words of four or more")
 def typos(question: Question, draw: np.random.Generator, *, share: float) -> Reworded:
-    """Letters swapped, lost, doubled or replaced by a neighbour; numbers, sides and negations are never touched.
+    """Typing errors that spare numbers, sides and negations.
 
     Options are not touched either. Letters hit at a lower severity are hit at a higher.
     """
@@ -84,7 +84,7 @@ def typos(question: Question, draw: np.random.Generator, *, share: float) -> Rew
 
 
 def with_typos(text: str, draw: np.random.Generator, share: float) -> str:
-    """Returns a text with a share of its letters mistyped, but for the first of each word."""
+    """Returns a text with mistyped letters, but no first ones."""
     closed = np.zeros(len(text), bool)
     for match in (match for pattern in PROTECTED for match in pattern.finditer(text)):
         closed[match.start() : match.end()] = True
@@ -177,14 +177,14 @@ SENTENCES = (
 
 @_words("distractors", levels={"number": (1, 2, 3, 4, 5)}, unit="sentences before the question")
 def distractors(question: Question, draw: np.random.Generator, *, number: int) -> Reworded:
-    """Sentences beside the point before the question; those of a lower severity are among those of a higher."""
+    """Irrelevant sentences before the question, nested by severity."""
     chosen = [SENTENCES[index] for index in draw.permutation(len(SENTENCES))[:number]]
     return Reworded(replace(question, text=" ".join([*chosen, question.text])))
 
 
 @_words("option_order", levels={"order": (1, 2, 3, 4, 5)}, unit="which of five drawn orders; they are no degrees")
 def option_order(question: Question, draw: np.random.Generator, *, order: int) -> Reworded:
-    """The options in another order, under the letters of before; the right letter moves with its text."""
+    """Options reordered under the same letters; the key follows."""
     letters, texts = list(question.options), list(question.options.values())
     if len(letters) < 2:
         return Reworded(question)
@@ -217,7 +217,7 @@ PARAPHRASES = (
 
 @_words("paraphrase", levels={"rules": (3, 5, 8, 10, 13)}, unit=f"of {len(PARAPHRASES)} rules, drawn by case")
 def paraphrase(question: Question, draw: np.random.Generator, *, rules: int) -> Reworded:
-    """Other words for the same, by rule; a question that no rule fits is asked as published."""
+    """Rule-based paraphrase; unmatched questions stay as published."""
     chosen = sorted(draw.permutation(len(PARAPHRASES))[:rules].tolist())
 
     def write(text: str) -> str:
@@ -241,7 +241,7 @@ NEGATIONS = (
 
 @_words("negation", unit="none: the twin of a question")
 def negation(question: Question, draw: np.random.Generator, *, severity: int) -> Reworded:
-    """The negated twin of a yes-or-no question, whose right answer is the other one.
+    """Negated twin of a yes-or-no question, with the answer inverted.
 
     Other questions, those with a negation already, and such as no rule fits are asked as published.
     """

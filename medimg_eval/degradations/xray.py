@@ -33,7 +33,7 @@ MOST_LINES = 32
     unit="halvings of the exposure of 2000 photons a pixel; values are taken as attenuation from 0 to 4",
 )
 def quantum_noise(image: Image, draw: np.random.Generator, *, stops: float) -> Array:
-    """Noise of a lower exposure, whose brightness was brought back: most where most is absorbed."""
+    """Quantum noise of low exposure, strongest where most is absorbed."""
     pixels, unit = as_unit(image), standard_normal(draw, image)
     photons = PHOTONS / 2**stops
     counts = photons * np.exp(-DEPTH * pixels)
@@ -48,7 +48,10 @@ def quantum_noise(image: Image, draw: np.random.Generator, *, stops: float) -> A
     unit="doublings of the exposure; values are taken as attenuation from 0 to 4",
 )
 def overexposure(image: Image, draw: np.random.Generator, *, stops: float) -> Array:
-    """A detector that is saturated where little is absorbed: the darkest values are one."""
+    """Overexposure: saturation merges the darkest values.
+
+    Where little is absorbed.
+    """
     return from_unit(image, np.maximum(as_unit(image), stops * np.log(2) / DEPTH))
 
 
@@ -62,7 +65,7 @@ def rotation(grid: Geometry, draw: np.random.Generator, *, degrees: float) -> Mo
 
 @_radiograph("xray_collimation", levels={"share": (0.05, 0.1, 0.15, 0.2, 0.3)}, unit="share of each side that is lost")
 def collimation(image: Image, draw: np.random.Generator, *, share: float) -> Array:
-    """A border without exposure, unevenly placed; what is right of the hidden part stays."""
+    """Collimation: an uneven border without exposure; targets stay."""
     first = draw.random(2)
     shares = 2 * share * np.stack([first, 1 - first], axis=1)
     inside = np.zeros(image.array.shape[1:], bool)
@@ -82,7 +85,7 @@ def grid_lines(image: Image, draw: np.random.Generator, *, contrast: float) -> A
 
 @_radiograph("xray_detector_lines", levels={"lines": (1, 2, 4, 8, 16)}, unit="rows or columns of the detector")
 def detector_lines(image: Image, draw: np.random.Generator, *, lines: int) -> Array:
-    """Dead rows and columns; those of a lower severity are among those of a higher."""
+    """Dead detector rows and columns, nested by severity."""
     units = draw.random((MOST_LINES, 3))
     pixels = as_unit(image).copy()
     for across, position, value in units[:lines]:
@@ -101,7 +104,7 @@ def motion(image: Image, draw: np.random.Generator, *, pixels: int) -> Array:
 
 
 def blurred_along(unit: Array, length: float, angle: float) -> Array:
-    """Returns the mean of a picture, (channel, row, column), along a line of so many pixels about each of them."""
+    """Returns (channel, row, column) averaged along a line of pixels."""
     from scipy.ndimage import shift
 
     steps = np.linspace(-(length - 1) / 2, (length - 1) / 2, 2 * int(np.ceil(length)) - 1)
@@ -118,7 +121,7 @@ WORDS = ("PORTABLE", "AP", "SUPINE", "08:15", "ICU")
 
 @_radiograph("xray_markers", levels={"number": (1, 2, 3, 4, 5)}, unit="number of marks")
 def markers(image: Image, draw: np.random.Generator, *, number: int) -> Array:
-    """Bright words at the border; those of a lower severity are among those of a higher."""
+    """Bright marker words at the border."""
     from PIL import ImageDraw, ImageFont
 
     order, units = draw.permutation(len(WORDS)), draw.random((len(WORDS), 2))

@@ -84,7 +84,7 @@ class Header:
         self.seen[key] = held[0], held[1] + 1
 
     def is_dummy(self, vr: str, text: str) -> bool:
-        """Returns whether a value names nobody, and counts what was left out for that."""
+        """Returns whether a value is a dummy, counting dummies."""
         nobody = names_nobody(vr, text)
         if nobody and (kind := dummy_kind(vr, text)):
             self.left_out[kind] += 1
@@ -98,7 +98,7 @@ class Header:
 
 
 def judge_attribute(header: Header, tag: int, vr: str, text: str, name: str) -> None:
-    """Judges one filled attribute, not of a sequence; also of a side-car that names attributes of DICOM.
+    """Judges a filled attribute, not a sequence; side-cars too.
 
     `header` gets what is found; `name` is what the attribute is called, with its sequences.
     """
@@ -130,7 +130,7 @@ def _judge_uid(header: Header, rule: Rule | None, text: str, name: str) -> None:
 
 
 def _is_allowed(header: Header, rule: Rule, vr: str, text: str, name: str) -> bool:
-    """Whether an option lets the attribute stay; what an option says is cleaned is looked through."""
+    """Whether an option lets the attribute stay."""
     options = rule.options & header.options
     if not options:
         return False
@@ -165,7 +165,7 @@ def _judge_listed(header: Header, rule: Rule, vr: str, text: str, name: str) -> 
 
 
 def _is_pseudonym(header: Header, text: str, name: str) -> bool:
-    """Whether a value is taken for a dummy: a counter, one that name and number share, or to be looked at."""
+    """Whether a value is taken for a pseudonym, or needs looking."""
     if is_counter(text):
         return True
     if not like_pseudonym(text):
@@ -178,7 +178,7 @@ def _is_pseudonym(header: Header, text: str, name: str) -> bool:
 
 
 def _judge_other(header: Header, vr: str, text: str, name: str) -> None:
-    """An attribute that the profile does not list: people, dates, and texts that repeat the patient."""
+    """Judges attributes outside the profile: people, dates, repeated identities."""
     if vr == "PN":
         if not header.is_dummy(vr, text) and not (header.removed and like_pseudonym(text)):
             header.add("identity", name, "holds the name of a person", text=text)
@@ -194,7 +194,7 @@ def _judge_other(header: Header, vr: str, text: str, name: str) -> None:
 
 
 def _as_before(header: Header, vr: str, text: str, name: str) -> bool:
-    """Whether the day is one that the file held in the same place before; hours alone tell nothing."""
+    """Whether the day equals the file's former one; hours do not count."""
     if header.past is None or vr == "TM" or names_nobody(vr, text):
         return False
     return text[:8] in {value[:8] for value in header.past.values.get(name, ())}
@@ -212,7 +212,7 @@ def kind_of(vr: str, rule: Rule) -> Kind:
 def side_car(
     values: Mapping[str, Any], path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]
 ) -> list[Finding]:
-    """Looks through the attributes of DICOM that a JSON side-car repeats, by keyword or tag, and its other texts.
+    """Scans a JSON side-car's DICOM attributes and other texts.
 
     `terms` name patients of the same folder; `keep` are names of `OPTIONS` that the data may make use of; `left_out`
     counts what was taken for dummies.
@@ -245,7 +245,7 @@ def _side_values(header: Header, value: Any, name: str) -> None:
 
 
 def _masked_key(header: Header, key: str) -> str:
-    """A key of a side-car as it may be shown: some are numbers and names of patients."""
+    """Side-car key without numbers and names of patients."""
     doubts = suspicions(key.replace("_", " "), header.terms)
     for what in doubts:
         header.add("text", "a key", what, text=key)

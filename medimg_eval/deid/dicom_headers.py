@@ -39,7 +39,7 @@ _NUMBERS = words_of("""
 
 
 def read_whole(path: Path) -> Any:
-    """Reads all of a DICOM file but its pixels, also what stands behind them.
+    """Reads a whole DICOM file except its pixels.
 
     Raises CaseError where the header cannot be read.
     """
@@ -87,7 +87,7 @@ def header_findings(
     past: Past | None = None,
     left_out: Counter[str] | None = None,
 ) -> tuple[list[Finding], Vocabulary, frozenset[str]]:
-    """Identifying facts of a pydicom Dataset; what names its patient; the options that the file declares, by name.
+    """Identifying facts, patient's names and declared options of a header.
 
     The path is named in the findings; `keep` are names of `OPTIONS` that the data may make use of, beside those that
     the file declares; `past` is the file, or all files, before de-identification; `left_out` counts what was taken for
@@ -130,7 +130,7 @@ def past_of(dataset: Any) -> Past:
 
 
 def vocabulary_of(dataset: Any, *, removed: bool) -> Vocabulary:
-    """Returns what names the patient and others in a header; dummies name nobody, nor pseudonyms where so stated."""
+    """Returns names in a header, without dummies and stated pseudonyms."""
     words = Vocabulary()
     for _, vr, text, name in _walk_elements(dataset, ""):
         keyword = name.rpartition(".")[2]
@@ -168,7 +168,7 @@ def _look_through(header: Header, dataset: Any, above: str) -> None:
 
 
 def _judge_private(header: Header, dataset: Any, tag: Any, above: str) -> None:
-    """Looks through a private attribute that an option keeps: only safe ones were meant to stay."""
+    """Scans a private attribute retained by an option."""
     element = dataset[tag]
     if element.VR == "SQ":
         for item in element.value:
@@ -182,7 +182,7 @@ def _judge_private(header: Header, dataset: Any, tag: Any, above: str) -> None:
 
 
 def _look_before(header: Header, dataset: Any) -> None:
-    """Looks at what stands before the attributes: PS3.15 E.1.1 has preamble and file meta information written anew."""
+    """Scans preamble and file meta information, by PS3.15 E.1.1."""
     if _WORD.search(getattr(dataset, "preamble", None) or b""):
         header.add("text", "preamble", "holds text before the header")
     meta = getattr(dataset, "file_meta", None) or {}
@@ -205,7 +205,7 @@ def _judge_sequence(header: Header, items: Any, tag: int, name: str) -> None:
 
 
 def _walk_elements(dataset: Any, above: str) -> Iterator[tuple[int, str, str, str]]:
-    """Tag, value representation, text and name of every filled standard attribute, those of sequences too."""
+    """Yields tag, VR, text and name of filled standard attributes."""
     for tag in dataset.keys():  # noqa: SIM118 - as above
         if tag.is_private:
             continue
@@ -303,7 +303,7 @@ def _times_fault(header: Header, times: str, declared: frozenset[str]) -> str:
 
 
 def _note_pixel_identifiers(header: Header, dataset: Any) -> None:
-    """Identifiers that only a look at the pixels can tell: text, faces, labels of slides."""
+    """Notes identifiers visible only in pixels: text, faces, slide labels."""
     modality, stated = text_of(dataset.get("Modality")), text_of(dataset.get("BurnedInAnnotation"))
     captured = text_of(dataset.get("SOPClassUID")).startswith(SECONDARY_CAPTURE)
     if stated == "YES":

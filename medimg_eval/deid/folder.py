@@ -53,7 +53,7 @@ class PhiReport:
         return sum(finding.count for finding in self.findings if finding.level == "found")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Returns by kind: places and files that break a rule, places and files to be looked at."""
+        """Returns by kind: rule-breaking places and files, and doubtful ones."""
         table = {}
         for kind in KINDS:
             row = {}
@@ -65,7 +65,7 @@ class PhiReport:
         return table
 
     def by_file(self) -> dict[Path, tuple[int, int]]:
-        """Returns by file: places that break a rule, places to be looked at; most first."""
+        """Returns by file: rule-breaking and doubtful places, most first."""
         table: dict[Path, list[int]] = {}
         for finding in self.findings:
             table.setdefault(finding.path, [0, 0])[finding.level == "look"] += finding.count
@@ -144,7 +144,7 @@ def _file_family(path: Path) -> str:
 
 
 def _read_past(before: Path | None) -> tuple[Mapping[str, Past], Past]:
-    """Former identifiers of files, by relative name and of all; a past shares the UIDs of all."""
+    """Former identifiers by relative name and overall; UIDs are shared."""
     everything = Past()
     pasts: dict[str, Past] = {}
     if before is None:
@@ -218,7 +218,7 @@ def _unread_finding(name: str) -> Finding:
 
 
 def _scan_names(report: PhiReport, root: Path, names: list[str], terms: Vocabulary) -> set[str]:
-    """Looks at names of files and folders; returns the parts that are not to be shown."""
+    """Scans names of files and folders; returns parts to hide."""
     doubtful: dict[str, list[str]] = {}
     for part in dict.fromkeys(part for name in names for part in Path(name).parts):
         doubts = list(name_doubts(part))

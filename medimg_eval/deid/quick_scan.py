@@ -101,7 +101,7 @@ BLANK = frozenset(
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something that may identify a patient: what to look at, in words; never a value.
+    """Possibly identifying fact, in words, never a value.
 
     The kind is `identity`, `date`, `text` somebody typed, `private` attributes, `pixels`, or the file's `name`; the tag
     the attribute by DICOM keyword or header field, where it is one; the count how often it is filled in the file.
@@ -115,7 +115,7 @@ class Doubt:
 
 
 def scan(path: str | Path) -> list[Doubt]:
-    """Facts that may identify a patient in a DICOM, NIfTI, MetaImage or NRRD header.
+    """Possibly identifying facts in DICOM, NIfTI, MetaImage or NRRD headers.
 
     Empty for other formats, and where nothing is in doubt. Raises CaseError where the file is missing or of no known
     format.
@@ -139,7 +139,7 @@ def scan(path: str | Path) -> list[Doubt]:
 
 
 def identities(path: Path) -> dict[str, str]:
-    """Reads PatientID and PatientName of a DICOM file, to look for them in names of files; never to be shown."""
+    """Reads PatientID and PatientName, for matching file names; never shown."""
     from pydicom import dcmread
 
     with warnings.catch_warnings():
@@ -149,7 +149,7 @@ def identities(path: Path) -> dict[str, str]:
 
 
 def scan_names(paths: Iterable[Path], known: Mapping[str, str]) -> list[Doubt]:
-    """Names of files that look like a person, a date or a record number.
+    """File names resembling people, dates or record numbers.
 
     No name should repeat the values `known` by the keyword of their header (see `identities`).
     """
@@ -182,7 +182,7 @@ NAMES = {
 
 
 def name_doubts(part: str, known: Collection[tuple[str, tuple[str, ...]]] = ()) -> Iterator[str]:
-    """Says what is in doubt of one part of a path; `known` holds keywords, and parts of values in small letters."""
+    """Doubts about a path's part; `known` holds keywords and values."""
     date = re.search(NAMES["looks like a date"], part)
     for what, pattern in NAMES.items():
         # A date of eight digits is no record number as well.
@@ -226,7 +226,7 @@ def _scan_attributes(dataset: Any, path: Path, *, removed: bool) -> Iterator[Dou
 
 
 def _known_creators(creators: Collection[str]) -> str:
-    """The creators that are known to be no person: a creator is a value like any other."""
+    """Private creators that name no person."""
     from pydicom.datadict import private_dictionaries
 
     creators_ = sorted(creator for creator in creators if creator in private_dictionaries)
@@ -234,7 +234,7 @@ def _known_creators(creators: Collection[str]) -> str:
 
 
 def _filled_attributes(dataset: Any, creators: set[str]) -> Iterator[tuple[Kind, str]]:
-    """Kind and keyword of every filled attribute that is in doubt, nested ones too; collects private creators."""
+    """Yields doubtful filled attributes, also nested; collects private creators."""
     from pydicom.datadict import dictionary_has_tag, dictionary_VR, keyword_for_tag
 
     for tag in dataset.keys():  # noqa: SIM118 - a Dataset iterates over converted elements
@@ -268,7 +268,7 @@ def _doubt_kind(keyword: str, vr: str, group: int) -> Kind | None:
 
 
 def _is_filled(element: Any, vr: str) -> bool:
-    """Whether an attribute is filled with more than what stands for nothing; without decoding it."""
+    """Whether an attribute is filled meaningfully, without decoding it."""
     value = element.value
     if vr == "SQ" or value is None:
         return value not in (None, b"") and len(value) > 0

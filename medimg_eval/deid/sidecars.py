@@ -62,7 +62,7 @@ _PEOPLE = re.compile(r"(?i)author|artist|owner|patient|operator|physician|name|s
 
 
 def volume_findings(path: Path, terms: Vocabulary) -> list[Finding]:
-    """Looks at the header of a NIfTI, MetaImage, NRRD or PAR file, and whether its name says that it shows a head.
+    """Scans NIfTI, MetaImage, NRRD or PAR headers, and head-like names.
 
     Raises CaseError where the header cannot be read.
     """
@@ -110,7 +110,7 @@ def _judge_text(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabu
 
 
 def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]) -> list[Finding]:
-    """Looks through a JSON side-car: attributes of DICOM by keyword or tag, and texts.
+    """Scans a JSON side-car: DICOM attributes and texts.
 
     Raises CaseError where the file is no JSON, or too large for a side-car.
     """
@@ -127,7 +127,7 @@ def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out
 
 
 def picture_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
-    """Looks at EXIF, XMP, comments and text chunks of a picture, never at its pixels.
+    """Scans EXIF, XMP, comments and text chunks, never pixels.
 
     Raises CaseError where the header cannot be read.
     """
@@ -160,7 +160,7 @@ def _judge_field(path: Path, field: str, text: str, terms: Vocabulary, left_out:
 
 
 def _text_fields(path: Path) -> Iterator[tuple[str, Any]]:
-    """Every named text of a picture; of a PNG also those behind its pixels."""
+    """Named texts of a picture, also behind a PNG's pixels."""
     from PIL import Image
 
     with path.open("rb") as stream:
@@ -198,7 +198,7 @@ def _inflate_chunk(kind: bytes, rest: bytes) -> bytes:
 
 
 def slide_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
-    """Looks at what a slide says of itself, and whether it holds a picture of its label.
+    """Scans a slide's metadata, and looks for its label picture.
 
     Raises CaseError where the slide cannot be opened.
     """

@@ -42,7 +42,7 @@ LONGEST_MASK = 24
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place that identifies a patient, or that a person has to look at.
+    """Place that identifies a patient, or needs looking at.
 
     Attributes:
         attribute: DICOM keyword or tag, with the sequences it is in; a header's or side-car's field.
@@ -108,7 +108,10 @@ _SUFFIX = re.compile(r"(?i)\.(nii\.gz|dcm|ima|nii|mha|mhd|nrrd|png|jpe?g|tiff?|s
 
 
 def text_of(value: Any) -> str:
-    """Returns a value as text without padding: bytes by UTF-8 or else byte by byte, so that equal stays equal."""
+    """Returns a value as text without padding.
+
+    Bytes by UTF-8 or else byte by byte, so that equal stays equal.
+    """
     if isinstance(value, bytes):
         try:
             value = value.decode("utf-8")
@@ -118,7 +121,10 @@ def text_of(value: Any) -> str:
 
 
 def names_nobody(vr: str, text: str) -> bool:
-    """Whether a value is empty or a dummy that nobody would enter: `REMOVED`, 1 January, midnight, `XXXX`, age 000."""
+    """Whether a value is empty or an unlikely dummy, as `REMOVED`.
+
+    Or 1 January, midnight, `XXXX`, age 000.
+    """
     bare = folded(text)
     if not bare.strip("0") or _NOBODY.match(text):
         return True
@@ -134,7 +140,7 @@ def names_nobody(vr: str, text: str) -> bool:
 
 
 def dummy_kind(vr: str, text: str) -> str:
-    """Says what a value is that `names_nobody` lets pass; nothing of an empty one."""
+    """Kind of dummy that `names_nobody` accepts; "" when empty."""
     if not folded(text).strip("0"):
         return ""
     if vr in TIMES:
@@ -143,7 +149,7 @@ def dummy_kind(vr: str, text: str) -> str:
 
 
 def only_technical(text: str) -> bool:
-    """Whether a description holds nothing but words of imaging and short numbers: `axial portal 3 mm`."""
+    """Whether a description holds imaging words only: `axial portal 3 mm`."""
     words = re.findall(r"[^\W_]+", text.casefold())
     if folded(text) in _STOCK:
         return True
@@ -151,26 +157,26 @@ def only_technical(text: str) -> bool:
 
 
 def _dummy_time(vr: str, digits: str) -> bool:
-    """Whether a date is the first of a year or a time is midnight or noon."""
+    """Whether a date is 1 January, or a time midnight or noon."""
     if vr == "TM":
         return not digits[:6].strip("0") or digits[:6] == "120000"
     return digits[4:8] in ("", "0101", "01", "0000")
 
 
 def is_counter(text: str) -> bool:
-    """Whether a value is a number of at most four digits, which counts and identifies nobody."""
+    """Whether a value is a counter of at most four digits."""
     return bool(_COUNTER.fullmatch(text))
 
 
 def like_pseudonym(text: str) -> bool:
-    """Whether a value is written as pseudonyms are: letters and a number of at most five digits, or a long digest."""
+    """Whether a value looks like a pseudonym: letters with digits, or digest."""
     longest = max(map(len, re.findall(r"\d+", text)), default=0)
     digest = re.fullmatch("[0-9a-fA-F]{16,}", text) is not None
     return digest or (bool(_PSEUDONYM.fullmatch(text)) and longest <= 5)
 
 
 def mask(text: str) -> str:
-    """Returns the shape of a value: `Aaa^Aaaa` of a name, `99999999` of a date."""
+    """Returns the shape of a value: `Aaa^Aaaa`, `99999999`."""
     shape = "".join(
         ("A" if letter.isupper() else "a" if letter.isalpha() else "9") if letter.isalnum() else letter
         for letter in text[:LONGEST_MASK].replace("\n", " ").replace("\r", " ")
@@ -179,7 +185,7 @@ def mask(text: str) -> str:
 
 
 def suspicions(text: str, vocabulary: Vocabulary, *, dates: bool = True) -> list[str]:
-    """Says what in a text names a patient, each kind once: "repeats the PatientName", "holds what looks like a date".
+    """Reasons why a text may name a patient, each once.
 
     `dates` says whether a date tells anything; a version of a program is often written as one.
     """
@@ -192,7 +198,7 @@ def suspicions(text: str, vocabulary: Vocabulary, *, dates: bool = True) -> list
 
 
 def shown(path: Path, doubtful: Collection[str]) -> str:
-    """Returns a relative path as it may be printed: parts that name a patient as their shape."""
+    """Returns a relative path with identifying parts as shapes."""
     return "/".join(_mask_part(part) if part in doubtful else part for part in path.parts)
 
 

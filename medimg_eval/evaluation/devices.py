@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def in_use(model: Any, device: torch.device, precision: str) -> Iterator[None]:
-    """Evaluation mode, no gradients, on a device, in the precision of a run; the mode is put back."""
+    """Evaluation mode without gradients, on a device and precision."""
     import torch
 
     kinds = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -50,7 +50,7 @@ def device_of(accelerator: str) -> torch.device:
 
 
 class Batches:
-    """Asks about prompts together, as many as fit into memory; when some fail, one by one.
+    """Asks prompts in batches that fit memory; after failures singly.
 
     Args:
         ask: gives one answer per prompt.

@@ -43,7 +43,7 @@ def slug(name: str) -> str:
 
 
 def files_digest(paths: Iterable[Path]) -> str:
-    """Hash of several files by content, a folder counting as all the files below it."""
+    """Hash of files' content, folders with all files below."""
     digests: list[tuple[str, str]] = []
     for path in paths:
         if path.is_dir():
@@ -59,7 +59,7 @@ def files_digest(paths: Iterable[Path]) -> str:
 
 
 def data_fingerprint(cases: Sequence[Case]) -> str:
-    """Hash of case ids and of the content of their files; where the files lie does not matter.
+    """Hash of case ids and file content, independent of location.
 
     A target that stands beside other things in its file, such as what a model wrote, has its `content` hashed instead.
     Of salted keys it counts which cases share one: the data are the same with every salt.
@@ -99,7 +99,7 @@ def _content_of(case: Case) -> list[Any]:
 def model_identity(
     config: Mapping[str, Any], file_arguments: Iterable[str], pace_arguments: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """A model's settings, with the content of its files in place of their paths.
+    """A model's settings, with file content replacing paths.
 
     Args:
         config: the settings.
@@ -126,7 +126,7 @@ def model_identity(
 
 
 def placeless(layout: Any) -> Any:
-    """The config of a layout without the places of its data, whose content is hashed instead.
+    """Layout config without data locations; content is hashed instead.
 
     That is its `root`, of `Generated` and `Reconstructed` the `run`, and the same of the layouts that it stands on.
     """
@@ -144,7 +144,10 @@ def _is_layout(key: Any, value: Any) -> bool:
 
 
 def code_identity(wrapper: type) -> str | None:
-    """Hash of a user's wrapper: of its file, or of its source where typed in; of ours the version is recorded."""
+    """Hash of a user's wrapper code; ours is recorded by version.
+
+    Of its file, or of its source where typed in.
+    """
     module = wrapper.__module__
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return None
@@ -159,7 +162,7 @@ def code_identity(wrapper: type) -> str | None:
 
 
 def _typed_source(wrapper: type) -> str | None:
-    """The source of a class that was typed into a notebook or at a prompt, where that is kept."""
+    """Source of a class typed in a notebook or prompt."""
     for method in filter(inspect.isfunction, vars(wrapper).values()):
         cell = "".join(linecache.getlines(method.__code__.co_filename))
         try:
@@ -208,7 +211,7 @@ def _content_digests(paths: Sequence[Path]) -> list[str]:
 
 @cache
 def _package_versions() -> dict[str, str]:
-    """Versions of the recorded packages that are installed; each takes a millisecond to read."""
+    """Installed versions of recorded packages."""
     versions = {}
     for name in RECORDED:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -217,7 +220,7 @@ def _package_versions() -> dict[str, str]:
 
 
 def _git_revision() -> dict[str, Any] | None:
-    """Revision of the folder the program is run in, which is where the user's own wrapper lives."""
+    """Git revision of the working folder, with the user's wrapper."""
 
     def ask(*words: str) -> str | None:
         command = ["git", *words]

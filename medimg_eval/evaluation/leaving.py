@@ -37,7 +37,7 @@ class Data(Protocol):
 
 
 def permitted_by(card: MayLeave, said: MayLeave) -> str:
-    """Who lets data go to another machine: "card", "command line", or "" for nobody.
+    """Source of permission to send data: "card", "command line" or "".
 
     Args:
         card: what the card of the data says.
@@ -51,7 +51,9 @@ def permitted_by(card: MayLeave, said: MayLeave) -> str:
 
 
 def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequence[str]) -> list[Sent]:
-    """Returns what would leave this machine, one entry for each server; none for what stays here.
+    """Returns what would leave this machine, one entry per server.
+
+    None for what stays here.
 
     `said` is `may_leave=` of the command, None where nothing is said. What is asked, of a `role` such as `model` or
     `judge`, is a model or a logger of Lightning's; `what` is sent to it, such as `images`.
@@ -79,7 +81,10 @@ def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequen
 
 
 def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
-    """Notes in the manifest, before it happens, what goes where; `trials`: of how many cases, at most."""
+    """Notes in the manifest what goes where, before sending.
+
+    `trials`: of how many cases, at most.
+    """
     before = run.manifest.get("sent", [])
     new = [entry for sent_entry in sent if (entry := {**sent_entry, "trials": trials}) not in before]
     if new:
@@ -87,7 +92,7 @@ def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
 
 
 def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[Case]) -> list[Sent]:
-    """`permit` of the model that is asked, and of those that the task itself asks, such as a patient."""
+    """`permit` for the asked model and its partners, as patients."""
     pictures = any(case.images for case in cases) and getattr(model, "reads_images", True)
     contents = ["images"] if pictures and task.shows_images else []
     sent = permit(task, said, "model", name, model, [*contents, "questions"])
@@ -110,7 +115,7 @@ def permit_judge(task: Task, said: Any, name: str, judge: Any) -> list[Sent]:
 
 
 def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) -> list[Sent]:
-    """`permit` of what metrics have read reports or look at pictures: annotators, networks, extractors of features."""
+    """`permit` for providers: annotators, networks, extractors."""
     sent: list[Sent] = []
     for need in {need.provider: need for need in task.requirements() if need.provider != JUDGE}.values():
         role = "extractor" if need.kind == "features" else "annotator"
@@ -119,7 +124,7 @@ def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) 
 
 
 def _list_hosts(asked: Any) -> Iterator[str]:
-    """Where a logger, or a model and what it is made of, sends what it is given; nothing for what stays here."""
+    """Hosts that receive data from a logger or model."""
     kinds = {kind.__name__ for kind in type(asked).__mro__}
     if "Logger" in kinds:
         yield from _tracker_hosts(asked, kinds)
@@ -145,7 +150,7 @@ def _list_hosts(asked: Any) -> Iterator[str]:
 
 
 def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:
-    """The server of a logger; one that is not known to stay here counts as elsewhere."""
+    """Server of a logger; unknown ones count as remote."""
     if kinds & {"CSVLogger", "TensorBoardLogger", "DummyLogger"}:
         return
     url = type(logger).__name__

@@ -26,10 +26,10 @@ from medimg_eval.tasks.base import Task
 
 @runtime_checkable
 class Trainable(Protocol):
-    """Methods that `fit` needs of a wrapper beside its capability; it is an `nn.Module` as well."""
+    """Methods that `fit` needs of an `nn.Module` wrapper."""
 
     def training_samples(self, shown: Any, target: Any, labels: Mapping[int, str], *, seed: int) -> Samples:
-        """Training samples of one case, drawn anew from `seed` at each visit; runs in worker processes.
+        """Training samples of a case, drawn by `seed`, in workers.
 
         Args:
             shown: the `Image`; of a question or a classification the `Prompt`.
@@ -39,7 +39,7 @@ class Trainable(Protocol):
         """
 
     def training_loss(self, batch: Any) -> Tensor:
-        """The loss of a batch of such samples: of mappings stacked tensors by name, of others their list."""
+        """Loss of a batch: stacked tensors by name, or lists."""
 
 
 class FitModule(pl.LightningModule):
@@ -92,7 +92,7 @@ class FitModule(pl.LightningModule):
                 values.append(sum(values_) / len(values_))
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the means over cases of all ranks; NaN, which is never the best, when none could be judged."""
+        """Logs means over all ranks' cases; NaN where none is judged."""
         sums = [[sum(values), len(values)] for values in self._scores.values()]
         self._scores = {name: [] for name in self._followed}
         total = self.trainer.strategy.reduce(
@@ -103,7 +103,7 @@ class FitModule(pl.LightningModule):
                 self.log(f"val/{name}", total_ / count, prog_bar=name == self.task.monitor)
 
     def configure_optimizers(self) -> Any:
-        """The schedule is stepped per batch and ends at zero with the last one."""
+        """Per-batch schedule that ends at zero with the last batch."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay)
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _cosine_schedule(steps, round(self.warmup * steps)))
@@ -163,7 +163,7 @@ def progress() -> pl.Callback:
 
 
 class LogProgress(pl.Callback):
-    """Logs how far a loop has come, at most every `PAUSE` seconds and at its end."""
+    """Logs a loop's progress, every `PAUSE` seconds and finally."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

@@ -59,12 +59,12 @@ class ModelSpec:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Settings as given, the content of its files, and the code of a wrapper that is not ours."""
+        """Settings, file content, and a foreign wrapper's code."""
         return self._identity_of(self.config)
 
     @cached_property
     def settled_identity(self) -> dict[str, Any]:
-        """The same without arguments that equal their default: alike for a config and an object that is made so."""
+        """Identity without default arguments, equal for configs and objects."""
         settled = without_defaults(self.config, self.wrapper, self.spelled)
         if self.wrapper.__module__.partition(".")[0] != OWN and "_target_" in settled:
             settled["_target_"] = path_of(self.wrapper)
@@ -76,7 +76,7 @@ class ModelSpec:
 
     @property
     def settings(self) -> str:
-        """Hash of the settings that decide answers: models of one name that differ in it are different ones."""
+        """Hash of the settings that decide answers, distinguishing equal names."""
         return digest({key: value for key, value in as_hashed(self.config).items() if key not in self._pace})
 
     @property

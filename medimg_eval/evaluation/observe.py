@@ -45,7 +45,7 @@ TOGETHER = 256
 
 @dataclass(frozen=True)
 class Source:
-    """A provider of a run, which is loaded when it is shown something that it has not seen before.
+    """Provider of a run, loaded when it meets something new.
 
     Attributes:
         name: what requirements call it.
@@ -70,7 +70,7 @@ class Source:
 
 
 def gather_evidence(task: Task, run: Run, cases: Sequence[Case], sources: Mapping[str, Source]) -> Evidence:
-    """Has providers say what the metrics of a task require, of what is stored, and appends it to the run.
+    """Asks providers what metrics need, appending it to the run.
 
     What was said before, in this run or another, is not asked again; what failed is. Requirements are met in the task's
     order, in which each comes after those that it goes on from.
@@ -201,7 +201,7 @@ class _Stage:
         return observations
 
     def _settle(self, topic: str, left: Mapping[str, _Left], said: Mapping[str, Any]) -> dict[Place, Observation]:
-        """Takes what is left from the store, and asks about the rest, batch by batch; each batch is kept at once."""
+        """Takes stored observations; asks about the rest by batch, storing each."""
         keys = [item.key for item in left.values() if item.key and self.source.cached and item.key not in said]
         stored = self.store.get([self._full(key) for key in keys]) if keys else {}
         stored_values = ((key, stored.get(self._full(key))) for key in keys)
@@ -241,7 +241,7 @@ class _Stage:
         return observations
 
     def _shown(self, batch: Sequence[_Left]) -> list[Observation]:
-        """Observations of a batch; where something fails, halves of it are shown, down to the one that is at fault."""
+        """Observations of a batch, halved on failure down to the culprit."""
         if self.most is not None and len(batch) > self.most:
             return [*self._shown(batch[: self.most]), *self._shown(batch[self.most :])]
         try:
@@ -266,7 +266,7 @@ class _Stage:
     def _keep(
         self, topic: str, item: _Left, observation: Observation, lines: list[dict[str, Any]]
     ) -> dict[Place, Observation]:
-        """The observation of all whose the subject is; adds their lines, if the run does not have them."""
+        """Stores an observation for all owners of its subject."""
         observations = {(self.source.name, topic, subject.owner): observation for subject in item.subjects}
         for key in observations:
             if observation.status != "failed" and self.lines.get(key, ("",))[0] == observation.key != "":
@@ -299,7 +299,7 @@ class _Stage:
 
 
 def _given_observation(key: str, value: Any) -> Observation:
-    """Observation of a value, which a provider may give itself: nothing counts as a failure."""
+    """Observation of a value; nothing counts as failure."""
     meta: Mapping[str, Any] = {}
     if isinstance(value, Observation):
         value, meta = value.value, value.meta
@@ -310,20 +310,20 @@ def _given_observation(key: str, value: Any) -> Observation:
 
 
 def _raise_refused(error: Exception) -> None:
-    """Raises what no other subject would fare better with, such as a key that is refused."""
+    """Raises errors that no other subject could avoid, as refused keys."""
     if isinstance(error, UserError) and not isinstance(error, CaseError):
         raise error
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says that a batch was too large; torch need not have been imported."""
+    """Whether an error means lack of memory, without importing torch."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # that is torch's
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
 
 def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec]) -> dict[str, Source]:
-    """Annotators, networks and extractors as sources of evidence, by name; none is loaded, only made."""
+    """Annotators, networks and extractors as unloaded sources, by name."""
     return {
         need.provider: _make_source(need, providers[need.provider])
         for need in requirements
@@ -334,7 +334,7 @@ def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, Mode
 def judge_source(
     judge: ModelSpec, trainer: Mapping[str, Any], seed: int, permitted: Callable[[], None]
 ) -> tuple[Source, dict[str, Any]]:
-    """A judge as a source of evidence, and what identifies it, for the manifest.
+    """Judge as source of evidence, with its identity for the manifest.
 
     Args:
         judge: what it is made of.
@@ -371,7 +371,7 @@ def judge_source(
 
 
 def former_judge(manifest: Mapping[str, Any]) -> dict[str, Source]:
-    """The judge of an earlier start, of which only what it said then is known; nothing where there was none."""
+    """Earlier start's judge, known by its verdicts; none without."""
     judge_id = manifest.get("judge", {}).get("id", "")
     return {JUDGE: Source(JUDGE, "verdict", judge_id, judge_id, None)} if judge_id else {}
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
-    """Brings a run to its end: from nothing, or from wherever an earlier start stopped.
+    """Completes a run, from nothing or an earlier start.
 
     Returns:
         The run; on rank 0 its folder then holds scores.parquet and summary.json, and it has its table.
@@ -55,7 +55,7 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
 
 
 def _merge_shards(plan: Plan, shard: Shard) -> Run:
-    """Brings a run to its end where this shard is the last; tells what is left to others where it is not."""
+    """Completes a run after its last shard; else reports what is left."""
     run, task = plan.run, plan.task
     stored_predictions = run.predictions()
     if unasked := [trial for trial in plan.trials if trial.id not in stored_predictions]:
@@ -75,7 +75,7 @@ def _merge_shards(plan: Plan, shard: Shard) -> Run:
 
 
 def rescore(folder: Path, task: Task, settings: Settings) -> Run:
-    """Judges the stored predictions of a run again, loading no model: what is fresh stays as it is.
+    """Scores stored predictions again, without a model; fresh ones stay.
 
     The task is as it is to be judged now, with all metrics that the run is to have; its cases must be those of the run.
     Of the settings the judge, annotators, extractors, `score_workers` and `config` count.
@@ -89,7 +89,7 @@ def rescore(folder: Path, task: Task, settings: Settings) -> Run:
 
 
 def _look_for_leaks(plan: Plan) -> None:
-    """Notes in a run what its task's parts share, once, and warns of it or refuses it."""
+    """Notes shared cases of a task's parts; warns or refuses."""
     noted, wanted = plan.run.manifest.get("leaks"), plan.settings.lookalikes
     if noted is None or (wanted and not noted.get("lookalikes")):
         leaks = find_leaks(plan.task, lookalikes=wanted)
@@ -105,7 +105,7 @@ def _ask_judges(plan: Plan) -> None:
 
 
 def _gather_context(plan: Plan) -> Context:
-    """Observations of stored predictions by judges, annotators, extractors and networks, and the context of scores."""
+    """Observations of all providers, and the context of scores."""
     task, run = plan.task, plan.run
     with run.stage("evidence", len(plan.trials)) as counts:
         evidence = gather_evidence(task, run, plan.shown, {**plan.sources, **judges_of(plan)})

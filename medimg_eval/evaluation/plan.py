@@ -85,18 +85,18 @@ class Plan:
 
     @property
     def shown(self) -> list[Case]:
-        """Cases that providers are shown: each trial as a case of its own, called by the trial's id."""
+        """Cases for providers: each trial under its own id."""
         return [self.judged_as(trial) for trial in self.trials]
 
     def judged_as(self, trial: Trial) -> Case:
-        """The case of a trial, under the trial's id where it is a repeat or under a condition."""
+        """Case of a trial, under its id if varied."""
         case = self.case_of[trial.case]
         if (condition := self.conditions.get(trial.condition)) is not None:
             case = self.task.judged_under(case, condition, self._key(case, trial.repeat))
         return case if trial.id == case.id else replace(case, id=trial.id)
 
     def shown_under(self, task: Task, condition: str, repeat: int) -> Sequence[Case]:
-        """The cases as a task shows them under the condition of a key, in one of the repeats."""
+        """Cases as shown under a condition, in a repeat."""
         condition_ = self.conditions.get(condition)
         if condition_ is None:
             return self.cases
@@ -106,7 +106,7 @@ class Plan:
         return DrawKey(int(self.run.manifest.get("seed", 0)), case.id, repeat)
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
-        """The cases that are left, by repeat and condition: those of one round are asked about together."""
+        """Remaining cases by repeat and condition, asked together."""
         cases_by_round = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
         return {varied: frozenset(cases) for varied, cases in cases_by_round.items()}
 
@@ -118,7 +118,7 @@ class Plan:
         return self.asked
 
     def asked_in(self, repeat: int) -> tuple[Task, ModelSpec]:
-        """The task and the model of a repeat: those of its fold, where folds are the repeats."""
+        """Task and model of a repeat, or of its fold."""
         if not self.folds:
             return self.task, self.model
         specs = list(self.model.of_folds.values())
@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def first_asked(self) -> ModelSpec:
-        """The model that is asked first: the only one, or that of the first fold with trials that are left."""
+        """First model to ask: the only one, or a fold's."""
         return self.asked_in(min((trial.repeat for trial in self.left), default=0))[1]
 
     @property
@@ -137,7 +137,7 @@ class Plan:
 
 @contextmanager
 def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
-    """Opens the run of a task and a model, from nothing or from wherever an earlier start stopped.
+    """Opens a run, new or from an earlier start.
 
     Raises:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
@@ -199,7 +199,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
 
 @contextmanager
 def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
-    """Opens a run whose predictions are to be judged again, by a task whose cases must be those of the run.
+    """Reopens a run for scoring, by a task with its cases.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.
@@ -232,7 +232,7 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
 
 
 def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], list[Case], list[frozenset[str]]]:
-    """The task of each fold, all cases that are tested, and the ids of those that each fold tests.
+    """Task by fold, all tested cases, and each fold's ids.
 
     Raises:
         UsageError: folds are the repeats, and others are asked for.
@@ -269,7 +269,7 @@ def _required_providers(
 
 
 def judges_of(plan: Plan) -> dict[str, Source]:
-    """The judge of a run; without one, what an earlier start has asked for stays."""
+    """Judge of a run; without one, earlier verdicts stay."""
     task, run, settings = plan.task, plan.run, plan.settings
     judge = settings.judge if any(need.provider == JUDGE for need in task.requirements()) else None
     if judge is None:
@@ -286,7 +286,7 @@ def judges_of(plan: Plan) -> dict[str, Source]:
 
 
 def refuse_form(task: Task, run: Run) -> None:
-    """Raises UserError where the metrics judge another form of predictions than the run has stored."""
+    """Raises UserError where metrics need another form of predictions."""
     for form in run.forms() - {"", task.codec.form, *task.codec.also}:
         codecs = {name: task.alone(name).codec for name in task.metrics}
         names = [name for name, codec in codecs.items() if form not in (codec.form, *codec.also)]
@@ -297,7 +297,7 @@ def refuse_form(task: Task, run: Run) -> None:
 
 
 def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
-    """Each trial once, by condition as first named, then by repeat and in the order of the cases.
+    """Unique trials by condition, repeat and case order.
 
     Raises:
         UserError: two have the same id.
@@ -343,7 +343,7 @@ def _cases_of(every: Sequence[Case], trials: Sequence[Trial]) -> list[Case]:
 
 
 def _check_model(plan: Plan) -> list[Sent]:
-    """Loads the model: one that cannot be loaded must not change what the run says of itself.
+    """Loads the model before the run's record may change.
 
     Returns:
         What it sends to other machines.
@@ -368,7 +368,7 @@ def _check_model(plan: Plan) -> list[Sent]:
 
 
 def _refuse_conditions(plan: Plan, cases: Sequence[Case]) -> None:
-    """Raises UsageError where the images of the first case that can be read are of no kind that is degraded so."""
+    """Raises UsageError where conditions do not suit the first readable case."""
     conditions = [plan.conditions[trial.condition] for trial in plan.left if trial.condition]
     # Others, such as a blind one, change no pixels.
     names = {condition.name for condition in conditions if not is_part_condition(condition)} & degradations().keys()
@@ -401,7 +401,7 @@ def refuse_incapable(task: Task, model: ModelSpec) -> None:
 
 
 def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
-    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed.
+    """Settings that decide predictions, without data locations.
 
     Args:
         task: whose.
@@ -417,7 +417,7 @@ def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
 
 
 def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Path]:
-    """The id of a run and its folder: of several ways to write its settings down, the one that a stored run has.
+    """Id and folder of a run, matching a stored one.
 
     Args:
         ids: the one that a new run gets, and those that runs of the same settings may have been stored under.
@@ -435,7 +435,7 @@ def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Pat
 def begin(
     run: Run, command: str, task: Task, model: ModelSpec, settings: Settings, fingerprint: str, *, work_left: bool
 ) -> None:
-    """Notes in the manifest of any run what it is, or that work on it goes on; what was recorded stays."""
+    """Records a run's start or continuation in its manifest."""
     start = now()
     circumstances = {"when": start, "overrides": list(settings.overrides), "provenance": provenance()}
     if run.manifest:
@@ -533,7 +533,7 @@ NAMED = 5
 
 
 def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
-    """Lets a model take from the task what its config left open, when it has a `prepare`.
+    """Completes a model's open settings from the task, by `prepare`.
 
     The first case whose image can be read is the example: always the same, so that a run that is resumed goes on with
     the same model.
@@ -564,7 +564,7 @@ def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
 
 
 def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -> frozenset[str]:
-    """Returns the ids of the cases that are asked for: the first `limit` of all, of those in `only` where it names any.
+    """Returns chosen case ids: `only`, then the first `limit`.
 
     Raises:
         UsageError: the limit is no number of cases, or there is no such case.
@@ -582,7 +582,10 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
 
 
 def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
-    """Returns which of all cases are judged, such as "the first 5 of 20 cases"; "" where all are."""
+    """Returns the judged subset in words, or "".
+
+    Such as "the first 5 of 20 cases".
+    """
     if len(judged) == len(cases):
         return ""
     judged_ids = frozenset(judged)

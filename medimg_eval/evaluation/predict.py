@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 def predict(plan: Plan) -> None:
-    """Asks about the trials that are left, and scores beside the model what needs nothing else."""
+    """Asks remaining trials, scoring meanwhile what needs nothing else."""
     run, model = plan.run, plan.model
     if uses_torch(model.wrapper):
         import_seeded()
@@ -58,7 +58,7 @@ def predict(plan: Plan) -> None:
 
 
 def _ask_model(plan: Plan) -> tuple[float, float]:
-    """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
+    """Asks the model; returns total seconds, and those of `generate`, `choose`."""
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
     keys, before = ScoreKeys(plan.task, run.digests()), plan.first_asked
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
@@ -124,7 +124,7 @@ def model_info(model: ModelSpec) -> dict[str, Any]:
 
 
 def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> None:
-    """Notes what asking has taken, over all starts, and how much of it was not the model's."""
+    """Notes time of asking over all starts, and the harness's share."""
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
     total, inside = before["seconds"] + seconds, before["in_model"] + asking
     overhead = 1 - inside / total if total else 0.0
@@ -137,7 +137,7 @@ def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> Non
 
 
 def _measure_cost(plan: Plan, model: ModelSpec) -> None:
-    """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
+    """Notes the model's cost, also in finished runs lacking it."""
     from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
 
     prepare_model(plan.folds[0] if plan.folds else plan.task, model.model, plan.every)
@@ -147,7 +147,7 @@ def _measure_cost(plan: Plan, model: ModelSpec) -> None:
 
 
 class Predictor:
-    """Asks for each batch, stores what is answered before the next one, and queues it for scoring.
+    """Asks by batch, stores answers first, then queues scoring.
 
     Args:
         keys: what their scores rest on.
@@ -178,7 +178,7 @@ class Predictor:
         self._batches = Batches(lambda prompts: task.ask_recorded(_Timed(model, self._count), prompts, journal))
 
     def start(self) -> None:
-        """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
+        """Starts the clock of `seconds`, excluding the model's loading."""
         self.seconds, self._begun = 0.0, time.perf_counter()
 
     def _trial(self, case: Case) -> Trial:
@@ -233,7 +233,7 @@ class Predictor:
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:
-    """Asks in this process alone, as Lightning would on one device, without the seconds that importing it takes.
+    """Asks in this process without Lightning, saving its import time.
 
     Args:
         asker: asks.

@@ -21,7 +21,7 @@ PAUSE = 10.0
 
 
 class Counted(Protocol[T_co]):
-    """Items that are counted before they are there, as those of a data loader."""
+    """Items counted in advance, as a data loader's."""
 
     def __len__(self) -> int:
         """How many there will be."""

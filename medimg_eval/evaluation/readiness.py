@@ -70,7 +70,7 @@ def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSp
 
 
 def refuse(lacks: Sequence[Missing]) -> None:
-    """Raises UserError that names all of it, a line for each; UsageError where words of the command are wrong."""
+    """Raises UserError listing all; UsageError for wrong command words."""
     if not lacks:
         return
     lines = [f"{', '.join(lack.metrics)}: {lack.message}" if lack.metrics else lack.message for lack in lacks]
@@ -127,7 +127,7 @@ def _of_judge(
 
 
 def made_of(need: Requirement, spec: ModelSpec, *, fresh: bool = True) -> Any:
-    """Object that a config makes, under its name, made anew or kept; raises UserError if it is of another kind."""
+    """Object of a config, by name, cached; UserError for another kind."""
     provider: Any = spec.load() if fresh else spec.model
     kinds = TEXTS if need.kind in TEXTS else (need.kind,)
     if getattr(provider, "kind", None) not in kinds:

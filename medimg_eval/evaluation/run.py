@@ -156,7 +156,7 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        """Notes how the work ended and lets go of the folder; a full disk is said in a sentence."""
+        """Records the ending and releases the folder; explains full disks."""
         if kind is not None and self.manifest.get("status") == "running":
             with suppress(OSError):  # of a full disk, which is what has ended it
                 self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
@@ -188,14 +188,14 @@ class Run:
             OmegaConf.save(OmegaConf.create(dict(config)), self.folder / "config.yaml")
 
     def note(self, **fields: Unpack[Manifest]) -> None:
-        """Writes fields into the manifest, or the notes of this shard; the file is replaced whole."""
+        """Writes fields into the manifest, or a shard's notes, atomically."""
         if self.rank == 0:
             name = "manifest.json" if self._leads else f"{self._writer}.json"
             write_json(self.folder / name, {**self.manifest, **fields})
             self.manifest.update(fields)
 
     def publish(self) -> None:
-        """Makes the notes of a shard the run's manifest where it has none: whichever shard comes first."""
+        """Makes a shard's notes the manifest where there is none."""
         if self.rank == 0 and not self._leads:
             with FileLock(self.folder / ".rank-manifest.lock", timeout=PASSING_S):
                 if not (self.folder / "manifest.json").exists():
@@ -214,7 +214,7 @@ class Run:
 
     @contextmanager
     def stage(self, name: str, of: int) -> Iterator[dict[str, int]]:
-        """Notes in the manifest that a stage about so many trials is under way, and how it ended.
+        """Notes a stage's start, trials and end in the manifest.
 
         It yields `done` and `failed`, for the stage to count. That it came to its end is written with whatever is noted
         next: another stage, or the end of the run.
@@ -241,7 +241,7 @@ class Run:
         form: str = "",
         shown: Mapping[Trial, Sequence[str]] | None = None,
     ) -> None:
-        """Adds one line per trial; a kill loses none of them once this returns.
+        """Appends one line per trial, durable on return.
 
         Args:
             records: by trial, its prediction, or how it failed.
@@ -272,7 +272,7 @@ class Run:
         return {**_trial_fields(trial), **stored, **({"read_with": list(notes)} if notes else {})}
 
     def append_scores(self, scored: Iterable[tuple[Trial, Keys, Sequence[LabelScore] | Failure]]) -> None:
-        """Adds one line per trial: what makes its scores fresh, and the scores, or why there are none."""
+        """Appends each trial's scores and freshness key, or its failure."""
         self._append(
             "scores",
             (
@@ -287,12 +287,15 @@ class Run:
         )
 
     def predictions(self) -> dict[str, Stored | Failure]:
-        """Predictions of each trial asked so far, by its id and by any rank. An answer beats an earlier failure."""
+        """Predictions by trial, over ranks; answers replace earlier failures."""
         stored = self._predictions().stored
         return {name: value for name, value in stored.items() if not isinstance(value, Path) or value.is_file()}
 
     def digests(self) -> dict[str, str]:
-        """By trial id, the hash of its prediction's content; what is appended later enters the same mapping."""
+        """Trial id -> hash of its prediction; later ones join.
+
+        What is appended later enters the same mapping.
+        """
         digests = self._digests
         for name, stored in self._predictions().stored.items():
             if isinstance(stored, Mapping):
@@ -306,15 +309,15 @@ class Run:
         return self._predictions().trials
 
     def forms(self) -> set[str]:
-        """The forms that predictions are stored in; "" for what a line of an earlier version leaves open."""
+        """Forms of stored predictions; "" where earlier versions leave it open."""
         return {form_of(line) for line in self._lines("predictions") if "failure" not in line}
 
     def read_with(self) -> dict[str, list[str]]:
-        """By trial id, what its readers mended or doubted; trials without any are absent."""
+        """Trial id -> readers' repairs and doubts; others are absent."""
         return self._predictions().read_with
 
     def shown(self) -> dict[str, list[str]]:
-        """By trial id, which slices, frames, volumes or videos were shown; of trials without any nothing."""
+        """Trial id -> shown slices, frames, volumes or videos."""
         return {
             Trial(line["case"], line.get("repeat", 0), line.get("condition", "")).id: line["shown"]
             for line in self._lines("predictions")
@@ -372,7 +375,7 @@ class Run:
         return scores
 
     def journal(self, repeat: int = 0, condition: str = "") -> StepJournal:
-        """Steps of one round of trials, those of earlier starts among them; see `StepJournal`."""
+        """Steps of a round of trials, with earlier ones; see `StepJournal`."""
         steps: dict[str, list[Mapping[str, Any]]] = {}
         for line in self._lines("steps"):
             steps.setdefault(line["trial"], []).append(line["said"])
@@ -390,7 +393,7 @@ class Run:
         self._append("evidence", lines)
 
     def evidence(self) -> Iterator[dict[str, Any]]:
-        """Yields what providers have said, in the order in which they said it; former runs keep a judge's apart."""
+        """Yields provider observations in order; former judges' are separate."""
         for line in self._lines("judgements"):
             topic, _, number = line["question"].rpartition("/")
             part = topic and number.isdigit()
@@ -453,7 +456,7 @@ class Run:
                             raise UserError(f"{path}: line {number} is damaged ({error}); take it out") from error
 
     def _lock(self) -> None:
-        """Takes this process's lock; rank 0 also makes sure that no rank or shard of another start lives."""
+        """Takes this process's lock; rank 0 refuses other starts."""
         own = self.folder / (f".rank-{self._writer}.lock" if self._is_rank else f".{self._writer}.lock")
         patience = MERGING_S if self._beside_shards else 0 if self._is_rank else PASSING_S
         lock = FileLock(own)
@@ -472,7 +475,7 @@ class Run:
                 raise UserError(self._taken(process))
 
     def has_shards_at_work(self) -> bool:
-        """Whether a shard is answering; of several that end at once, the last to ask hears no."""
+        """Whether a shard still works; the last one gets False."""
         return any(_is_held(path) for path in self.folder.glob(".shard*.lock"))
 
     @property
@@ -575,7 +578,7 @@ def now() -> str:
 
 
 def _as_utf8(value: Any) -> Any:
-    """A text that can be written as UTF-8, its half characters spelt out; anything else as it is."""
+    """Text for UTF-8, with lone surrogates spelt out."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 

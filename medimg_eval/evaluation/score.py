@@ -63,11 +63,11 @@ class ScoreKeys:
         self._said = _by_owner(context.evidence)
 
     def early(self) -> list[str]:
-        """The metrics that rest on nothing but a prediction and its case: they are scored beside the model."""
+        """Metrics of prediction and case alone, scored beside the model."""
         return [name for (_, needs, of_set), names in self._groups.items() if not (needs or of_set) for name in names]
 
     def of(self, trial: Trial, metrics: Iterable[str] | None = None) -> dict[str, list[str]]:
-        """Key -> the metrics that rest on it, of a trial that has a prediction.
+        """Key -> metrics that rest on it, for a predicted trial.
 
         Args:
             trial: the trial.
@@ -92,7 +92,7 @@ class ScoreKeys:
         scores: TrialScores | None,
         metrics: Sequence[str] | None = None,
     ) -> Due | None:
-        """Returns what of a trial's scores is missing, stale, or was lost to an error; None where all are fresh.
+        """Returns missing, stale or lost scores; None where all are fresh.
 
         All metrics are asked for where none are named; `scores` is what is stored of them.
         """
@@ -131,13 +131,13 @@ class ScoreKeys:
 
 
 def _metric_requirements(task: Task, metric: str) -> tuple[Requirement, ...]:
-    """Requirements of a metric: its own, and those that all of the task's have, such as a judge's extraction."""
+    """Requirements of a metric, with those common to the task's."""
     own = required(metric)
     return (*own, *(need for need in task.requirements() if need.topic == "option" and need not in own))
 
 
 def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
-    """Observations by owner, and by everything that an owner may be a part of."""
+    """Observations by owner, and by its possible parents."""
     by_owner: dict[str, dict[Any, Observation]] = {}
     for key, observation in evidence.observations.items():
         owner = key[2]
@@ -148,7 +148,7 @@ def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
 
 
 def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
-    """Stored scores of each trial, by its id; of schema 1 those of predictions that lie in files."""
+    """Stored scores by trial; schema 1 covers file predictions."""
     former: Mapping[str, Any] = dict(run.manifest)
     if not task.codec.heavy or "scoring" not in former:
         return run.scores()
@@ -160,7 +160,7 @@ def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
 
 
 def score(plan: Plan, context: Context) -> ScoreKeys:
-    """Scores what is missing or stale, metric by metric; returns what the scores then rest on."""
+    """Scores what is missing or stale; returns its basis."""
     task, run = plan.task, plan.run
     predictions, stored = run.predictions(), stored_scores(task, run)
     keys = ScoreKeys(task, run.digests(), context)
@@ -183,7 +183,7 @@ def score(plan: Plan, context: Context) -> ScoreKeys:
 
 
 def submit_early(plan: Plan, scorer: Scorer, keys: ScoreKeys) -> None:
-    """Queues what an earlier start has predicted and left unscored, of metrics that rest on nothing else."""
+    """Queues unscored predictions of earlier starts for independent metrics."""
     predictions, stored, early = plan.run.predictions(), stored_scores(plan.task, plan.run), keys.early()
     for trial in plan.trials:
         prediction = predictions.get(trial.id)
@@ -194,7 +194,7 @@ def submit_early(plan: Plan, scorer: Scorer, keys: ScoreKeys) -> None:
 
 
 def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
-    """Scores predictions that lie in files, each written down as soon as it is known.
+    """Scores predictions in files, writing each at once.
 
     Where nobody has said how many processes, the first of them are scored in this one, and tell whether more are worth
     their start.
@@ -224,7 +224,7 @@ def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
 
 
 def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
-    """Scores predictions that are so small that handing them to another process takes longer than judging them.
+    """Scores predictions too small to be worth another process.
 
     Only what takes long is worth the seconds that further processes take to start: a first part tells.
     """

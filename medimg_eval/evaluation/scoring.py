@@ -74,7 +74,7 @@ def score_due(state: State, due: Due) -> Scored:
 def score_case(
     task: Task, case: Case, prediction: Stored, metrics: Sequence[str] | None = None, context: Context = EMPTY
 ) -> Scored:
-    """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
+    """Scores a stored prediction; errors cost a metric or this case.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
     `RAISED`, and the others keep their values. The case fails where it cannot be judged by any. It is judged by all of
@@ -117,7 +117,7 @@ def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: C
 
 
 def _context_argument(context: Context) -> dict[str, Any]:
-    """The argument of a task's methods that names the context, which tasks without any need not know."""
+    """Context argument of a task's methods, where it has one."""
     return {} if context == EMPTY else {"context": context}
 
 
@@ -159,7 +159,7 @@ def score_parts(
 
 
 def evidence_by_trial(evidence: Evidence) -> dict[str, Evidence]:
-    """By trial id, what is known of it, of its reference and of its parts: all that judging it takes."""
+    """Trial id -> evidence on it, its reference and parts."""
     split: dict[str, dict[Place, Observation]] = {}
     for key, observation in evidence.observations.items():
         owner = key[2].removeprefix("reference/")
@@ -169,7 +169,7 @@ def evidence_by_trial(evidence: Evidence) -> dict[str, Evidence]:
 
 
 def _or_failure(due: Due, result: Scored | None) -> Scored:
-    """The scores of a trial, or the failure of one whose scoring process died twice."""
+    """Scores of a trial, or failure after two crashes."""
     if result is not None:
         return result
     return Failure(due.case.id, "score", f"case {due.case.id!r}: the scoring process died (out of memory?)")
@@ -181,13 +181,13 @@ def _scoring_pool(task: Task, count: int, context: Context = EMPTY) -> Workers[S
 
 
 def _metric_modules(task: Task) -> list[str]:
-    """Modules that register metrics of the task, and are none that the registry would find by itself."""
+    """Modules with the task's metrics that the registry would miss."""
     modules = {parse(name)[0].function.__module__ for name in task.metrics}
     return sorted(module for module in modules if module.partition(".")[0] != "medimg_eval")
 
 
 class Scorer:
-    """Takes cases as they are predicted and appends their scores to the run as they come.
+    """Scores predicted cases as they come, appending to the run.
 
     A case that takes its worker with it is set aside, and judged again at the end with nothing beside it. Only if that
     process dies too has the case failed.
@@ -253,7 +253,7 @@ class Scorer:
 
 
 def scoring_workers(wanted: int | None, *, beside_model: bool = True) -> int:
-    """How many scoring processes to use: as asked, or all cores; beside a model but the one that feeds it, up to 8."""
+    """Number of scoring processes: as asked, or cores, at most 8."""
     if wanted is not None:
         return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -32,7 +32,9 @@ def without_trackers(_: Path) -> Sequence[Logger]:
 
 
 def read_conditions(named: Sequence[Any]) -> list[Condition]:
-    """Makes conditions of what a config names, such as `no_image`, `blur-3` or `{name: blur, severity: 3}`.
+    """Conditions of names such as `no_image`, `blur-3`, or mappings.
+
+    `{name: blur, severity: 3}`.
 
     Raises:
         UsageError: one is neither, or is named twice.
@@ -108,10 +110,10 @@ class Settings:
 
     @property
     def may_leave(self) -> Any:
-        """Permission of the user to send data to another machine; None where nothing is said."""
+        """User's permission to send data elsewhere; None where unstated."""
         return self.config.get("may_leave")
 
     @property
     def lookalikes(self) -> bool:
-        """Whether images of the task's parts are compared by their looks before the model is asked."""
+        """Whether parts' images are compared by appearance before asking."""
         return bool(self.config.get("lookalikes"))

@@ -21,7 +21,9 @@ OWN = ("timing", "usage", "stages", "resumed")
 
 
 class Shard(NamedTuple):
-    """A part of a run's cases: every `of`-th one in the task's order, from the `number`-th on.
+    """Part of a run's cases: every `of`-th from `number`.
+
+    In the task's order.
 
     Attributes:
         number: from 1.
@@ -41,13 +43,13 @@ class Shard(NamedTuple):
         return f"shard{self.number}of{self.of}"
 
     def trials(self, every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
-        """Those of its cases, whatever was asked before: all repeats and conditions of a case are of one shard."""
+        """Its cases' trials; all repeats and conditions stay together."""
         own = {case.id for case in every[self.number - 1 :: self.of]}
         return [trial for trial in trials if trial.case in own]
 
 
 def read_shard(said: Any) -> Shard | None:
-    """Reads a shard as a command line names it, such as 3/16; None where nothing is said.
+    """Shard of a command line, such as 3/16; None without.
 
     Raises:
         UsageError: it is no shard, or there are fewer.
@@ -61,7 +63,10 @@ def read_shard(said: Any) -> Shard | None:
 
 
 def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> list[Shard]:
-    """Shards whose cases were not all asked about; none where the run's shards were not of one number."""
+    """Shards with unasked cases; none where counts differ.
+
+    Where the run's shards were not of one number.
+    """
     counts = {int(match[2]) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))}
     if len(counts) != 1:
         return []
@@ -73,13 +78,16 @@ def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial])
 
 
 def left_to(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> str:
-    """Names the shards that are to be asked for yet, such as "shards 3/16 and 7/16"; "" where there are none."""
+    """Shards left to ask, such as "shards 3/16 and 7/16".
+
+    "" where there are none.
+    """
     unfinished = lost_shards(folder, every, unasked)
     return f"shard{'s' if len(unfinished) > 1 else ''} {', '.join(map(str, unfinished))}" if unfinished else ""
 
 
 def tells(manifest: Mapping[str, Any], shard: Any, rank: int) -> bool:
-    """Whether this process tells what a run is worth: of shards the one that merged it, of ranks the first."""
+    """Whether this process reports: the merging shard, the first rank."""
     return bool(manifest["status"] == "finished") if shard else rank == 0
 
 
@@ -92,7 +100,7 @@ def read_notes(path: Path) -> Manifest:
 
 
 def with_notes(manifest: Mapping[str, Any], notes: Mapping[str, Any]) -> Manifest:
-    """The manifest of a run with what one of its shards has noted, whose seconds and uses are added."""
+    """Manifest with a shard's notes, adding seconds and usage."""
     merged: dict[str, Any] = {**manifest}
     if timing := notes.get("timing"):
         seconds, inside = (timing[key] + merged.get("timing", {}).get(key, 0.0) for key in ("seconds", "in_model"))

@@ -47,7 +47,7 @@ class _Written(NamedTuple):
 
 
 def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
-    """Writes the Score rows in the task's order of cases, the summary and the manifest; the run then has its table."""
+    """Writes Score rows in case order, summary and manifest."""
     task, run = plan.task, plan.run
     with uncollected():
         written = _write_scores(plan, keys, context)
@@ -81,7 +81,7 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
 
 
 def conclude(plan: Plan) -> None:
-    """Writes the summary and the manifest of a run without a truth, which ends with its answers."""
+    """Writes summary and manifest of a run without references."""
     run, predictions = plan.run, plan.run.predictions()
     stored_predictions = {trial: predictions.get(trial.id) for trial in plan.trials}
     missing = {
@@ -111,7 +111,7 @@ def conclude(plan: Plan) -> None:
 
 
 def track(plan: Plan) -> None:
-    """Reports the scored run to trackers; those that do not take it stand in the manifest."""
+    """Reports a scored run to trackers; the manifest notes refusals."""
     run, trackers = plan.run, plan.settings.loggers(plan.run.folder)
     if trackers and run.table is not None:
         facts = {key: str(run.manifest.get(key)) for key in ("task", "model", "seed", "run")}
@@ -121,7 +121,7 @@ def track(plan: Plan) -> None:
 
 
 def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
-    """Writes the rows; they take as much memory as the table that is made next, and are gone before it."""
+    """Writes score rows, freeing their memory before the table."""
     task, run = plan.task, plan.run
     predictions, stored = run.predictions(), stored_scores(task, run)
     rows: list[Score] = []
@@ -158,7 +158,7 @@ def _complete_scores(
     scores: TrialScores,
     keys: ScoreKeys,
 ) -> tuple[list[LabelScore], Failure | None]:
-    """The scores of a trial, at their worst by metrics that have none; and how it failed, if it did."""
+    """Scores of a trial, missing ones at their worst, with failure."""
     if not answered(prediction):
         unknown = scores.failure or Failure(trial.case, "answer", "no answer was recorded")
         return list(worst()), prediction if isinstance(prediction, Failure) else unknown
@@ -172,7 +172,7 @@ def _complete_scores(
 
 
 def _table_notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
-    """Notes for readers of a table on this run, beside those of the task's card."""
+    """Run's notes for table readers, beside the card's."""
     task, run, cases = plan.task, plan.run, plan.cases
     notes = [*task.notes(cases, context), *_raised_note(raised, len(cases))]
     if lacking := left_out(task.layout):
@@ -189,7 +189,7 @@ def _table_notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list
 
 
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
-    """Errors of metrics of sets, by the part of the set that they were to judge."""
+    """Errors of set metrics, by the judged part."""
     return [
         {
             "case": ", ".join([score.label, *score.where.values()]),

@@ -42,7 +42,7 @@ def from_metatensor(tensor: MetaTensor) -> Parts:
 
 
 def as_tensor(array: Array) -> Any:
-    """A torch tensor of an array; it shares its memory where torch can have it so, else it is a copy."""
+    """Torch tensor of an array, sharing memory where possible."""
     import torch
 
     array = native(array)

@@ -21,7 +21,10 @@ KEYS = ("modality", "units", "picture")
 
 
 class Parts(NamedTuple):
-    """Content of an image of another library, as `medimg_eval.case.Image` holds it: (channel, *spatial), RAS+ mm."""
+    """Image content of another library: (channel, *spatial), RAS+ mm.
+
+    As `medimg_eval.case.Image` holds it.
+    """
 
     array: Array
     affine: Array
@@ -30,7 +33,7 @@ class Parts(NamedTuple):
 
 
 def plain_affine(steps: tuple[float, ...]) -> Array:
-    """The affine of an image without a place in the patient: a diagonal of its steps, (4, 4)."""
+    """Diagonal affine of steps, (4, 4), for images without place."""
     return np.diag(np.array([*steps, *[1.0] * (4 - len(steps))], np.float64))
 
 
@@ -46,5 +49,5 @@ def as_parts(array: Array, affine: Array, said: Mapping[str, str]) -> Parts:
 
 
 def native(array: Array) -> Array:
-    """The same in the byte order of this machine, which other libraries take for granted."""
+    """Array in native byte order, which other libraries assume."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)

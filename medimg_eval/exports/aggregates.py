@@ -30,7 +30,7 @@ def export_hugging_face(
     publish: str | None,
     may_leave: Any,
 ) -> list[Path]:
-    """Writes `.eval_results/TASK.yaml` and the metadata of a model card: means, intervals and n, and nothing else.
+    """Writes `.eval_results/TASK.yaml` and model card metadata: aggregates only.
 
     With `publish=OWNER/NAME` they go to that model's repository as a pull request, where the task's card, or
     `may_leave=yes`, lets them.
@@ -87,7 +87,7 @@ def export_hugging_face(
 
 
 def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes `metrics.json`, and what an evaluation container is built from: a Dockerfile and the program it runs."""
+    """Writes `metrics.json`, Dockerfile and program for an evaluation container."""
     rows = run.scores[run.scores["condition"] == ""]
     rows = rows[rows["repeat"] == rows.groupby("case")["repeat"].transform("min")]  # of folds, that of the case
     cases: dict[str, dict[str, Any]] = {}

@@ -16,7 +16,7 @@ DATA = "CheXpert-v1.0"
 
 
 def export_chexpert(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes the probabilities of the five classes of the CheXpert competition, a row for each study.
+    """Writes probabilities of CheXpert's five competition classes by study.
 
     A study is called by the folder of its images from `CheXpert-v1.0` on, as the competition's input names them; by the
     case where its images lie elsewhere.

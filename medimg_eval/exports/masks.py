@@ -17,7 +17,7 @@ from medimg_eval.tasks import Task
 
 
 def export_nnunet(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes Dice, IoU and counts of voxels of each case and label, and their means, as nnU-Net's evaluator does.
+    """Writes Dice, IoU and voxel counts as nnU-Net's evaluator.
 
     Both Dice and IoU are NaN where neither mask holds the label; means leave those out. Cases that failed are left out,
     as they are by nnU-Net.

@@ -18,7 +18,7 @@ from medimg_eval.tasks import Task
 
 
 class Reply(NamedTuple):
-    """A reply of the run: the case, which repeat, the text, the scores by metric, and what is right."""
+    """Reply of a run: case, repeat, text, scores, right answer."""
 
     case: Case
     repeat: int
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 
 
 def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
-    """Writes an `.eval` that inspect reads and shows: repeats are its epochs, means and intervals its metrics."""
+    """Writes inspect's `.eval`: repeats as epochs, intervals as metrics."""
     logs, models = import_optional("inspect_ai.log"), import_optional("inspect_ai.model")
     scorers = import_optional("inspect_ai.scorer")
     manifest, replies = run.manifest, list(_ordered_replies(run, task))
@@ -163,7 +163,7 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
 
 
 def _findings_and_impression(text: str, asked: Sequence[str]) -> tuple[str | None, str | None]:
-    """The two sections of a reference; one without headings is what the task asks for, else findings."""
+    """Findings and impression of a reference, or its only section."""
     held = sections(text)
     if not {"findings", "impression"} & held.keys():
         return (None, text) if tuple(asked) == ("impression",) else (text, None)
@@ -175,7 +175,7 @@ def _first_repeats(run: RunResults, task: Task) -> Iterator[Reply]:
 
 
 def _ordered_replies(run: RunResults, task: Task) -> Iterator[Reply]:
-    """The replies of a run in the order of its cases, asked as published.
+    """Replies of a run in case order, asked as published.
 
     Raises:
         UserError: its predictions are no texts.

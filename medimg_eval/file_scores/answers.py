@@ -30,7 +30,7 @@ LETTER = re.compile(r"(?:(?:option|choice)[ _]?)?([A-Z])", re.IGNORECASE)
 
 
 def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """Tables of answers as models; what is right stands in a table of its own, or in each of them.
+    """Answer tables as models, with the key there or apart.
 
     Raises:
         UserError: a table lacks a column.
@@ -47,7 +47,7 @@ def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 
 
 def answer_task(wanted: Mapping[str, Any], path: Path) -> Task:
-    """The task of the questions and right answers in a table; the config is as of `answer_candidates`."""
+    """Task of a table's questions and answers; config as of `answer_candidates`."""
     columns = columns_of(path, KEY, wanted["columns"], ANSWER)
     layout: dict[str, Any] = {
         "_target_": "AnswerTable",

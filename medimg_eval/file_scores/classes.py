@@ -73,7 +73,7 @@ def _class_settings(
     probability: bool,
     path: Path,
 ) -> dict[str, Any]:
-    """The classes of a task, whether one excludes the others, and how the references tell them."""
+    """Classes of a task, their exclusiveness, and form of references."""
     shared = [name for name in next(iter(others.values())) if all(name in held for held in others.values())]
     targets = "medimg_eval.data.targets"
     if "label" not in roles:
@@ -94,7 +94,7 @@ def _class_settings(
 def _prediction_arguments(
     path: Path, roles: Mapping[str, str], others: Sequence[str], task: Mapping[str, Any], *, same: bool
 ) -> dict[str, Any]:
-    """The arguments by which a table of predictions is read; in the table of references `label` is what is right."""
+    """Arguments for reading predictions; `label` of references is the key."""
     classes = task["classes"]
     if classes == [POSITIVE]:
         if "probability" not in roles:

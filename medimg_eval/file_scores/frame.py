@@ -43,12 +43,12 @@ class Candidate:
 
 
 def answering(name: str, wrapper: type[Model], config: Mapping[str, Any]) -> ModelSpec:
-    """A model that answers with what files hold, made by a class of the arguments in `config`."""
+    """Model answering by files, of the class in `config`."""
     return ModelSpec(name, wrapper, config, partial(wrapper, **config))
 
 
 def task_config(family: str, kind: str, layout: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
-    """The config of a task of files of one kind, which is called by the kind and has one split."""
+    """Task config for files of a kind, with one split."""
     return {
         "_target_": f"medimg_eval.tasks.{family}",
         "name": kind,
@@ -60,7 +60,7 @@ def task_config(family: str, kind: str, layout: Mapping[str, Any], **settings: A
 
 
 def named_files(key: str, value: Any) -> dict[str, Path]:
-    """Files or folders by what tables call them: names as given, or their own without endings.
+    """Files or folders by table names, given or by stem.
 
     Raises:
         UsageError: two of them have the same name.
@@ -104,7 +104,7 @@ def columns_of(
 
 
 def numeric_columns(rows: Sequence[Row], taken: Collection[str | None] = ()) -> list[str]:
-    """The columns of a table that hold numbers, or nothing, in every row, without those that are taken."""
+    """Columns of numbers in every row, beside taken ones."""
 
     def is_number(text: str) -> bool:
         try:
@@ -117,12 +117,12 @@ def numeric_columns(rows: Sequence[Row], taken: Collection[str | None] = ()) -> 
 
 
 def dividing_column(wanted: Mapping[str, Any]) -> list[str]:
-    """The column of the references that tables are divided by; none where that is the label, or of `cases=`."""
+    """Reference column that divides tables; none for label or `cases=`."""
     return [] if wanted["by"] in (None, "label") or wanted["cases"] is not None else [wanted["by"]]
 
 
 def listed(layout: Mapping[str, Any], wanted: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
-    """The config of a layout of ours, whose cases are those of the table `cases=` where there is one."""
+    """Layout config, restricted to `cases=` where given."""
     own = {**layout, "_target_": f"medimg_eval.data.layouts.{layout['_target_']}"}
     if wanted["cases"] is None:
         return own
@@ -131,7 +131,7 @@ def listed(layout: Mapping[str, Any], wanted: Mapping[str, Any], **settings: Any
 
 
 def table_layout(target: str, path: Path, columns: Mapping[str, str], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a layout `Table`, or of one like it, of rows without images that a case may have several of."""
+    """Config of a `Table` layout without images, several rows per case."""
     config: dict[str, Any] = {"_target_": target, "root": str(path.parent), "table": path.name, "id": columns["case"]}
     if "patient" in columns:
         config["patient"] = columns["patient"]
@@ -141,7 +141,7 @@ def table_layout(target: str, path: Path, columns: Mapping[str, str], wanted: Ma
 
 
 def references_of(wanted: Mapping[str, Any], kind: str, what: str) -> Path:
-    """The file or folder of what is right; raises UsageError where it is not named."""
+    """Reference file or folder; UsageError where unnamed."""
     if wanted["references"] is None:
         raise UsageError(f"{kind}= needs references=, {what}")
     return Path(str(wanted["references"])).expanduser()

@@ -30,7 +30,7 @@ RIGHT = ("accuracy", "accuracy_or_exact_match", "exact_match")
 
 
 class Difference(NamedTuple):
-    """How often a program and we judge replies of a model differently, by a yes/no score of it."""
+    """Disagreements of a program and us on yes/no scores."""
 
     program: str
     model: str
@@ -117,7 +117,7 @@ def _score_logs(
     settings: Mapping[str, Any],
     warn: Callable[[str], None],
 ) -> Imported:
-    """Scores logs of the same questions, a run for each, and finds the differences to their program."""
+    """Scores logs of equal questions and compares with their program."""
     candidates = []
     matched_logs = logs if task is None else [matched(log, task.cases("test")) for log in logs]
     for log in matched_logs:
@@ -149,7 +149,7 @@ def _make_candidate(log: Log, task: Task, replies: Path) -> Candidate:
 
 
 def _compare_scores(log: Log, run: RunResults, folder: Path) -> list[Difference]:
-    """Compares each yes/no score of the program with ours, and writes the replies that they differ on."""
+    """Compares yes/no scores with ours; writes the disagreements."""
     scores = run.scores
     ours = next((metric for metric in RIGHT if (scores["metric"] == metric).any()), None)
     if ours is None:

@@ -38,7 +38,7 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 
 
 def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
-    """The task of a folder of label maps that are right; the config is as of `mask_candidates`."""
+    """Task of reference label maps; config as of `mask_candidates`."""
     held = find_label_maps(references)
     drawn = [path for path in held.values() if path.suffix.lower() in PICTURES]
     volumes = [path for path in held.values() if path not in drawn]
@@ -63,7 +63,7 @@ def mask_task(wanted: Mapping[str, Any], references: Path) -> Task:
 
 
 def _find_labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str, Any]:
-    """Integers with their names, as given, of nnU-Net's `dataset.json` there or beside, or as the references hold."""
+    """Label names: given, of `dataset.json`, or found in references."""
     if isinstance(given, Mapping):
         return {"labels": {int(label): str(name) for label, name in given.items()}}
     files = [folder / "dataset.json" for folder in (references, references.parent)]
@@ -81,7 +81,7 @@ def _find_labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict
 
 
 def _stated_labels(path: Path) -> dict[str, Any]:
-    """The labels of nnU-Net's `dataset.json`, of version 1 or 2, without background; and regions of several."""
+    """Labels of `dataset.json`, version 1 or 2, and regions."""
     content = read_json(path)
     labels = content.get("labels") if isinstance(content, Mapping) else None
     if not isinstance(labels, Mapping):

@@ -26,7 +26,7 @@ ROLES = {"case": True, "patient": False}
 
 
 def measurement_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """Tables of numbers as models; what is measured are the columns of numbers of the references.
+    """Measurement tables as models, by the references' numeric columns.
 
     Raises:
         UsageError: the references are not named, or a column is given to nothing that is measured.

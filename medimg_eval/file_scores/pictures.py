@@ -26,7 +26,7 @@ ENCODERS = ("rad_dino", "dinov2", "inception", "biomedclip")
 
 
 def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """Folders of generated pictures as models, each with a task of its own: one prompt for each picture.
+    """Folders of generated pictures as models, with tasks.
 
     Raises:
         UsageError: the real pictures are not named.

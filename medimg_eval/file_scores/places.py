@@ -28,7 +28,7 @@ FINDING = "finding"
 
 
 def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """Files of COCO's results as models, judged by COCO's protocol; an image without results has no candidates.
+    """COCO results as models; images without results have no candidates.
 
     Raises:
         UsageError: the references are not named.
@@ -62,7 +62,7 @@ def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 
 
 def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """Tables of points as models: landmarks by their names, or with a column of scores candidates of findings.
+    """Point tables as models: landmarks, or scored candidates.
 
     Raises:
         UsageError: the references are not named, or candidates have no size of a step in mm.

@@ -22,7 +22,7 @@ KEYS = ("file", "folder", "accession", "study", "patient")
 
 
 def with_tables(kind: str, files: Mapping[str, Path], wanted: Mapping[str, Any]) -> dict[str, Path]:
-    """The same files with a table in the place of each folder of structured reports.
+    """Files with tables in place of structured report folders.
 
     The tables are written beside the runs, so that what was read can be looked at.
 
@@ -86,7 +86,7 @@ def _report_name(report: StructuredReport, key: str) -> str:
 
 
 def _report_cells(report: StructuredReport) -> list[tuple[str, Any]]:
-    """Column -> cell of one report: findings with how sure they are, assessments, numbers with their units.
+    """Column -> cell of a report: findings, assessments, numbers.
 
     A finding is 1 where nothing is said of how sure it is, and the largest number of several groups; of findings that a
     report does not name the table says 0. Numbers are called by group, name and unit.

@@ -41,13 +41,15 @@ class Header:
 
 
 class Bundle:
-    """The arrays of one file: .npz, HDF5 (keys are paths such as `a/b`), or .npy (whose one key is `array`).
+    """Arrays of a file: .npz, HDF5 (paths as keys), or .npy.
+
+    The one key of .npy is `array`.
 
     `headers` holds the shape and dtype of each key, read without the values.
     """
 
     def __init__(self, path: str | Path, *, cache: str | Path | None = None, allow_pickle: bool = False) -> None:
-        """Reads the headers; raises CaseError of a file that is missing, cut short, damaged, or of another kind.
+        """Reads headers; CaseError for missing, truncated, damaged or foreign files.
 
         Args:
             path: the file.
@@ -84,12 +86,12 @@ class Bundle:
         return self._read(key, index)
 
     def header(self, key: str) -> Header:
-        """The header of one array; raises a CaseError that lists the keys when there is no such one."""
+        """Header of an array; CaseError lists keys where missing."""
         CaseError.refuse_unknown(f"{self.path}: holds no array", self.headers, key)
         return self.headers[key]
 
     def only_key(self) -> str:
-        """The key of the one array in the file; raises a CaseError that lists the keys when there are several."""
+        """The only array's key; CaseError lists several."""
         if len(self.headers) != 1:
             names = ", ".join(f"{key} {header.shape}" for key, header in self.headers.items())
             raise CaseError(f"{self.path}: holds {len(self.headers)} arrays; say which with key= ({names or 'none'})")
@@ -124,7 +126,7 @@ class Bundle:
             return np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
 
     def _unpacked(self, key: str, header: Header) -> Path:
-        """Unpacks a compressed member once; it appears in the cache whole or not at all."""
+        """Unpacks a compressed member once, atomically, into the cache."""
         from filelock import FileLock
 
         about = self.path.stat()
@@ -160,7 +162,9 @@ def read(
     cache: str | Path | None = None,
     allow_pickle: bool = False,
 ) -> Image:
-    """Reads an image, (channel, *spatial), in its stored dtype; steps of 1 and `units` of `pixel`.
+    """Reads an image, (channel, *spatial), in its stored dtype.
+
+    Steps of 1 and `units` of `pixel`.
 
     Args:
         paths: the one file.
@@ -214,7 +218,7 @@ def _open_bundle(
 
 
 def _axis_order(path: Path, name: str, shape: tuple[int, ...], axes: str | None) -> list[int | None]:
-    """Says which stored axis each axis of the image is; None for a channel axis to be added."""
+    """Stored axis of each image axis; None adds a channel."""
     where = f"{path}: {name} has shape {shape}"
     if axes is not None:
         return _by_letters(where, shape, axes)

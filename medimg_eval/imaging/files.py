@@ -25,7 +25,7 @@ class _Files:
 
 @dataclass(frozen=True)
 class ImageFile(_Files):
-    """An image of any known format, or a box of voxels cut out of a volume.
+    """Image file of any known format, or a box of it.
 
     Attributes:
         path: a file, a folder, or the files that make up one image.
@@ -54,7 +54,7 @@ class ImageFile(_Files):
 
 @dataclass(frozen=True)
 class MaskFile(_Files):
-    """A label map of any known format: a file, or the files that make up one; `options` are passed to `read_mask`."""
+    """Label map file, or its files; `options` go to `read_mask`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
 

@@ -41,7 +41,7 @@ _DICOM_NAME = re.compile(r"\.(dcm|dicom|dic|ima)(\.gz)?$", re.IGNORECASE)
 
 
 def identify(path: str | Path) -> str:
-    """Says which of `FAMILIES` a file is of, or a folder of one kind (a DICOM series, the frames of a clip).
+    """Returns the family of a file or folder, of `FAMILIES`.
 
     Raises:
         CaseError: there is no such file, it is empty, or of no known format; or a folder holds images of several kinds.
@@ -135,7 +135,7 @@ def named_as_dicom(path: Path) -> bool:
 
 
 def survey(folder: Path) -> tuple[str, list[str]]:
-    """Looks at all files of a folder; says which family it is of, and what is passed over, in sentences.
+    """Returns a folder's family, and skipped files in sentences.
 
     Raises CaseError where it holds no image, images of several kinds, or files that are to be named one by one; the
     message counts what there is.
@@ -170,7 +170,7 @@ def survey(folder: Path) -> tuple[str, list[str]]:
 
 
 def family_of(paths: Sequence[Path]) -> tuple[str, list[str]]:
-    """Which family files and folders that are read as one image are of, all looked at; else as `survey`."""
+    """Family of paths read as one image, else as `survey`."""
     by_family: dict[str, Path] = {}
     notes: list[str] = []
     for path in paths:
@@ -189,7 +189,7 @@ def family_of(paths: Sequence[Path]) -> tuple[str, list[str]]:
 
 
 def _census(found: Mapping[str, Sequence[Path]]) -> str:
-    """How many files there are of each family, and by which endings: `2 dicom (2 .dcm), 1 volume (1 .nii.gz)`."""
+    """File counts by family and suffix: `2 dicom (2 .dcm), 1 volume`."""
     counted = []
     for family, files in sorted(found.items(), key=lambda item: (item[0] not in FAMILIES, -len(item[1]))):
         endings = Counter("".join(file.suffixes[-2:] if file.suffix == ".gz" else [file.suffix]) for file in files)

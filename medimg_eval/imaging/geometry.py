@@ -25,7 +25,7 @@ HALF = 0.5 + 1e-6
 
 
 def orientation(affine: Array) -> str:
-    """Says where the three voxel axes point, such as `RAS`: the first letter is where the first axis ends.
+    """Returns the axis code, such as `RAS`: ends of axes.
 
     Oblique axes get the letter of the nearest patient axis, no two axes the same. The affine is (4, 4), to RAS+ mm.
     """
@@ -36,7 +36,7 @@ def orientation(affine: Array) -> str:
 
 
 def reorient(thing: Thing, code: str = "RAS") -> Thing:
-    """Turns a volume so that its axes point along `code`, as nearly as whole quarter turns and flips can.
+    """Reorients a volume towards `code`, by rotations and flips.
 
     No value is changed: arrays are views of the given ones, and every voxel stays where it was in the patient. Raises
     ValueError for a code that has not one of each of R or L, A or P, S or I, or another number of axes than three.
@@ -71,7 +71,7 @@ def ends_of(letter: str) -> str:
 
 
 def grid_of_spacing(geometry: Geometry, spacing: Sequence[float]) -> Geometry:
-    """Returns the grid of another spacing, mm along each axis, over the same field of view.
+    """Returns the grid of another spacing in mm, same field of view.
 
     The middle of the volume and the directions of its axes stay. The field of view (from the outer face of the
     first voxel to the outer face of the last) is rounded to whole voxels, by the same amount at both ends. Raises
@@ -181,7 +181,7 @@ def _rebuild_image(thing: Thing, moved: Callable[[Array], Array], affine: Array)
 
 
 def _pull_matrix(source: Geometry, target: Geometry) -> Array:
-    """Returns (axes, axes + 1): index in the target to index in the source, with tiny rounding taken off."""
+    """Returns target-to-source indices, (axes, axes + 1), free of rounding."""
     axes = len(source.shape)
     if len(target.shape) != axes:
         raise ValueError(f"expected a grid of {axes} axes, got the shape {target.shape}")
@@ -196,7 +196,7 @@ def _pull_matrix(source: Geometry, target: Geometry) -> Array:
 
 
 def _outside_mask(pull: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array | None:
-    """Returns where the target's voxels lie beyond the source's outer faces; None when none does."""
+    """Returns voxels outside the source's outer faces; None without."""
     axes = len(source)
     ends = np.array(list(itertools.product(*[(0, n - 1) for n in target])), np.float64).T
     corners = pull[:, :axes] @ ends + pull[:, axes:]
@@ -223,7 +223,7 @@ def _fill_outside(array: Array, outside: Array | None, fill: float) -> Array:
 
 
 def _interpolate_values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Array:
-    """Interpolates; beyond the outermost centres the outermost value goes on, of a cubic spline its mirror image."""
+    """Interpolates; replicates borders, mirrors them for cubic splines."""
     if order == 0:
         return _nearest_voxels(array, pull, shape)
     if array.dtype.kind == "c":
@@ -257,7 +257,7 @@ def _interpolate_values(array: Array, pull: Array, shape: tuple[int, ...], order
 
 
 def _nearest_voxels(array: Array, pull: Array, shape: tuple[int, ...]) -> Array:
-    """Takes the voxel a centre lies in; halfway, the one towards the end of the axis."""
+    """Nearest voxels; ties go to the axis' end."""
     axes = len(shape)
     matrix = pull[:, :axes]
     if np.count_nonzero(matrix) == axes and (np.count_nonzero(matrix, axis=0) == 1).all():
@@ -281,7 +281,7 @@ def _nearest_voxels(array: Array, pull: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _interpolate_labels(labels: Array, pull: Array, shape: tuple[int, ...]) -> Array:
-    """Gives each voxel the label with the largest interpolated share; of equal shares the lowest label."""
+    """Labels with the largest interpolated share; lower ones win ties."""
     from scipy import ndimage
 
     values = np.unique(labels)
@@ -321,7 +321,7 @@ def _number_labels(labels: Array, values: Array) -> Array:
 
 
 def _target_reach(pull: Array, box: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """Returns the part of the target that a box of the source can touch, with a voxel to spare."""
+    """Returns the target region a source box touches, plus a voxel."""
     axes = len(shape)
     ends = np.array(list(itertools.product(*[(cut.start - 1.0, float(cut.stop)) for cut in box]))).T
     corners = np.linalg.solve(pull[:, :axes], ends - pull[:, axes:])
@@ -352,7 +352,7 @@ def check_affine(path: Path, affine: Array) -> None:
 
 
 def farthest(one: Geometry, other: Geometry) -> float:
-    """Returns by how many mm the corners of one grid move to become those of another of the same shape."""
+    """Returns the largest corner distance of two equal-shaped grids, mm."""
     ends = np.array(np.meshgrid(*[(0, max(n - 1, 1)) for n in (*one.shape, 1)[:3]])).reshape(3, -1)
     corners = np.vstack([ends, np.ones_like(ends[:1])])
     return float(np.linalg.norm(((one.affine - other.affine) @ corners)[:3], axis=0).max())

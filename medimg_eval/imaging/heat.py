@@ -86,7 +86,7 @@ def heat_of(shape: tuple[int, ...], scale: float, weights: Array, corners: Array
 
 
 def heat_image(images: Sequence[Reference[Image]], weights: Array, corners: Array, edge: Array) -> Image:
-    """A small picture with the weights over it in red, uint8, (3, row, column)."""
+    """Small picture with weights in red, uint8, (3, row, column)."""
     picture, scale = small_picture(images, corners, edge)
     strength = 0.7 * np.nan_to_num(heat_of(picture.shape, scale, weights, corners, edge))[..., None]
     grey = np.broadcast_to(picture.mean(axis=2, keepdims=True), picture.shape)

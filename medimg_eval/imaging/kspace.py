@@ -71,7 +71,7 @@ PRESETS: Mapping[str, KeyMap] = {
 
 @dataclass(frozen=True, eq=False)
 class KSpace:
-    """Measured samples of a scan, or of a run of its slices; arrays are as stored, None where the file has none.
+    """Measured samples of a scan or slices; missing arrays are None.
 
     Samples are complex, with an axis for each name in `axes`, and without alternating signs; `centred` says whether the
     lowest frequency lies in the middle. Test data have no target, fully sampled data no mask; the attributes are
@@ -88,14 +88,17 @@ class KSpace:
 
 
 def kspace_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...]:
-    """Reads the shape of the samples, (one length per axis of the key map), alone; raises as `read_kspace`."""
+    """Shape of the samples by the key map; raises as `read_kspace`.
+
+    One length per axis.
+    """
     keys = _key_map(keys)
     with _Opened(Path(path)) as file:
         return _stored_shape(file, keys)
 
 
 def target_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...] | None:
-    """Reads the shape of the image to be reconstructed as stored, without reading it; None where the file has none.
+    """Stored shape of the target image; None without.
 
     Raises as `read_kspace`.
     """
@@ -137,13 +140,13 @@ def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int
 
 
 def read_dataset(path: str | Path, key: str) -> Array:
-    """Reads one array of an HDF5 file, such as a sampling mask; raises CaseError as `read_kspace`."""
+    """Reads an HDF5 array, such as a mask; raises as `read_kspace`."""
     with _Opened(Path(path)) as file:
         return np.asarray(file.dataset(key)[()])
 
 
 def rss(data: KSpace) -> Array:
-    """Reconstructs by an inverse FFT of each coil, and the root of the sum of squares over coils.
+    """Reconstructs by inverse FFT and root sum of squares of coils.
 
     Magnitude, real, with the axes of `data` but the coil's. The transform is orthonormal: authors who use numpy's
     default get values smaller by the square root of the number of frequencies.
@@ -260,7 +263,7 @@ def _as_complex(file: _Opened, keys: KeyMap, stored: Array) -> Array:
 
 
 def _center_origin(samples: Array, axes: Sequence[str]) -> Array:
-    """Moves the image's origin to the middle by the phase that half a field of view is: signs, of even lengths."""
+    """Signs that centre the image's origin, for even lengths."""
     moved = samples.copy()
     for axis, name in enumerate(axes):
         if name.startswith("k"):

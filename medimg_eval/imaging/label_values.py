@@ -13,7 +13,7 @@ from medimg_eval.errors import CaseError, UsageError
 
 
 def distinct_values(labels: Array) -> Array:
-    """Returns the values of a label map, each once and ascending: those of runs, far fewer than voxels."""
+    """Returns sorted distinct values of a label map."""
     flat = labels.ravel(order="K")
     return np.unique(np.append(flat[:-1][flat[1:] != flat[:-1]], flat[-1:]))
 
@@ -62,7 +62,9 @@ def from_values(
 
 
 def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]], *, lossy: bool = False) -> Array:
-    """Takes colours of 8 or 16 bits, (row, column, 3), or (row, column) of grey, as labels: int64, (row, column).
+    """Labels of 8- or 16-bit colours or greys: int64, (row, column).
+
+    (row, column, 3), or (row, column) of grey.
 
     `colours` say label -> red, green, blue; black is label 0 unless either of them is taken.
 
@@ -121,7 +123,10 @@ def label_map(array: Array, path: Path) -> Array:
 
 
 def label_notes(stored: Array) -> tuple[str, ...]:
-    """Says, of an array that `label_map` takes, where labels were not stored as integers."""
+    """Notes where a label map's values were no integers.
+
+    Of an array that `label_map` takes.
+    """
     return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
 
 
@@ -133,7 +138,7 @@ def smallest_type(labels: Array) -> np.dtype[Any]:
 
 
 def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> tuple[Array, Array]:
-    """Takes whole numbers that name objects apart into labels and numbers, each in the smallest integer dtype.
+    """Splits object codes into labels and numbers, smallest integer dtypes.
 
     0 is background. `objects` is "values" where every value above 0 is an object, all of label 1; or a number that each
     label was multiplied by before the object's number was added: 1000 where 2003 is the third object of label 2. Raises
@@ -148,7 +153,7 @@ def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> t
 
 
 def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
-    """Returns `factor` times the labels plus the numbers, which are made small enough where they are not.
+    """Returns `factor` times labels plus numbers, renumbered where needed.
 
     Raises CaseError where there are more objects than `factor` has numbers for.
     """

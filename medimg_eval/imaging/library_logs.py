@@ -35,7 +35,7 @@ _FILTERS: dict[str, _Kept] = {}
 
 @contextmanager
 def kept_log(name: str) -> Iterator[list[str]]:
-    """Collects warnings and errors that this thread gives the logger `name` meanwhile, each once; prints none."""
+    """Collects this thread's warnings of a logger, without printing."""
     log_filter = _FILTERS.setdefault(name, _Kept())
     logging.getLogger(name).addFilter(log_filter)  # once, however often it is added
     before: list[str] | None = getattr(log_filter.collecting, "notes", None)
@@ -48,7 +48,7 @@ def kept_log(name: str) -> Iterator[list[str]]:
 
 
 def without_values(text: str) -> str:
-    """Takes what a library quotes out of its message, up to the last quote: a patient's name may hold an apostrophe."""
+    """Library message without quoted values, up to the last quote."""
     return re.sub(r"['\"].*['\"]", "'...'", text, flags=re.DOTALL)
 
 
@@ -62,7 +62,7 @@ class _WithoutValues(logging.Filter):
 
 
 def silence_values() -> None:
-    """Makes pydicom's logger leave out values: it quotes what it cannot understand, which may be a name."""
+    """Stops pydicom's logger from quoting values, perhaps names."""
     logger = logging.getLogger("pydicom")
     if not any(isinstance(filter_, _WithoutValues) for filter_ in logger.filters):
         logger.addFilter(_WithoutValues())

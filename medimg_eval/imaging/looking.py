@@ -86,7 +86,7 @@ def _show_stretch(image: Image | None, start: float, end: float, times: Any, max
 
 
 def _shrink_picture(array: Any, max_side: int) -> Any:
-    """A picture, (channel, row, column), brought down to a longest side; mean colours stay."""
+    """Picture, (channel, row, column), shrunk with preserved mean colours."""
     if not max_side or max(array.shape[1:]) <= max_side:
         return np.ascontiguousarray(array)
     from PIL import Image as Pillow

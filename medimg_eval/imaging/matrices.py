@@ -48,7 +48,7 @@ class Matrix:
         return {name: at for at, name in enumerate(self.columns)}
 
     def columns_of(self, names: Sequence[str]) -> list[int]:
-        """The places of columns; those of a file without names are taken in the order of `names`.
+        """Column indices by name; unnamed files follow `names`.
 
         Raises:
             UserError: there is no such column, or another number of them.
@@ -152,7 +152,7 @@ def _read_texts(stored: Any) -> list[str]:
 
 
 def anndata_names(path: Path, table: Any) -> list[str]:
-    """Names of an axis of AnnData: the column that the group calls its index, of texts or of categories with codes.
+    """Axis names of AnnData, by its index of texts or categories.
 
     Raises:
         CaseError: they lie in another file.
@@ -169,7 +169,7 @@ def anndata_names(path: Path, table: Any) -> list[str]:
 
 
 def anndata_values(path: Path, stored: Any, shape: tuple[int, int], columns: Sequence[int] | None = None) -> Array:
-    """Numbers of AnnData, dense or sparse as they are stored, as a dense array; all columns, or some in that order.
+    """AnnData numbers, dense or sparse, as dense array of columns.
 
     Raises:
         CaseError: they lie in another file.
@@ -190,7 +190,7 @@ def anndata_values(path: Path, stored: Any, shape: tuple[int, int], columns: Seq
 
 
 def read_names(path: Path) -> list[str]:
-    """The names in a file: text with one a line, or JSON with a list, or an object that holds one.
+    """Names in a file: text lines, JSON list or object.
 
     Raises:
         MissingDataError: there is no such file.

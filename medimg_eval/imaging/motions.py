@@ -43,7 +43,7 @@ class Motion:
 
 
 def read_motion(path: Path) -> Motion:
-    """Reads a motion file: a header down to `endheader`, a line of names that begins with time, and numbers.
+    """Reads a motion file: header, `endheader`, names from time, numbers.
 
     Raises:
         CaseError: the file cannot be read, or is no such table; the message names file and line.

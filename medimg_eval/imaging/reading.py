@@ -25,7 +25,7 @@ Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: Any) -> Image:
-    """Reads an image of any known format, in its stored dtype where that loses nothing.
+    """Reads an image of any known format, losslessly in its dtype.
 
     Args:
         source: a file, a folder holding one DICOM series or the frames of one clip, or a list of files.
@@ -101,7 +101,7 @@ def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:
 
 
 def _all_finite(array: Array) -> bool:
-    """Whether no value is NaN or infinite, found without a copy of the array's size."""
+    """Whether all values are finite, without a full copy."""
     if array.dtype.kind == "c":
         return _all_finite(array.real) and _all_finite(array.imag)
     if array.dtype.kind != "f" or not array.size:
@@ -117,7 +117,7 @@ def _source_paths(source: Source) -> list[Path]:
 
 
 def _ask_family(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
-    """Calls the first of some functions that the family of the files has; notes what is passed over to do so."""
+    """Calls the family's function, noting skipped files."""
     family, passed = family_of(paths)
     notes += passed
     module = importlib.import_module(FAMILIES[family])
@@ -134,7 +134,7 @@ def _ask_family(paths: Sequence[Path], names: Sequence[str], options: dict[str, 
 
 @contextmanager
 def guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """Collects what libraries warn of, and turns what they raise into a CaseError naming the file."""
+    """Collects library warnings; errors become CaseErrors naming the file."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

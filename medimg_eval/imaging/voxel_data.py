@@ -47,13 +47,16 @@ def is_gzip(path: Path) -> bool:
 
 
 def head(path: Path, count: int) -> bytes:
-    """Returns the first bytes of a file, inflated where it is compressed; fewer where it is shorter."""
+    """Returns a file's first bytes, decompressed.
+
+    Fewer where it is shorter.
+    """
     with Stream(path, 0, "gzip" if is_gzip(path) else "") as stream:
         return stream.take(count)
 
 
 def check_own(path: Path, stored: Any) -> Any:
-    """Returns an HDF5 array if its numbers lie in the file itself; a file from elsewhere could name any other.
+    """Returns an HDF5 array stored within its file, refusing links.
 
     Raises CaseError where they lie in another file: by an external link, external storage, or as a view of other files.
     """
@@ -144,7 +147,7 @@ class Stream:
             at += len(piece)
 
     def finish(self) -> list[str]:
-        """Reads on to the checksum of a compressed file; returns a note where that is too far away."""
+        """Reads on to a compressed file's checksum, or returns a note."""
         if self.codec and len(self.take(TRAILING)) == TRAILING:
             return ["the file goes on long after its last voxel; what follows was not read, nor its checksum"]
         return []
@@ -196,7 +199,7 @@ class Layout:
 
 
 def check_room(layout: Layout) -> None:
-    """Refuses a file that cannot hold what its header asks for, before any memory is taken.
+    """Refuses files too small for their header, before allocating memory.
 
     Raises CaseError where it is too short, or the voxels would not fit in this machine's memory.
     """
@@ -222,7 +225,7 @@ def check_memory(path: Path, count: int) -> None:
 
 
 def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) -> tuple[Array, list[str]]:
-    """Reads voxels, or a box of them along i, j and k, in this machine's byte order; says what there is to note.
+    """Reads voxels, or a box, in native byte order, with notes.
 
     They are (component, i, j, k, channel), Fortran-contiguous; a transform turns stored into real values. Memory holds
     the result and one piece of the file. What is read whole, unchanged, from a plain file is a private (copy-on-write)
@@ -262,7 +265,7 @@ def _by_blocks(stream: Stream, layout: Layout, box: Box | None, transform: Trans
 
 
 def _iterate_blocks(stream: Stream, layout: Layout) -> Iterator[tuple[int, Array]]:
-    """Yields (first slice, slices as (component, i, j, slice)) through all channels, a few at a time."""
+    """Yields (first slice, slices as (component, i, j, slice)) by blocks."""
     plane, count = layout.shape[:3], layout.shape[3] * layout.shape[4]
     step = max(1, PIECE // (math.prod(plane) * layout.dtype.itemsize))
     mapped = None if layout.codec else _map_voxels(layout).reshape((*plane, count), order="F")

@@ -22,7 +22,7 @@ WINDOWS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VolumePrompt(Image):
-    """A volume as a model is handed it whole: (1, i, j, k), turned so that its axes point to RAS+.
+    """Whole volume for a model: (1, i, j, k), RAS+.
 
     Values are the modality's own (`intensity` says which), after the file's slope and intercept; no window is applied.
     The wrapper resamples, clips and scales as its network was trained.
@@ -46,7 +46,9 @@ class VolumePrompt(Image):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VideoPrompt(Image):
-    """A video as a model is handed it whole: the frames of the task's rule in `array`, any others on demand.
+    """Whole video for a model: ruled frames, others on demand.
+
+    Those of the task's rule are in `array`.
 
     The array is uint8, (channel, frame, row, column).
 
@@ -65,7 +67,7 @@ class VideoPrompt(Image):
     frames_total: int = 0
 
     def frames(self, indices: Sequence[int]) -> Array:
-        """Reads any frames, (channel, frame, row, column); raises CaseError for one that there is not."""
+        """Reads frames, (channel, frame, row, column); CaseError for missing ones."""
         from medimg_eval.imaging.video import Video
 
         with Video(self.path) as video:

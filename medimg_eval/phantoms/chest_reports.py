@@ -85,7 +85,7 @@ TEXT = (
 
 @dataclass
 class _Chest:
-    """A chest as it is drawn: what is aerated, what is added to the density, and what a report says of it."""
+    """Drawn chest: aeration, added density and report."""
 
     frame: Frame
     labels: Array
@@ -174,7 +174,7 @@ class ChestReports:
     question: str = "Write the report of this chest X-ray."
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
+        """Cases of `fit`, `validate` or `test`, disjoint by patient.
 
         Raises:
             UsageError: there is no such text.
@@ -271,7 +271,7 @@ def _add_nodule(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
 def _find_room(
     chest: _Chest, rng: np.random.Generator, taken: Array, radius: float
 ) -> tuple[tuple[float, float], str, str] | None:
-    """A place in aerated lung with room around it, its side and zone; None where there is none."""
+    """Free place in aerated lung, with side and zone; else None."""
     frame = chest.frame
     zone = str(rng.choice(list(ZONES)))
     low, high = ZONES[zone]

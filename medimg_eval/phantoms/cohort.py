@@ -74,7 +74,7 @@ class Member:
 
 
 def cohort(kind: str, cases: int, seed: int) -> list[Member]:
-    """The first `cases` cases; those of a smaller cohort are the first ones of a larger one."""
+    """First `cases` cases; larger cohorts extend smaller ones."""
     members: list[Member] = []
     number = 0
     while len(members) < cases:
@@ -212,7 +212,7 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
 
 
 def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
-    """Has `fill` write a folder of phantoms; False when phantoms of the same stamp were there.
+    """Writes phantoms by `fill`; False if of the same stamp.
 
     It appears whole or not at all, whoever else writes it. The stamp says what they are made with, as JSON holds it.
     Raises UserError where the folder holds something else, or cannot be written.
@@ -306,7 +306,7 @@ class Phantom:
     seed: int = 0
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
+        """Cases of `fit`, `validate` or `test`, disjoint by patient.
 
         Raises UserError where there is no such kind or split, or the phantoms cannot be written.
         """
@@ -321,7 +321,7 @@ class Phantom:
 def cohort_folder(
     kind: str, root: str | None, count: int, seed: int, fill: Callable[[Path, Mapping[str, Any]], None]
 ) -> Path:
-    """Where phantoms of a kind lie, which `fill` writes into a folder, with their stamp, where they are not there.
+    """Folder of a phantom kind, written by `fill` where missing.
 
     Raises:
         UsageError: count is below 1, or the seed below 0.
@@ -336,7 +336,7 @@ def cohort_folder(
 
 
 def folder_of(kind: str, root: str | None, count: int, seed: int) -> Path:
-    """Where the phantoms of one kind lie: below the root, or in the cache."""
+    """Folder of a phantom kind: below the root, or cache."""
     if root is not None:
         return Path(root).expanduser() / kind
     return user_cache() / "phantoms" / f"{kind}-v{VERSION}-{count}-{seed}"

@@ -184,7 +184,7 @@ class Torso:
         return np.where(inside, hu + 5 * fine, hu)
 
     def _lungs(self, hu: Array, rng: np.random.Generator, fine: Array) -> None:
-        """Air that is denser at the back, and vessels that branch where two textures are both near zero."""
+        """Lung air, denser posteriorly, with branching vessels."""
         shape = hu.shape
         _, y, _ = self._at
         lung = self.labels == 1
@@ -225,7 +225,7 @@ TEXT = (
 
 @dataclass(frozen=True)
 class Lesion:
-    """A `lung nodule` or `liver lesion`: its centre (x, y, z, as DICOM has them) and diameter in mm."""
+    """`lung nodule` or `liver lesion`: centre (x, y, z), diameter in mm."""
 
     name: str
     centre: tuple[float, float, float]
@@ -334,7 +334,7 @@ def _write_series(folder: Path, made: Scan, member: Member, **attributes: Any) -
 
 
 def _settle_header(path: Path) -> None:
-    """Replaces what a DICOM-SEG says of the time it was written, and its one random UID."""
+    """Fixes a DICOM-SEG's writing time and random UID."""
     from pydicom import dcmread
 
     dataset = dcmread(path)
@@ -348,7 +348,7 @@ def _settle_header(path: Path) -> None:
 
 
 def _series_affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
-    """Index to RAS+ mm: columns run to the patient's left, rows to the back, slices up; tilted rows rise."""
+    """Affine to RAS+ mm: columns left, rows back, slices up."""
     lps = np.eye(4)
     lean = np.deg2rad(tilt)
     lps[:3, 0] = (pixel, 0, 0)

@@ -69,7 +69,7 @@ class _Wall:
 
 @dataclass(frozen=True)
 class _Polyp:
-    """A bump on the wall: where it is along the tube and about it, and how large it is, in tube radii."""
+    """Polyp on the wall: position, angle and size in tube radii."""
 
     along: float
     angle: float
@@ -133,7 +133,7 @@ def mask_file(case: str, frame: int) -> str:
 
 
 def draw_wall(rng: np.random.Generator) -> _Wall:
-    """Pink mucosa with vessels, ring-like folds at uneven distances, and small bumps that catch the light."""
+    """Mucosa with vessels, uneven folds and glossy bumps."""
     shape = (LONG, ROUND)
     broad = cylinder_noise(rng, *shape, (120, 120))
     vessel = np.exp(-((cylinder_noise(rng, *shape, (45, 45)) / 0.09) ** 2))
@@ -164,7 +164,7 @@ def draw_polyp(rng: np.random.Generator) -> _Polyp:
 
 
 def _camera_path(rng: np.random.Generator, polyp: float) -> tuple[Array, tuple[str, ...]]:
-    """Where the camera is: it goes in, stays before the polyp, and comes back."""
+    """Camera path: in, a stay before the polyp, and back."""
     near = polyp - rng.uniform(1.0, 1.5)
     third = FRAMES // 3
     inward = np.linspace(near - 3.2, near, third)
@@ -183,7 +183,7 @@ def draw_lens() -> Array:
 
 
 def draw_frame(wall: _Wall, polyp: _Polyp | None, camera: float, aim: Array, spin: float) -> tuple[Array, Array]:
-    """Frame that the camera sees: float32, (row, column, 3), and where the polyp is."""
+    """Camera frame: float32, (row, column, 3), and the polyp's place."""
     rows = np.arange(SHAPE[0], dtype=np.float32)[:, None] - np.float32(SHAPE[0] / 2 + aim[0])
     columns = np.arange(SHAPE[1], dtype=np.float32)[None] - np.float32(SHAPE[1] / 2 + aim[1])
     focus = 78.0

@@ -13,7 +13,7 @@ from medimg_eval.question import Key, Question
 
 @dataclass
 class ChestFindings:
-    """Chest X-ray phantoms with what is present in each: `Findings` of those that can be drawn.
+    """Chest X-ray phantoms with `Findings` of each.
 
     `root` holds `chest_reports` (None keeps it in the cache), written on first use; `count` is that of cases over all
     splits.
@@ -35,7 +35,7 @@ class ChestFindings:
 
 @dataclass
 class ChestQuestions:
-    """Yes-or-no questions about chest X-ray phantoms: whether there is each finding that can be drawn.
+    """Yes-or-no questions on chest X-ray phantoms' findings.
 
     Questions about one phantom share its patient, and have the attribute `finding`. See `ChestFindings`.
     """

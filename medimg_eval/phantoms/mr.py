@@ -82,7 +82,7 @@ def write_case(folder: Path, member: Member) -> Record:
 
 
 def _volume_affine(rng: np.random.Generator) -> Array:
-    """Index to RAS+ mm; half of the scanners store from right to left, and all heads lie a little askew."""
+    """Affine to RAS+ mm; half are flipped, all slightly tilted."""
     a, b, c = np.deg2rad(rng.uniform(-6, 6, 3))
     about_x = np.array([[1, 0, 0], [0, np.cos(a), -np.sin(a)], [0, np.sin(a), np.cos(a)]])
     about_y = np.array([[np.cos(b), 0, np.sin(b)], [0, 1, 0], [-np.sin(b), 0, np.cos(b)]])
@@ -133,7 +133,7 @@ def _brain_labels(at: Sequence[Array], rng: np.random.Generator) -> tuple[Array,
 
 
 def _add_lesion(labels: Array, places: Sequence[Array], rng: np.random.Generator) -> tuple[str, float]:
-    """Puts a ball into the white matter of six cases in ten; says on which side, and how large."""
+    """Adds a white-matter ball to 60 % of cases; returns side and size."""
     if rng.random() > 0.6:
         return "", 0.0
     radius = round(rng.uniform(6, 12), 2)

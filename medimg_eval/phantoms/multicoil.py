@@ -62,7 +62,7 @@ class Scan:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Attributes that tables can be divided by; `seen` or `unseen` in the scans that are fitted on."""
+        """Attributes for tables; fit scans are `seen` or `unseen`."""
         words = {True: "seen", False: "unseen"}
         return {
             "coils": str(self.coils),
@@ -94,7 +94,7 @@ class MulticoilPhantom:
     root: str | None = None
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient, and no slice of the template, lies in two of them.
+        """Cases of `fit`, `validate` or `test`, disjoint by patient and slice.
 
         Raises:
             UsageError: no patient or slice is asked for, or the seed is negative.
@@ -125,7 +125,7 @@ class MulticoilPhantom:
 
 @dataclass
 class MulticoilTissue(MulticoilPhantom):
-    """The same scans with the image of all samples in the place of these, and grey and white matter as truth.
+    """Scans with full-sample images, and grey and white matter.
 
     The tissue is the template's, bent as the patient is. Arguments and files are those of `MulticoilPhantom`.
     """
@@ -168,7 +168,7 @@ class Tissue(OnImage):
 
 
 def scans(count: int, seed: int) -> list[Scan]:
-    """The scans of the first so many patients; those of fewer patients are the first ones of more."""
+    """Scans of the first patients; more patients extend fewer."""
     scans: list[Scan] = []
     for number in range(count):
         split = PATTERN[number % len(PATTERN)]
@@ -188,7 +188,7 @@ def scans(count: int, seed: int) -> list[Scan]:
 
 
 def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
-    """Measures a patient's slices and writes them as fastMRI does: under-sampled k-space, mask, and the full image.
+    """Writes a patient's undersampled k-space, mask and image as fastMRI.
 
     `reconstruction_rss` is the root of the sum of squares of all lines, with their noise, as in fastMRI.
     """
@@ -214,7 +214,7 @@ def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
 
 
 def anatomy(split: str, slices: int, rng: np.random.Generator) -> Array:
-    """Axial slices of the template, bent, with another contrast, and a slow phase, complex64, (slice, row, column).
+    """Warped template slices, new contrast and phase, complex64, (slice, row, column).
 
     The slices are neighbours 2 mm apart, out of the levels of the split; the numbers are the patient's.
     """
@@ -231,7 +231,7 @@ def anatomy(split: str, slices: int, rng: np.random.Generator) -> Array:
 
 
 def tissue(split: str, slices: int, rng: np.random.Generator) -> Array:
-    """Grey (1) and white matter (2) of what `anatomy` makes of the same numbers, uint8, (slice, row, column)."""
+    """Grey (1) and white matter (2) of `anatomy`, uint8, (slice, row, column)."""
     from scipy.ndimage import map_coordinates
 
     level, positions = _bend_patient(split, slices, rng)
@@ -240,7 +240,7 @@ def tissue(split: str, slices: int, rng: np.random.Generator) -> Array:
 
 
 def _bend_patient(split: str, slices: int, rng: np.random.Generator) -> tuple[int, Array]:
-    """The first level of a patient, and where each of its pixels comes from, float32, (axis, row, column)."""
+    """First level of a patient, and source positions, float32, (axis, row, column)."""
     first, last = LEVELS[split]
     level = int(rng.integers(first, last - 2 * (slices - 1) + 1))
     positions = np.mgrid[: SHAPE[0], : SHAPE[1]].astype(np.float32)
@@ -251,7 +251,7 @@ def _bend_patient(split: str, slices: int, rng: np.random.Generator) -> tuple[in
 
 
 def coil_maps(coils: int, rng: np.random.Generator) -> Array:
-    """Sensitivities of loops on a ring about the head, complex64, (coil, row, column); their squares add up to 1."""
+    """Sensitivities of ring coils, complex64, (coil, row, column), squares summing to 1."""
     rows, columns = (np.arange(n, dtype=np.float32) - n / 2 for n in SHAPE)
     angles = 2 * np.pi * (np.arange(coils) + rng.uniform(0, 1)) / coils + rng.normal(0, 0.05, coils)
     maps = np.empty((coils, *SHAPE), np.complex64)
@@ -274,7 +274,7 @@ def forward(images: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _brain_template() -> Array:
-    """The brain from 0 to 1, float32, (level, row, column), the front at row 0."""
+    """Brain template in [0, 1], float32, (level, row, column), front first."""
     volume = ImageFile(template_file("t1")).read().array[0].astype(np.float32)
     return np.ascontiguousarray(volume.transpose(2, 1, 0)[:, ::-1] / np.quantile(volume, 0.999))
 

@@ -51,7 +51,10 @@ class Slide:
 
 
 def slide(member: Member, edge: int = EDGE) -> Slide:
-    """Makes one slide in memory; `edge` are its level-0 pixels along each side, a multiple of 16."""
+    """Draws one slide; `edge` is its level-0 side length.
+
+    A multiple of 16.
+    """
     body, own = member.body, member.own
     tissue, tumour, crowd = _draw_regions(own, edge // COARSE, tumour=not member.healthy)
     regions = np.where(tumour, np.uint8(1), np.where(tissue, np.uint8(2), np.uint8(0)))
@@ -126,7 +129,7 @@ def _draw_regions(rng: np.random.Generator, n: int, *, tumour: bool) -> tuple[Ar
 
 
 def _draw_nuclei(tissue: Array, tumour: Array, crowd: Array, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
-    """Nuclei that do not touch the border of their region or of the slide."""
+    """Nuclei clear of the borders of region and slide."""
     edge = len(tissue) * COARSE
     centres: list[Array] = []
     kinds: list[str] = []

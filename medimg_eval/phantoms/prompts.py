@@ -37,7 +37,7 @@ WORDS: Mapping[str, Sequence[str]] = {
 
 @dataclass
 class ChestPrompts:
-    """Chest X-ray phantoms whose impressions are prompts; each case has its real image and its findings.
+    """Chest X-ray phantoms prompted by impressions, with images and findings.
 
     `root` holds `chest_reports` (None keeps it in the cache), written on first use; `count` is that of cases over all
     splits.
@@ -48,7 +48,7 @@ class ChestPrompts:
     seed: int = 0
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient lies in two of them."""
+        """Cases of `fit`, `validate` or `test`, disjoint by patient."""
         layout = ChestReports(root=self.root, count=self.count, seed=self.seed, text="impression")
         cases = []
         for case, _, row in layout.with_findings(split):
@@ -60,7 +60,7 @@ class ChestPrompts:
 
 @dataclass
 class HeadPrompts:
-    """MR phantoms of heads, whose prompt says whether there is a lesion; each case has its real volume.
+    """MR head phantoms prompted by lesion presence, with volumes.
 
     `root` holds the phantoms `mr` (None keeps them in the cache), written on first use; `count` is over all splits.
     """
@@ -70,7 +70,7 @@ class HeadPrompts:
     seed: int = 0
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient lies in two of them."""
+        """Cases of `fit`, `validate` or `test`, disjoint by patient."""
         heads = Phantom("mr", root=self.root, count=self.count, seed=self.seed).cases(split)
         return [replace(case, target=Given(Text(_head_prompt(case)), case.target.files)) for case in heads]
 
@@ -81,7 +81,7 @@ def _head_prompt(case: Case) -> str:
 
 
 class PhantomGenerator(Synthesizer):
-    """Draws chest X-rays as the phantoms are drawn, for other patients; a part of its pictures are copies on purpose.
+    """Generator of phantom chest X-rays, some copied on purpose.
 
     It is no model of anything: with it a task of synthesis runs from end to end, and screens for copies have something
     to find.
@@ -125,7 +125,7 @@ class PhantomGenerator(Synthesizer):
         return cases
 
     def copied(self, case: str) -> Case | None:
-        """The training case that a prompt is answered with; None where it is answered honestly."""
+        """Training case copied for a prompt; None where none is."""
         number = int.from_bytes(hashlib.blake2b(case.encode(), digest_size=8).digest(), "big")
         if number % 10_000 >= self.copies * 10_000:
             return None

@@ -57,7 +57,7 @@ NOTHING = ("No acute cardiopulmonary abnormality.", "Normal chest radiograph.", 
 def report(
     findings: Mapping[str, bool], sides: Mapping[str, str], ratio: float, diameter: float, rng: np.random.Generator
 ) -> str:
-    """Puts findings into words, in an order and in sentences that differ from case to case.
+    """Words findings in varying order and sentences.
 
     Sides are those of present findings, `left` or `right`; the ratio is cardiothoracic, the diameter the nodule's in
     mm.
@@ -223,7 +223,7 @@ MENTIONED = 0.75
 
 
 def sections(found: Sequence[Finding], rng: np.random.Generator) -> dict[str, str]:
-    """A report of all that is there and no more: `indication`, `findings` and `impression`."""
+    """Report of exactly these findings: `indication`, `findings`, `impression`."""
     present = {finding.name: finding for finding in found}
     sentences = {name: _describe_finding(present[name], DESCRIBED, rng) for name in DESCRIBED if name in present}
     if "cardiomegaly" not in present and rng.random() < MENTIONED:

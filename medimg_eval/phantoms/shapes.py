@@ -38,7 +38,7 @@ def texture(rng: np.random.Generator, shape: Sequence[int], cell: float | Sequen
 
 
 def places(affine: Array, shape: Sequence[int]) -> list[Array]:
-    """Where every voxel lies in mm along the three axes, float32, each of the full shape."""
+    """Voxel positions in mm by axis, float32, each of full shape."""
     i, j, k = np.ogrid[tuple(slice(0, n) for n in shape)]
     return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in affine[:3]]
 
@@ -46,7 +46,7 @@ def places(affine: Array, shape: Sequence[int]) -> list[Array]:
 def ball(
     coordinates: Sequence[Array], centre: Sequence[float], radii: float | Sequence[float], turn: float = 0
 ) -> Array:
-    """Squared distance from a centre in units of the radii (one, or one per axis): below 1 inside an ellipsoid.
+    """Squared distance in radii (one, or per axis): below 1 inside.
 
     Coordinates are one array per axis, of shapes that broadcast; the turn is an angle in degrees from the first axis
     towards the second.
@@ -64,13 +64,13 @@ def ball(
 
 
 def step(value: Array, width: float) -> Array:
-    """A soft edge: 0 where `value` is below -width, 1 where it is above width."""
+    """Soft step: 0 below -width, 1 above width."""
     t = np.clip(value / np.float32(2 * width) + np.float32(0.5), 0, 1)
     return t * t * (3 - 2 * t)
 
 
 def box(mask: Array) -> tuple[int, ...]:
-    """First and last voxel that is set along each axis: all the first ones, then all the last ones.
+    """First and last nonzero voxels by axis: firsts, then lasts.
 
     Raises ValueError where nothing is set.
     """
@@ -94,7 +94,7 @@ def cylinder_noise(rng: np.random.Generator, rows: int, columns: int, cell: tupl
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, int], gap: float) -> Array:
-    """Points about `gap` apart and never on a grid, (point, 2): one in each cell of a jittered grid."""
+    """Points about `gap` apart, (point, 2), on a jittered grid."""
     grid = itertools.product(*(np.arange(0, n, gap) for n in shape))
     points = np.array(list(grid), dtype=np.float64)
     return points + rng.uniform(0, gap * 0.8, points.shape)

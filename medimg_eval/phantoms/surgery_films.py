@@ -42,7 +42,7 @@ cases.csv: film, patient, split.
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Events of a film: names of phases, and bool (frame,) for each of `PRESENCE`."""
+    """Phases of a film, and bool (frame,) by `PRESENCE`."""
 
     phases: Array
     shown: dict[str, Array]
@@ -63,7 +63,7 @@ class SurgeryFilms:
     features: str = ""
 
     def cases(self, split: str) -> list[Case]:
-        """The films of `fit`, `validate` or `test`; no patient lies in two of them.
+        """Films of `fit`, `validate` or `test`, disjoint by patient.
 
         Raises UserError where there is no such split, or the films cannot be written.
         """

@@ -38,17 +38,17 @@ Numbers measured on them show that a tool works, not how well it does on patient
 
 
 class _Half(Member):
-    """A patient of a cohort in which every split has as many slides without tumour as with one."""
+    """Patient of a cohort balanced by tumour in every split."""
 
     @property
     def healthy(self) -> bool:
-        """Whether there is nothing to find: of two patients at the same place of the pattern, one."""
+        """Whether the slide has no tumour: one of each pair."""
         return (self.number // len(PATTERN) + self.number) % 2 == 1
 
 
 @dataclass
 class TumourSlides:
-    """Small slides, each as a whole with or without tumour: `LocatedFindings` with the tumour's outline.
+    """Small slides with or without tumour, outlined in `LocatedFindings`.
 
     `root` holds `tumour_slides` (None keeps it in the cache), written on first use; `count` is that of slides over all
     splits. Of each 16, 8 are to fit on, 2 to validate on and 6 to test on, and half of each hold a tumour.
@@ -59,7 +59,7 @@ class TumourSlides:
     seed: int = 0
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
+        """Cases of `fit`, `validate` or `test`, disjoint by patient.
 
         Raises UserError where there is no such split, or the phantoms cannot be written.
         """

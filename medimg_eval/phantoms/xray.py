@@ -62,7 +62,9 @@ class Chest:
 
 @dataclass(frozen=True)
 class Frame:
-    """Places in mm about the middle of the chest, x to the patient's left, y down, and the patient's measures.
+    """Positions in mm about the chest's middle, and patient measures.
+
+    x to the patient's left, y down.
 
     The edge of a pixel is in mm; x, y and `outline`, the distance of the ribs from the midline, are float32, (row,
     column); `half` is that of the width of the chest, `top` that of the lungs, and `base` has the heights of the two
@@ -92,7 +94,10 @@ class Frame:
         return texture(rng, self.shape, cell * (PIXEL / self.pixel))
 
     def side(self, left: bool) -> tuple[Array, float]:
-        """Distance from the midline towards one side, and the height of that half of the diaphragm."""
+        """Distance from the midline to one side, and diaphragm height.
+
+        That of the same half.
+        """
         return (self.x if left else -self.x), self.base[int(left)]
 
 
@@ -131,7 +136,7 @@ def exposed(frame: Frame, density: Array, aerated: Array, branching: Array, rng:
 
 
 def ratio(labels: Array) -> float:
-    """The cardiothoracic ratio of a mask: widest extent of the heart over that of both lungs, in columns."""
+    """Cardiothoracic ratio: widest heart over widest lungs, in columns."""
     heart = np.flatnonzero((labels == 2).any(axis=0))
     rows = [np.flatnonzero(row) for row in labels == 1]
     widest = max(int(row[-1] - row[0]) + 1 for row in rows if row.size)
@@ -158,7 +163,7 @@ def write_case(folder: Path, member: Member) -> Record:
 
 
 def write_x_ray(folder: Path, image: Image, labels: Array, member: Member) -> dict[str, str]:
-    """Writes an X-ray as DICOM, of the two photometric interpretations in turn, and its mask; returns their places."""
+    """Writes a DICOM X-ray and its mask; returns both paths."""
     from PIL import Image as Picture
 
     files = {"image": f"images/{member.case}.dcm", "mask": f"masks/{member.case}.png"}
@@ -181,7 +186,7 @@ def write_x_ray(folder: Path, image: Image, labels: Array, member: Member) -> di
 def frame_of(
     body: np.random.Generator, own: np.random.Generator, shape: tuple[int, int] = SHAPE, pixel: float = PIXEL
 ) -> Frame:
-    """Lays out a patient's chest on a grid of pixels whose edge is in mm."""
+    """Lays out a patient's chest on a grid of mm pixels."""
     rows, columns = (np.arange(n, dtype=np.float32) * np.float32(pixel) for n in shape)
     # Left and right are the patient's: in the picture the left is on the right.
     x = columns[None] - shape[1] * pixel / 2 - own.uniform(-9, 9)
@@ -198,7 +203,7 @@ def frame_of(
 
 
 def lung_field(frame: Frame, left: bool) -> Array:
-    """The field of one lung, from the midline structures to the ribs and the diaphragm."""
+    """Lung field between midline, ribs and diaphragm."""
     side, base = frame.side(left)
     inner = 17 + 12 * np.clip((frame.y + 20) / 60, 0, 1)
     dome = base + 0.0042 * (side - 0.5 * frame.half) ** 2 - 4
@@ -206,7 +211,7 @@ def lung_field(frame: Frame, left: bool) -> Array:
 
 
 def heart_shadow(frame: Frame, body: np.random.Generator, wanted: float) -> Array:
-    """A turned ellipse whose width is close to the wanted part of the chest's."""
+    """Heart as rotated ellipse, near the wanted cardiothoracic width."""
     across = 2 * frame.half * wanted
     low = min(frame.base) - across * 0.30
     centre = (across * body.uniform(0.12, 0.2), low)
@@ -219,7 +224,7 @@ def heart_shadow(frame: Frame, body: np.random.Generator, wanted: float) -> Arra
 
 
 def _draw_findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draws which findings there are; returns what is still aerated, and what they add to the density."""
+    """Draws findings; returns remaining aeration and added density."""
     aerated, extra = lung.copy(), np.zeros(SHAPE, np.float32)
     effusion, pneumothorax, nodule = rng.random(3) < (0.35, 0.3, 0.4)
     wet = bool(rng.random() < 0.5)
@@ -241,14 +246,19 @@ def _draw_findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Gener
 
 
 def fluid_of(frame: Frame, lung: Array, left: bool, height: float) -> Array:
-    """How much of a pixel is fluid that stands so many mm above one half of the diaphragm, 0 to 1, (row, column)."""
+    """Fluid share of pixels up to mm above a hemidiaphragm, (row, column).
+
+    0 to 1.
+    """
     side, base = frame.side(left)
     meniscus = base - height - 26 * np.clip((side / frame.half - 0.35) / 0.6, 0, 1) ** 3
     return step(frame.y - meniscus, 4) * lung * (side > 0)
 
 
 def free_air(frame: Frame, inside: Array, left: bool, depth: float) -> tuple[Array, Array]:
-    """Where air lies between lung and ribs on one side, bool, and the line of the pleura, 0 to 1, (row, column).
+    """Free air of one side, bool, and pleural line, (row, column).
+
+    The line is from 0 to 1.
 
     `inside` holds the fields of the lungs, bool, (row, column); the depth of the air is in mm.
     """
@@ -279,7 +289,7 @@ def _add_nodule(chest: Chest, frame: Frame, extra: Array, rng: np.random.Generat
 
 
 def shadow_of_ball(distance: Array, radius: float) -> Array:
-    """A ball's shadow is as thick as the ball, and its edge a little blurred; both in mm, (row, column)."""
+    """Thickness of a ball with blurred edge, mm, (row, column)."""
     return (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
 
 

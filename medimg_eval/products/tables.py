@@ -68,7 +68,7 @@ def _place_rows(case: str, names: Sequence[str], scores: Any, columns: Mapping[s
 
 
 def write_tables(folder: Path, name: str, rows: Sequence[Row]) -> dict[Path, int]:
-    """The same rows as JSON lines and as CSV, whose texts no spreadsheet takes for formulas."""
+    """Writes rows as JSON lines and CSV without spreadsheet formulas."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines, table = folder / f"{name}.jsonl", folder / f"{name}.csv"
     with whole(lines) as partial:

@@ -26,7 +26,7 @@ SEGMENTATIONS = "dicom_seg"
 
 
 class Products(NamedTuple):
-    """Written files or folders with how many things they hold; and what could not be written, case -> why."""
+    """Written products with counts, and failures by case."""
 
     written: Mapping[Path, int]
     failures: Mapping[str, str]
@@ -34,7 +34,7 @@ class Products(NamedTuple):
 
 
 def write_products(folder: Path, task: Task, *, dicom_seg: bool | None = None) -> Products:
-    """Writes what there is of a run without a truth, beside its predictions; what is there already stays.
+    """Writes a run's products beside its predictions; existing ones stay.
 
     Args:
         folder: of the run.
@@ -58,7 +58,7 @@ def write_products(folder: Path, task: Task, *, dicom_seg: bool | None = None) -
 
 
 def refuse_without_highdicom(dicom_seg: bool | None) -> None:
-    """Raises UserError, before a model is asked, where DICOM-SEG is wanted and cannot be written."""
+    """Raises UserError early where DICOM-SEG cannot be written."""
     if dicom_seg and find_spec("highdicom") is None:
         raise UserError("dicom_seg=true needs highdicom, which is not installed: pip install 'medimg-eval[dicom]'")
 
@@ -104,7 +104,7 @@ def _is_dicom(case: Case) -> bool:
 
 
 def _table_name(task: Task, known: Mapping[str, tuple[Case, Stored]]) -> str:
-    """Name of the table of answers; "" of what makes no table, such as probabilities of voxels."""
+    """Name of the answers' table; "" without, as for probabilities."""
     if any(isinstance(prediction, Mapping) and "probabilities" in prediction for _, prediction in known.values()):
         return "classes"
     if not task.codec.heavy:

@@ -235,7 +235,7 @@ def _disparity_cells(column: Column, one: _Judged) -> list[list[Span]]:
 
 
 def _bounded_spans(column: Column | None, one: Estimate) -> list[Span]:
-    """Returns a value with its bounds as they are printed, with the column's decimals or two."""
+    """Returns value and bounds printed with the column's decimals."""
     return bounded(*one, "{:.2f}".format if column is None else column.text)
 
 
@@ -289,7 +289,7 @@ def _fairness_notes(column: Column, judged: Sequence[_Judged], how: DisparitySet
 
 
 def _odds_sheets(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings) -> list[Sheet]:
-    """Returns a sheet of the gaps of rates for each task whose runs hold probabilities."""
+    """Returns a sheet of rate gaps per task with probabilities."""
     sheets = []
     for task in dict.fromkeys(run.task for run in runs):
         models = {

@@ -55,7 +55,7 @@ def to_svg(maps: Sequence[Map]) -> str:
 
 
 def _draw_map(drawn: Map, margin: int) -> list[str]:
-    """Returns the marks of one map; `margin` is the room for names on the left and on top."""
+    """Returns marks of a map; `margin` is room for names."""
     top = 20 + margin
     parts = [f'<text x="4" y="14" font-weight="bold">{html.escape(drawn.title)}</text>']
     for index, model in enumerate(drawn.models):

@@ -158,7 +158,7 @@ def _check_settings(runs: Sequence[RunScores], metric: str, by: str, kind: str) 
 
 
 def _by_run(runs: Sequence[RunScores]) -> Iterator[Period]:
-    """Each run is a period, called by the month in which it began, or by the day where a month has several."""
+    """Runs as periods, named by month, or day where several."""
     ordered = sorted(runs, key=lambda run: run.started)
     months = [run.started.strftime("%Y-%m") for run in ordered]
     days = [run.started.strftime("%Y-%m-%d") for run in ordered]

@@ -22,7 +22,7 @@ INTERVALS = ("resamples", "level", "seed", "interval", "stratify_by")
 
 
 def tables_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
-    """Builds the table of runs, or the paper's own of each task, by the stems of their files.
+    """Tables of runs, or papers' own, by file stem.
 
     Args:
         runs: which.

@@ -26,7 +26,7 @@ KEY = "medimg_eval.run"
 
 
 def report_to(trackers: Iterable[Logger], table: Table, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Reports a scored run to each tracker; one run of ours stays one run there, however often it is reported.
+    """Reports a scored run to trackers, always as one run.
 
     Args:
         trackers: W&B's, MLflow's, TensorBoard's or other loggers of Lightning.
@@ -54,7 +54,7 @@ def report_to(trackers: Iterable[Logger], table: Table, facts: Mapping[str, Any]
 
 
 def tracked_values(table: Table) -> dict[str, float]:
-    """Returns the numbers of a run's table by name: `dice`, its interval as `dice/low` and `dice/high`, `dice/n`.
+    """Returns tracked numbers: `dice`, `dice/low`, `dice/high`, `dice/n`.
 
     Rows of conditions have the row's name before these; what is undefined is left out.
     """
@@ -69,7 +69,7 @@ def tracked_values(table: Table) -> dict[str, float]:
 
 
 def write_tracked(table: Table, folder: Path) -> Path:
-    """Writes a run's table, card and a forest plot for each metric that has one; returns the folder."""
+    """Writes table, card and forest plots of a run; returns the folder."""
     from medimg_eval.results.cards import write_card
     from medimg_eval.results.figures import forest, write_figure
     from medimg_eval.results.table import write_all

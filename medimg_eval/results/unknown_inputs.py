@@ -45,7 +45,7 @@ _FEWEST = 10
 
 
 class Scored(NamedTuple):
-    """How unlike what is known the cases of one side are: scores, cases and the units that are resampled, (case,)."""
+    """Scores of unfamiliarity on one side, with cases and units, (case,)."""
 
     scores: Floats
     cases: npt.NDArray[np.str_]
@@ -53,7 +53,7 @@ class Scored(NamedTuple):
 
 
 def output_scores(run: RunScores) -> dict[str, Scored]:
-    """Returns the scores that the rows of a run allow, by name; the higher, the less known.
+    """Returns output scores of a run; higher means less known.
 
     Of classes that exclude each other 1 - largest probability (MSP) and entropy; of others MSP, as the largest of any
     class, and joint energy; of answers 1 - confidence; of masks the mean over labels of the voxels' entropy, and of 1 -
@@ -95,7 +95,7 @@ _BY_METRIC: Mapping[str, tuple[str, Callable[[Floats], Floats]]] = {
 
 
 def feature_scores(known: Floats, unknown: Floats, reference: Floats) -> dict[str, tuple[Floats, Floats]]:
-    """Returns the scores of features by name, of known and unknown cases: Mahalanobis, and the k-th neighbour's.
+    """Returns feature scores: Mahalanobis and k-th neighbour distances.
 
     Arrays are (case, feature); the reference is known and holds none of the known cases that are judged.
     """
@@ -160,7 +160,7 @@ def _with_interval(known: Scored, unknown: Scored, settings: Settings) -> tuple[
 
 
 def judge_drop(known: RunScores, unknown: RunScores, metric: str, settings: Settings) -> Sheet:
-    """Judges how a metric falls from known to unknown cases, and how much of that the scores foretell.
+    """Judges a metric's drop on unknown cases, and its prediction.
 
     A line of the metric on a score is drawn through the known cases; what it expects of the unknown ones, less their
     score, is what the score cannot foretell.
@@ -235,7 +235,7 @@ def _drop_cells(known: float, unknown: float, drop: float, low: float, high: flo
 
 
 def _expected_mean(known: Scored, unknown: Scored, values: pd.Series[float]) -> float:
-    """Returns the mean that a line through the known cases expects of the unknown ones; NaN of too few."""
+    """Returns the expected mean of unknown cases by regression; else NaN."""
     both = pd.Series(known.scores, index=known.cases)
     both = both.loc[both.index.isin(values.index)]
     if len(both) < _FEWEST or np.ptp(both.to_numpy()) < 1e-12 or not unknown.scores.size:

@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
 
 class ContentStore:
-    """A file of values by key, which threads and processes may share; made on first use.
+    """Key-value file shared by threads and processes, made on demand.
 
     What `put` has returned from outlives the process, however that ends. The journal is SQLite's plain one: the faster
     write-ahead log must not lie on a network file system, where many home folders do. Tables that earlier versions
@@ -75,7 +75,7 @@ class ContentStore:
         return stored
 
     def put(self, values: Mapping[str, Stored]) -> None:
-        """Keeps values, in place of earlier ones; raises UserError when the file cannot be written."""
+        """Stores values, replacing earlier ones; UserError where unwritable."""
         rows = [(key, *_encode_value(stored.value), json.dumps(dict(stored.meta))) for key, stored in values.items()]
 
         def write(file: sqlite3.Connection) -> None:
@@ -148,7 +148,7 @@ class ContentStore:
 
 
 def reply_store(folder: Path | None = None) -> ContentStore:
-    """The replies that a wrapper pays for, in a folder of its own or, with None, in the user's cache."""
+    """Store of paid replies, in a folder or the user's cache."""
     return ContentStore((folder or user_cache() / "replies") / REPLIES, OF_MODEL)
 
 

@@ -154,7 +154,7 @@ class FeatureStore:
         self._check_size()
 
     def add(self, items: Iterable[Item]) -> None:
-        """Adds items; those that are there already stay. Their rows are on disk when this returns.
+        """Adds new items, durable on return.
 
         Raises:
             CaseError: rows of another length, or that are NaN or infinite in the store's type.
@@ -180,13 +180,16 @@ class FeatureStore:
         return rows
 
     def coordinates(self, key: str) -> Array | None:
-        """Row and column of each row of an item in level-0 pixels, int64, (row, 2); None where they lie nowhere."""
+        """Positions of an item's rows, int64, (row, 2), level-0; else None.
+
+        Row and column in level-0 pixels.
+        """
         first, count = self.span(key)
         coordinates = self._map(PLACES, 2, np.dtype(np.int64))[first : first + count]
         return None if not count or coordinates[0, 0] == NOWHERE else np.array(coordinates)
 
     def matrix(self, keys: Sequence[str] | None = None) -> Array:
-        """All rows, (row, feature), mapped read-only; of some items, in their order, a copy unless they lie together.
+        """Rows of all or some items, (row, feature), memory-mapped.
 
         Raises:
             CaseError: one is not there.
@@ -212,7 +215,7 @@ class FeatureStore:
         return [self.span(key)[1] for key in keys]
 
     def span(self, key: str) -> tuple[int, int]:
-        """First row of an item, and how many rows it has; raises CaseError where it is not there."""
+        """First row and count of an item; CaseError where missing."""
         if key not in self._index:
             self.refresh()
         if key not in self._index:
@@ -257,7 +260,7 @@ class FeatureStore:
         return rows
 
     def _append(self, new: Sequence[tuple[Item, Array]]) -> None:
-        """Rows first, then the lines that say that they are there; each reaches the disk before the next."""
+        """Appends rows, then their index lines, syncing in between."""
         start = self._end()
         lines = io.StringIO(newline="")
         writer = csv.writer(lines, lineterminator="\n")
@@ -279,7 +282,7 @@ class FeatureStore:
 
 @contextmanager
 def _lock_store(folder: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with the process that holds it."""
+    """Locks the store for this process."""
     try:
         with FileLock(folder / ".lock", timeout=WAIT_S):
             yield
@@ -297,7 +300,7 @@ def _begin_store(folder: Path, made_by: Mapping[str, Any], length: int, dtype: s
 
 
 def _write_rows(path: Path, at: int, parts: Sequence[Array], width: int, dtype: str) -> None:
-    """Writes rows from one on, over what a killed process began, and then their number into the header."""
+    """Writes rows from an index, then the header's count."""
     path.touch()
     size = np.dtype(dtype).itemsize * width
     with path.open("r+b") as stream:

@@ -30,7 +30,7 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def digest_of_each(values: Iterable[Any], length: int = 8) -> str:
-    """The same hash of a list of such things, which need not be in memory together."""
+    """Hash of a list's items, streamed."""
     hasher, waiting = hashlib.sha256(b"["), iter(values)
     first = True
     while some := list(islice(waiting, _AT_ONCE)):
@@ -42,7 +42,7 @@ def digest_of_each(values: Iterable[Any], length: int = 8) -> str:
 
 
 def content_key(files: Iterable[Path], transform: Any) -> str:
-    """Returns the key of what a transform, as JSON can hold it, makes of some files.
+    """Returns the key of a JSON transform applied to files.
 
     Where files lie and what they are called does not matter; what they hold, their order, and the transform do. Of a
     folder that is every file below it that is not hidden. A file is hashed once per process, and again when its size,
@@ -99,7 +99,7 @@ def _file_digest(path: str, size: int, changed: int, inode: int) -> str:
 
 
 def _sortable_keys(value: Any) -> Any:
-    """The same with keys that can be sorted: YAML reads a bare `on:` as true, which stands among texts then."""
+    """Mapping with sortable keys, as YAML reads `on:` as true."""
     if isinstance(value, Mapping):
         mixed = len({type(key) for key in value}) > 1
         return {json.dumps(key, default=str) if mixed else key: _sortable_keys(held) for key, held in value.items()}

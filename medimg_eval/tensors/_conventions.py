@@ -26,7 +26,10 @@ class Given(NamedTuple):
 
 
 def cases_of(batch: Tensor | Iterable[Tensor]) -> list[Given]:
-    """Splits a batch, or a list of cases as `decollate_batch` makes it; MetaTensors become plain tensors."""
+    """Splits a batch or list into cases of plain tensors.
+
+    A list of cases as `decollate_batch` makes it.
+    """
     if not isinstance(batch, Tensor):
         return [Given(torch.as_tensor(tensor).as_subclass(Tensor), getattr(tensor, "affine", None)) for tensor in batch]
     affine = getattr(batch, "affine", None)
@@ -35,7 +38,7 @@ def cases_of(batch: Tensor | Iterable[Tensor]) -> list[Given]:
 
 
 def stored_spacing(sides: Iterable[Given], axes: int) -> tuple[float, ...] | None:
-    """Returns the spacing in mm that MetaTensors of a case bring; None where there is none.
+    """Returns MetaTensors' spacing in mm; else None.
 
     Raises:
         ValueError: If the two sides bring different ones.
@@ -57,7 +60,7 @@ def stored_spacing(sides: Iterable[Given], axes: int) -> tuple[float, ...] | Non
 def read_pair(
     prediction: Tensor, target: Tensor, axes: int | None, regions: Regions, ignore: int | None = None
 ) -> tuple[Tensor, Tensor, int]:
-    """Returns both sides of a case as integer label maps or as boolean masks, and how many axes are spatial.
+    """Returns a case's two label maps or masks, and spatial axes.
 
     Both sides are given as (*spatial) or (channel, *spatial), and come back as (*spatial), or both bool, (region,
     *spatial); with 2 or 3, found in the shapes unless `axes` says it. Voxels of the target with the label `ignore` are
@@ -120,7 +123,7 @@ def _read_side(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
 
 
 def _is_white(side: Tensor, regions: Regions) -> bool:
-    """Whether it is the picture of a mask, whose 255 is none of the labels."""
+    """Whether it is a mask picture, whose 255 means foreground."""
     if any(255 in labels for labels in regions.values()):
         return False
     white = side == 255
@@ -128,7 +131,7 @@ def _is_white(side: Tensor, regions: Regions) -> bool:
 
 
 def _read_channels(side: Tensor, regions: Regions, got: str, *, scores: bool) -> Tensor:
-    """Returns the label map of classes of which channel 0 is background, or the masks of the regions.
+    """Returns the label map of one-hot channels, or region masks.
 
     Scores of classes, whose largest wins, are not taken for a truth: labels as floats, without a channel, look alike.
     """
@@ -157,7 +160,7 @@ def _read_channels(side: Tensor, regions: Regions, got: str, *, scores: bool) ->
 
 
 def _align_sides(one: Tensor, target: Tensor, regions: Regions, ignore: int | None) -> tuple[Tensor, Tensor]:
-    """Returns both as they are if they are label maps, else the masks of both, without what is ignored."""
+    """Returns label maps unchanged, else both masks without ignored parts."""
     if torch.bool not in (one.dtype, target.dtype):
         return one, target
     masks = _region_masks(one, regions), _region_masks(target, regions)

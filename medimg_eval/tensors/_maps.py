@@ -21,7 +21,7 @@ Box = tuple[slice, ...]
 
 
 class TensorMaps:
-    """A reference and a prediction, of which some regions are judged, each a label or several.
+    """Reference and prediction with judged regions, of one or more labels.
 
     It answers a `LabelPair` as `LabelMapPair` does, with the same numbers. What several regions need is computed for
     all of them together on the device of the maps, when it is first asked for; what is found of each surface point
@@ -57,12 +57,12 @@ class TensorMaps:
             self._maps = self._maps[0] * judged, self._maps[1] * judged
 
     def sizes(self, region: int) -> tuple[int, int, int]:
-        """Returns the voxels of a region in the reference, in the prediction and in both."""
+        """Returns a region's voxels in reference, prediction and both."""
         reference, prediction, both = self._counts[region + 1]
         return reference, prediction, both
 
     def box(self, region: int) -> Box:
-        """Returns the smallest box of the image that holds a region in both maps, an empty one if it is in neither."""
+        """Returns the smallest box of a region in both maps."""
         parts = zip(self._boxes[region + 1], self._crop, strict=True)
         return tuple(slice(crop.start + part.start, crop.start + part.stop) for part, crop in parts)
 

@@ -33,7 +33,7 @@ def nearest(
     spacing: tuple[float, ...],
     around: StructuringBall,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Returns the rank of the distance of each point of `start`, and the distances of those beyond all ranks.
+    """Returns distance ranks of `start`'s points, and distances beyond them.
 
     That is (n,), the place in `around.lengths`, its length for a point that is farther; and (far,) mm, of those points
     in their order. Each label of `start` must have a point in `target`; both lie in a box of that shape.
@@ -50,7 +50,7 @@ def nearest(
 
 
 def by_pairs(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Tensor:
-    """Returns which target is nearest to each point, by measuring to all of them."""
+    """Returns the nearest target of each point, by brute force."""
     sizes = torch.tensor(spacing, dtype=torch.float64, device=points.device)
     point_mm, target_mm = points * sizes, targets * sizes
     nearest = [
@@ -61,7 +61,7 @@ def by_pairs(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Ten
 
 
 def by_tree(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Tensor:
-    """Returns which target is nearest to each point, by a tree on the CPU."""
+    """Returns the nearest target of each point, by CPU tree."""
     from scipy.spatial import cKDTree
 
     sizes = np.asarray(spacing)
@@ -90,7 +90,7 @@ def _near_ranks(start: SurfacePoints, target: SurfacePoints, shape: tuple[int, .
 def _search_ranks(
     ranks: Tensor, points: Tensor, places: Tensor, labels: Tensor, surface: Tensor, around: tuple[Tensor, Tensor]
 ) -> None:
-    """Writes the rank of the first place around each point that is its label's; others keep what they have."""
+    """Writes ranks of the first matching neighbour; others keep theirs."""
     steps, order = around
     none, first = ranks.new_full((), torch.iinfo(ranks.dtype).max), 0
     while len(points) and first < len(steps):

@@ -17,7 +17,9 @@ TABLE = 1 << 16
 
 
 class SurfacePoints(NamedTuple):
-    """The surface points of all labels; a point that lies on the surfaces of two labels occurs twice.
+    """Surface points of all labels; shared points occur twice.
+
+    A point that lies on the surfaces of two labels.
 
     Attributes:
         points: (n, axes) int64: index of a voxel, or of the grid corner before a voxel.
@@ -33,7 +35,10 @@ class SurfacePoints(NamedTuple):
 
 
 def foreground_box(reference: Tensor, prediction: Tensor) -> tuple[slice, ...]:
-    """Returns the smallest box that holds all that is not 0 in either map; an empty one if all is 0."""
+    """Returns the smallest box of nonzero voxels in either map.
+
+    An empty one if all is 0.
+    """
     filled = (reference != 0) | (prediction != 0)
     box: list[slice] = []
     for axis in range(filled.ndim):
@@ -45,7 +50,10 @@ def foreground_box(reference: Tensor, prediction: Tensor) -> tuple[slice, ...]:
 
 
 def numbered(label_map: Tensor, regions: Sequence[Sequence[int]]) -> Tensor:
-    """Returns a map in which the regions are 1, 2, ... in their order and all else is 0, in the narrowest dtype."""
+    """Returns a map numbering the regions 1, 2, ..., smallest dtype.
+
+    All else is 0.
+    """
     dtype = next(dtype for dtype in (torch.uint8, torch.int16, torch.int32) if len(regions) <= torch.iinfo(dtype).max)
     pairs = sorted((label, number) for number, labels in enumerate(regions, start=1) for label in labels)
     labels, numbers = torch.tensor(pairs, dtype=torch.int64, device=label_map.device).T.contiguous()
@@ -67,7 +75,7 @@ def numbered(label_map: Tensor, regions: Sequence[Sequence[int]]) -> Tensor:
 
 
 def surface_points(label_map: Tensor, surface: str) -> SurfacePoints:
-    """Returns the surface of every label of a numbered map; beyond the map is outside every label."""
+    """Returns label surfaces of a numbered map, outside as background."""
     padded = torch.nn.functional.pad(label_map, (1, 1) * label_map.ndim)
     return _surface_voxels(label_map, padded) if surface == "voxel" else _surface_elements(padded)
 
@@ -86,7 +94,7 @@ def _surface_voxels(label_map: Tensor, padded: Tensor) -> SurfacePoints:
 
 
 def _surface_elements(padded: Tensor) -> SurfacePoints:
-    """Grid corners around which some voxels are of a label and some are not, once for each such label."""
+    """Grid corners on a label's boundary, once per label."""
     axes = padded.ndim
     corners = list(itertools.product((0, 1), repeat=axes))
     shape = [size - 1 for size in padded.shape]

@@ -27,7 +27,7 @@ Mean = Literal["case", "class", "none"]
 
 
 class SegmentationScores(Metric):
-    """Every label under every metric, as means over all cases of all batches and processes.
+    """Label scores by metric, averaged over cases, batches and processes.
 
     A batch is (case, *spatial) or (case, channel, *spatial), 2-D or 3-D, or a list of such cases, and each side may
     be, as MONAI's and torchmetrics' metrics have it:
@@ -190,7 +190,7 @@ class SegmentationScores(Metric):
 
 
 class SegmentationScore(SegmentationScores):
-    """One metric of segmentations, as one number: what a trainer logs and a checkpoint is chosen by.
+    """One segmentation metric as number, for logging and checkpoints.
 
     Args:
         metric: Name of a metric of kind "mask".

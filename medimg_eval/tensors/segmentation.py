@@ -33,7 +33,9 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
     instances: InstanceRule | str | Mapping[str, Any] | None = None,
     lesions: LesionRule | str | Mapping[str, Any] | None = None,
 ) -> list[LabelScore]:
-    """Returns the score of every label under every metric, label by label: `medimg_eval.metrics` on tensors.
+    """Returns scores by label and metric, on tensors.
+
+    `medimg_eval.metrics` on tensors.
 
     Overlaps are counted, and surfaces and their distances found, on the device of the maps; the arguments and the
     values are those of `medimg_eval.metrics.segmentation_scores`. Integer label maps are 2-D or 3-D; boolean masks,
@@ -109,7 +111,7 @@ def _pair_makers(
 
 
 def _check_sides(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], regions: Mapping[str, Any]) -> None:
-    """Refuses what is neither a pair of label maps nor of stacks of masks."""
+    """Refuses pairs other than label maps or mask stacks."""
     if prediction.shape != reference.shape or prediction.device != reference.device:
         raise ValueError(
             f"Expected `prediction` to have the reference's shape and device ({tuple(reference.shape)}, "

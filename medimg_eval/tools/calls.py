@@ -13,7 +13,7 @@ from medimg_eval.tools.tool import Tool, ToolResult, call_tool, failed_call
 
 
 class ToolCalls:
-    """Carries out calls beside the model: each tool in a thread of its own, one call after the other.
+    """Executes tool calls beside the model, one thread per tool.
 
     A call that takes longer than its tool's `timeout_s` has failed; its thread is left behind, and the next call gets
     another.
@@ -23,7 +23,7 @@ class ToolCalls:
         self._queues: dict[str, SimpleQueue[Any]] = {}
 
     def start(self, tool: Tool, arguments: Mapping[str, Any]) -> Callable[[float | None], ToolResult | None]:
-        """Starts a call; what it gives waits so many seconds for the result, None for as long as it takes.
+        """Starts a call; its handle waits seconds, or forever with None.
 
         The result is None where it is not there yet.
         """

@@ -17,7 +17,7 @@ from medimg_eval.image import Image
 
 
 class _FileTool:
-    """A tool that looks into a file, which decides its results wherever it lies."""
+    """Tool reading a file, whose content decides its results."""
 
     def __init__(self, file: str) -> None:
         self.file = Path(file)
@@ -71,7 +71,7 @@ class ResultLookup(_FileTool):
 
 
 class RecordedSession(_FileTool):
-    """A tool of a benchmark that recorded a session for each case: it gives again what was found there.
+    """Benchmark tool replaying each case's recorded session.
 
     Args:
         file: JSON of case -> `{dialogs: [messages]}`, as GTA and MedCTA have it.
@@ -99,7 +99,9 @@ class RecordedSession(_FileTool):
 
 
 class KnowledgeLookup(_FileTool):
-    """Texts by keyword: the one that fits a query best, and the next where it fits at least half as well.
+    """Texts by keyword: the best fit, and a close second.
+
+    The next where it fits at least half as well.
 
     A text's score is the number of its keywords that occur in the query, and of its keywords that are words of it.
 

@@ -22,7 +22,7 @@ class TextProtocol(ABC):
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
-        """The answer in a reply without thinking, and its calls; one that cannot be read says why."""
+        """Answer without thinking, and calls; unreadable ones say why."""
 
     @abstractmethod
     def written(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -66,7 +66,10 @@ class Hermes(TextProtocol):
 
 
 class React(TextProtocol):
-    """Lines `Action:` and `Action Input:`, and `Final Answer:` in the end (Yao et al. 2023, ReAct)."""
+    """ReAct protocol: `Action:`, `Action Input:`, `Final Answer:`.
+
+    Yao et al. 2023.
+    """
 
     name = "react"
     _ACTION = re.compile(r"^[ \t*]*Action[ \t*]*:[ \t*]*(.*?)[ \t*]*$", re.MULTILINE | re.IGNORECASE)
@@ -87,7 +90,7 @@ class React(TextProtocol):
         )
 
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
-        """The answer in a reply, and its call; what follows an observation that the model made up is left out."""
+        """Answer and call of a reply, cutting invented observations."""
         if made_up := self._MADE_UP.search(text):
             text = text[: made_up.start()]
         final, action = self._FINAL.search(text), self._ACTION.search(text)
@@ -122,7 +125,7 @@ def _as_function(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _call_in(raw: str) -> ToolCall:
-    """A call written as JSON; some write the arguments as a text of JSON, or call them `parameters`."""
+    """Call in JSON, also with text arguments or `parameters`."""
     written = raw.removeprefix("```json").strip("` \n")
     try:
         content, _ = json.JSONDecoder().raw_decode(written)

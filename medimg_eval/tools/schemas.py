@@ -28,7 +28,7 @@ _CHECKED: Mapping[str, tuple[type, ...]] = {
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a type hint; empty, which fits anything, of one that JSON has no word for.
+    """JSON schema of a type hint; empty where inexpressible.
 
     >>> schema_of(list[float])
     {'type': 'array', 'items': {'type': 'number'}}
@@ -46,7 +46,7 @@ def schema_of(hint: Any) -> dict[str, Any]:
 
 
 def misfits(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Yields why a value does not fit a JSON schema, of the words that schemas of tools use.
+    """Yields violations of a JSON schema, for tools' keywords.
 
     >>> list(misfits({"t": "x"}, {"type": "object", "properties": {"t": {"type": "number"}}}, "arguments"))
     ["t: expected number, got 'x'"]

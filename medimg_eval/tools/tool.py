@@ -90,7 +90,7 @@ class Tool:
 
     @classmethod
     def of(cls, name: str, given: Any) -> Tool:
-        """A tool of a function, of the dotted name of one, of a command, or of settings with either.
+        """Tool of a function, dotted name, command or settings.
 
         Args:
             name: what models call it.
@@ -130,7 +130,7 @@ class Tool:
 
 
 class CommandTool:
-    """A program that reads `{"arguments": {...}}` from its input and writes its result as JSON or text.
+    """Program that reads `{"arguments": {...}}` and prints JSON or text.
 
     Args:
         command: the program and its arguments; no shell reads them.
@@ -181,12 +181,12 @@ def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
 
 
 def failed_call(kind: str, message: str, seconds: float = 0.0) -> ToolResult:
-    """The result of a call that failed, or that was given to no tool."""
+    """Result of a failed call, or of an unknown tool."""
     return ToolResult(f"Error ({kind}): {message}", (), {"type": kind, "message": message}, seconds)
 
 
 def recording_key(tool: str, version: str, arguments: Mapping[str, Any], bound: str = "") -> str:
-    """The key by which the result of a call is recorded: tool, version, arguments in any order, what was bound."""
+    """Recording key: tool, version, unordered arguments and bound values."""
     written = json.dumps([tool, version, arguments, bound], sort_keys=True, default=repr)
     return hashlib.sha256(written.encode()).hexdigest()
 
@@ -230,7 +230,7 @@ def _import_tool(name: str, given: Any) -> Callable[..., Any]:
 
 
 def _of_function(name: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> Tool:
-    """A tool of a function, or of a class, which is made of the settings and called."""
+    """Tool of a function, or of a class built by settings."""
     version = _source_digest(function, settings)
     if inspect.isclass(function):
         tool: Any = function(**settings)
@@ -275,7 +275,7 @@ class _Partial:
 
 
 def _source_digest(function: Callable[..., Any], settings: Mapping[str, Any]) -> str:
-    """Digest of a function's results: of its source without comments, and of its settings."""
+    """Digest of a function's source without comments, and settings."""
     try:
         source = ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):

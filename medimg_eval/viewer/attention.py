@@ -74,7 +74,7 @@ class Looked(NamedTuple):
 def every_figure(
     runs: Callable[[], Sequence[RunScores]], wanted: Mapping[str, Any], load: Load
 ) -> Iterator[tuple[str, Drawn]]:
-    """Figures of runs, each with the stem of its files: those of scores, and those that need a run's answers.
+    """Figures of runs by file stem, from scores or answers.
 
     Args:
         runs: reads them.
@@ -114,7 +114,7 @@ def _answer_figure(kind: str, run: RunScores, load: Load, names: Sequence[str] |
 
 
 def attention_map(looked: Sequence[Looked], model: str, width: Width = "single") -> Drawn:
-    """Draws each case as two pictures: the slide with its outlines, and the weights of its tiles over it.
+    """Draws outlined slides beside their tile weights.
 
     Colours are the share of the largest weight of the case. The frame has a row for each tile.
     """
@@ -178,7 +178,7 @@ def _has_answers(run: RunScores) -> bool:
 
 
 def _looked_cases(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:
-    """Cases of a run to be drawn: those named, or the first few, those with outlines before the others."""
+    """Cases to draw: named ones, or the first, outlined first."""
     stored = Run(run.folder, run.run)
     trials = stored.trials()
     records = {

@@ -42,7 +42,7 @@ class DegradedCase:
 
 
 def choose_conditions(runs: Mapping[str, RunScores], case_id: str) -> list[DegradedCase]:
-    """Returns the conditions under which a model lost most of a case: the worst severity of each degradation."""
+    """Returns conditions of largest loss: each degradation's worst severity."""
     visible = conditions_on("pixels", "moves")
     worst: dict[str, tuple[float, DegradedCase]] = {}
     for model, run in runs.items():
@@ -77,7 +77,7 @@ def draw_degraded(
     chosen: list[DegradedCase],
     stored: Mapping[str, Mapping[str, Stored | Failure]],
 ) -> None:
-    """Adds a case as it was shown under conditions, with its moved truth and the answers to it.
+    """Adds a degraded case with its moved truth and answers.
 
     Args:
         drawing: what is added to; its first picture is the one as published.

@@ -140,7 +140,7 @@ def _magnitude_slices(array: Array) -> Array:
 
 
 def spelt(value: Any) -> str:
-    """An answer in words: several texts with strokes between them, anything else but a text as JSON."""
+    """Answer in words: joined texts, or JSON."""
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return cut(" / ".join(value))
     return cut(value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False))
@@ -152,7 +152,7 @@ def cut(text: str) -> str:
 
 
 def attempt(what: Callable[[], None]) -> str:
-    """Does something of one case; returns "" or what went wrong, for a report must not end at one file."""
+    """Tries something on a case; returns "" or the error."""
     try:
         what()
     except CaseError as error:

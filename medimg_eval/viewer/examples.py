@@ -62,7 +62,7 @@ def draw_examples(
     window: str = "",
     width: Width = "double",
 ) -> Drawn:
-    """Returns a grid of pictures: a row per case, and a column for the image, the truth, and each model.
+    """Returns pictures by case: image, truth and each model.
 
     Cases are chosen by the mean over models of a metric: the `count` worst, those about the median, and the best.
     Outlines are those of labels. Of a volume the axial slice is shown that holds most of the reference, with the

@@ -37,7 +37,7 @@ LEVELS = 65_535
 
 @dataclass(frozen=True)
 class Grid:
-    """How an image lies on the page: a volume is turned to RAS+, and what is large is thinned.
+    """Layout of an image on the page: RAS+, thinned if large.
 
     Attributes:
         own: the grid of the image.
@@ -68,7 +68,10 @@ class Grid:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Of so many voxels along each axis one is shown; axes that would be left with few stay whole."""
+        """Subsampling steps by axis, sparing short ones.
+
+        Axes that would be left with few stay whole.
+        """
         return tuple(self.factor if count >= FEWEST * self.factor else 1 for count in self.shown.shape)
 
     @property
@@ -80,7 +83,7 @@ class Grid:
         return moved
 
     def values(self, array: Array) -> Array:
-        """Returns the values of one channel, (*spatial), as they are shown: means over the voxels put together."""
+        """Returns a channel's values, (*spatial), averaged for display."""
         turned = self._turned(Image(array[None], self.own.affine, units=self.own.units)).array[0]
         reduced: Array = turned[
             tuple(slice(0, n // step * step) for n, step in zip(turned.shape, self.steps, strict=True))
@@ -92,7 +95,7 @@ class Grid:
         return reduced
 
     def labels(self, mask: Mask) -> Array:
-        """Returns a label map as it is shown, brought onto the image's grid where it lies on another."""
+        """Returns a label map on the displayed grid."""
         if self.own.difference(mask.geometry) is not None:
             if self.own.shape != mask.labels.shape and "pixel" in (self.own.units, mask.units):
                 raise CaseError(f"a label map of shape {mask.labels.shape} does not fit an image of {self.own.shape}")
@@ -102,7 +105,7 @@ class Grid:
         return turned[tuple(slice(step // 2, count // step * step, step) for count, step in steps)]
 
     def places(self, positions: Array) -> Array:
-        """Returns voxel indices of the image, (point, axes), as indices of what is shown."""
+        """Returns voxel indices, (point, axes), on the displayed grid."""
         if len(self.own.shape) == 2:
             step = np.array(self.steps)
             moved: Array = (positions - (step - 1) / 2) / step
@@ -116,7 +119,7 @@ class Grid:
 
 
 def stored_values(values: Array) -> tuple[Array, float, float]:
-    """Returns values as int16 with the slope and the intercept that bring them back; what is not finite is lowest."""
+    """Returns int16 values with slope and intercept; non-finite is lowest."""
     if values.dtype.kind in "iub" and (not values.size or (values.min() >= -32768 and values.max() <= 32767)):
         return values.astype(np.int16), 1.0, 0.0
     finite = values[np.isfinite(values)]
@@ -127,7 +130,7 @@ def stored_values(values: Array) -> tuple[Array, float, float]:
 
 
 def window_of(values: Array) -> tuple[float, float]:
-    """Returns the range from the first to the 99th percentile of what is finite, or all of it where they are one."""
+    """Returns the 1st to 99th percentile range, else full range."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0, 1.0
@@ -160,7 +163,7 @@ def nifti(array: Array, affine: Array, slope: float = 1.0, intercept: float = 0.
 
 
 def volume(values: Array, grid: Grid, modality: str = "") -> dict[str, Any]:
-    """Returns a volume of one channel on its grid, as the page takes it."""
+    """Returns a one-channel volume in the page's form."""
     reduced = grid.values(values)
     stored, slope, intercept = stored_values(_rounded_like(reduced, values))
     affine = grid.affine
@@ -175,7 +178,7 @@ def volume(values: Array, grid: Grid, modality: str = "") -> dict[str, Any]:
 
 
 def stack(values: Array, modality: str = "", window: tuple[float, float] | None = None) -> dict[str, Any]:
-    """Returns slices of one channel, (slice, row, column), of which one is seen at a time."""
+    """Returns slices (slice, row, column) in the page's form."""
     stored, slope, intercept = stored_values(values)
     entry = {
         "kind": "stack",
@@ -187,7 +190,7 @@ def stack(values: Array, modality: str = "", window: tuple[float, float] | None 
 
 
 def raster(image: Image, folder: Path, name: str, factor: int = 1) -> dict[str, Any]:
-    """Writes a picture as PNG, and returns what the page needs to show it."""
+    """Writes a picture as PNG; returns the page's entry."""
     picture = as_picture(image)
     rows, columns = (count // factor for count in (picture.height, picture.width))
     if factor > 1:
@@ -199,7 +202,7 @@ def raster(image: Image, folder: Path, name: str, factor: int = 1) -> dict[str, 
 
 
 def pictures(image: Image, grid: Grid | None, folder: Path, stem: str) -> list[dict[str, Any]]:
-    """Returns all that is shown of an image: a picture, each channel of a volume, or frames of a clip.
+    """Returns displays of an image: picture, channels or frames.
 
     Raises:
         CaseError: there is nothing in it that a person could look at.
@@ -237,7 +240,7 @@ def is_clip(image: Image) -> bool:
 
 
 def label_map(labels: Array, values: Sequence[int], grid: Grid) -> dict[str, Any]:
-    """Returns a label map as the page takes it: each voxel the number of its label, from 1 on, and 0 for any other."""
+    """Returns labels numbered from 1 in the page's form, else 0."""
     numbers = np.zeros(labels.shape, np.uint8)
     for number, value in enumerate(values, start=1):
         numbers[labels == value] = number
@@ -247,7 +250,7 @@ def label_map(labels: Array, values: Sequence[int], grid: Grid) -> dict[str, Any
 
 
 def marks(found: Points | Boxes, grid: Grid | None) -> list[dict[str, Any]]:
-    """Returns points or boxes as the page takes them, in voxels of what is shown."""
+    """Returns points or boxes in displayed voxels."""
     boxes = isinstance(found, Boxes)
     positions = np.asarray(found.corners if isinstance(found, Boxes) else found.positions, float)
     if not len(found.names):
@@ -281,7 +284,7 @@ def _window_settings(values: Array, slope: float, intercept: float, modality: st
 
 
 def _rounded_like(values: Array, original: Array) -> Array:
-    """Means of integers as integers again, which pack better and lose nothing that could be seen."""
+    """Rounded means of integers, which compress better."""
     if original.dtype.kind in "iu" and values.dtype.kind == "f":
         return np.rint(values).astype(original.dtype)
     return values

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Written:
-    """A report: its page, and what two models differ in where that was asked for, one for each task."""
+    """Written report page, with model differences by task."""
 
     page: Path
     compared: Sequence[Disagreement]
@@ -132,7 +132,7 @@ def _shown_of(compared: Sequence[Disagreement]) -> list[str]:
 
 
 def _comparison_section(compared: Disagreement, view: CaseView | str | None, folder: Path) -> str:
-    """The part of the overview on two models; all cases on which they differ are written beside it."""
+    """Overview section on two models, with their differing cases written."""
     stem = f"differences-{slug(compared.field.task)}"
     renamed = dict(zip((FIRST, SECOND), compared.models, strict=True))
     frame = compared.listed.assign(better=compared.listed["better"].map(renamed)).rename(columns=renamed)
@@ -165,7 +165,7 @@ def _report_title(given: str | None, names: Mapping[str, str]) -> str:
 
 
 def _data_roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
-    """Returns where the data of each task lie now, of those that have moved."""
+    """Returns present data locations of moved tasks."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -177,7 +177,7 @@ def _data_roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
 
 
 def _case_view(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> CaseView | str:
-    """Returns what can be shown of a task's cases, or says why there is nothing."""
+    """Returns a task's displayable cases, or the reason against."""
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
         return CaseView(make_task(newest.folder, root), cases.runs, voxels)
@@ -205,7 +205,7 @@ def _write_examples(
 
 
 def _forest_figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:
-    """Returns a forest plot of each task's first metric as SVG, where at least two models have it."""
+    """Returns forest plots by task as SVG, of several models."""
     from medimg_eval.results.figures import forest, svg  # matplotlib takes a second to import
 
     settings = Settings(wanted["resamples"], wanted["level"], wanted["seed"])

@@ -47,7 +47,7 @@ class Phases(NamedTuple):
 
 
 def draw_films(kind: str, run: RunScores, task: Task, names: Sequence[str] | None, width: Width) -> Drawn | None:
-    """The figure of a run of films, None of another run; raises UsageError for a case that it lacks."""
+    """Figure of a film run, else None; UsageError for unknown cases."""
     if not task.phase_names:
         return None
     films = list(_read_films(run, task, names, FEW if kind == RIBBONS else None))
@@ -125,7 +125,7 @@ def _phase_stretches(film: Phases, phases: Sequence[str]) -> pd.DataFrame:
 
 
 def confusion_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataFrame:
-    """Frames of all films by truth and prediction, and their share of the truth's, a row for each pair."""
+    """Confusion counts over all films, with row shares."""
     size = len(phases)
     counts = np.zeros((size, size + 1))
     for film in films:
@@ -135,7 +135,7 @@ def confusion_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataFr
 
 
 def transition_frame(films: Sequence[Phases], phases: Sequence[str]) -> pd.DataFrame:
-    """Changes between predicted phases, and their share of those from the first; `true` counts those of the truth."""
+    """Phase transitions with row shares; `true` counts the reference's."""
     size = len(phases)
     tables = []
     for side in ("prediction", "truth"):
@@ -163,7 +163,7 @@ def _count_shares(counts: Array, first: str, second: str, rows: Sequence[str], c
 
 
 def matrix_figure(frame: pd.DataFrame, model: str, first: str, second: str, width: Width = "single") -> Drawn:
-    """Draws shares of each row as a matrix, with the counts in its cells."""
+    """Draws row shares as a matrix with counts."""
     rows, columns = list(dict.fromkeys(frame[first])), list(dict.fromkeys(frame[second]))
     shares = frame["value"].to_numpy().reshape(len(rows), len(columns))
     counts = frame["n"].to_numpy().reshape(shares.shape)

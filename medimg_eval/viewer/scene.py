@@ -93,12 +93,12 @@ class CaseView:
         return digest([self._key, case_id], 16)
 
     def about(self, case_id: str) -> str:
-        """The beginning of what is asked about a case, for lists; "" where nothing is."""
+        """Beginning of a case's question, for lists; else ""."""
         case = self.case(case_id)
         return "" if case is None or case.question is None else " ".join(case.question.text.split())[:160]
 
     def texts(self, case_id: str, models: Iterable[str] | None = None) -> dict[str, Any]:
-        """Texts of question, right answer and each model's reply; empty for a task that is not put in words."""
+        """Texts of question, answer and replies; empty for other tasks."""
         case = self.case(case_id)
         if case is None:
             return {}
@@ -110,7 +110,7 @@ class CaseView:
         return {**texts, "problem": problem} if problem else texts
 
     def scene(self, case_id: str, folder: Path) -> Scene:
-        """Scene of a case; pictures are written into `folder`. Files that cannot be read are named under `problems`."""
+        """Scene of a case, pictures in `folder`, failures in `problems`."""
         case = self.case(case_id)
         if case is None:
             return {"pictures": [], "panels": [], "problems": ["the task has no such case any more"]}
@@ -131,7 +131,7 @@ class CaseView:
 
     @property
     def labels(self) -> Mapping[int, str]:
-        """Integer -> name of the labels of a segmentation; empty for any other task."""
+        """Integer -> label name of segmentations; else empty."""
         panel = self.mask(next(iter(self._cases.values())))
         return panel.labels if panel else {}
 
@@ -148,7 +148,7 @@ class CaseView:
             draw_step_images(drawing, stored, self._folders[name], place)
 
     def _asked(self, case: Case) -> dict[str, Any]:
-        """The prompt as models were given it, and the reference, where both are texts."""
+        """Prompt and reference, where both are texts."""
         panels: dict[str, Any] = {}
         for panel in self.task.panels(case):
             if panel.kind == "prompt":
@@ -162,7 +162,7 @@ class CaseView:
         return panels
 
     def _answer(self, case: Case, name: str) -> dict[str, Any] | None:
-        """Answer of a model to a case, and where it was taken from; None where neither is to be shown in words."""
+        """Model's answer and its origin; None where not textual."""
         stored = self.prediction(name, case.id)
         if isinstance(stored, Failure):
             return {"failure": f"{stored.stage}: {stored.message}"}

@@ -15,7 +15,10 @@ Step = dict[str, Any]
 
 
 def list_steps(stored: Mapping[str, Any]) -> list[Step]:
-    """Steps of a stored reply: its trace, else its turns where there are several, or a thought."""
+    """Steps of a stored reply: trace, turns or thought.
+
+    Turns where there are several.
+    """
     texts, turns = stored.get("texts", ()), stored.get("turns", ())
     trace = stored.get("trace") or [
         {"kind": "model", "text": text, **turn} for text, turn in zip(texts, turns, strict=False)
@@ -51,7 +54,7 @@ def _draw_session(drawing: Drawing, folder: Path, model: int, number: int, name:
 
 
 def _step_shown(step: Mapping[str, Any]) -> Step:
-    """A step with what is seen of it; the thought is parted from the text."""
+    """Step as displayed, thought separate from text."""
     fields = {
         key: step[key] for key in ("kind", "name", "agent", "finish", "usage", "seconds", "images") if key in step
     }

@@ -23,7 +23,7 @@ LIMITS = 1.96
 
 
 class BlandAltman(NamedTuple):
-    """The mean difference and its 95 % limits of agreement: bias, bias - 1.96 SD, bias + 1.96 SD."""
+    """Bland-Altman bias and limits of agreement, bias -+ 1.96 SD."""
 
     bias: float
     low: float
@@ -71,10 +71,11 @@ def intraclass_correlation(ratings: npt.ArrayLike, form: Literal["2,1", "3,1"] =
 
 
 def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAltman:
-    """Returns the mean of prediction - reference and the limits within which 95 % of differences are expected.
+    """Returns the bias and 95 % limits of agreement.
 
-    Both are (case,); pairs with NaN are left out. In the unit of the values; the standard deviation is that of a sample
-    (n - 1), so limits are NaN for one pair.
+    The bias is the mean of prediction - reference; 95 % of differences are expected within the limits. Both
+    are (case,); pairs with NaN are left out. In the unit of the values; the standard deviation is that of a
+    sample (n - 1), so limits are NaN for one pair.
 
     Raises:
         ValueError: If the two have different shapes.
@@ -234,7 +235,7 @@ def aligned(
 
 
 def _mean_over_labels(rows: ScoreTable, judge: Callable[[Array], float]) -> float:
-    """Returns the mean of what `judge` makes of each label's pairs, (case, 2) reference and prediction without NaN."""
+    """Returns the mean of `judge` over labels' (reference, prediction) pairs."""
     _, labels, values = aligned(rows, BOTH)
     is_known = ~np.isnan(values).any(axis=1)
     labels, values = labels[is_known], values[is_known]
@@ -245,7 +246,7 @@ def _mean_over_labels(rows: ScoreTable, judge: Callable[[Array], float]) -> floa
 
 
 def _readings_by_case(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str, float]]]:
-    """Returns (reader, value) of every reading that has a value, by case and measurement."""
+    """Returns valid readings as (reader, value) by case and measurement."""
     read = rows.of("measured_by_reader")
     readings: dict[tuple[int, str], list[tuple[str, float]]] = {}
     for case, label, value in zip(read.case.tolist(), read.label.tolist(), read.value.tolist(), strict=True):
@@ -256,7 +257,7 @@ def _readings_by_case(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str,
 
 
 def _within_pairs(rows: ScoreTable, *, same: bool) -> float:
-    """Returns the mean over cases and measurements of the mean over pairs by the same, or by different, readers."""
+    """Returns mean deviation within pairs by the same/different readers."""
     deviations = [
         np.mean(pairs)
         for values in _readings_by_case(rows).values()

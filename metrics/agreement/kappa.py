@@ -12,9 +12,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:
-    """Returns Cohen's kappa of two readings of the same cases, unweighted: (po - pe) / (1 - pe).
+    """Returns Cohen's unweighted kappa of two readings.
 
-    At most 1; NaN without cases, or where both readings are one and the same category throughout.
+    (po - pe) / (1 - pe), of the same cases. At most 1; NaN without cases, or where both readings are one and
+    the same category throughout.
 
     Raises:
         ValueError: If the readings differ in length.
@@ -33,12 +34,13 @@ def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def fleiss_kappa(labels: Floats) -> float:
-    """Returns the agreement of several readers on names, beyond what chance would give them.
+    """Returns Fleiss' kappa: several readers' agreement beyond chance.
 
-    kappa = (P - E) / (1 - E): P is the mean over images of the share of pairs of readers that agree, E the sum of
-    squared shares of the labels in all readings. Labels are (reader, item), NaN where there is none. Images that fewer
-    than two readers labelled are left out; with unequal numbers of readers P is the mean over images all the same. At
-    most 1; NaN where no image has two readings, or all readings are equal.
+    On names; kappa = (P - E) / (1 - E). P is the mean over images of the share of pairs of readers that
+    agree, E the sum of squared shares of the labels in all readings. Labels are (reader, item), NaN where
+    there is none. Images that fewer than two readers labelled are left out; with unequal numbers of readers P
+    is the mean over images all the same. At most 1; NaN where no image has two readings, or all readings are
+    equal.
 
     Source: Fleiss, Psychological Bulletin 76, 1971.
     """

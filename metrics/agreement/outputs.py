@@ -37,7 +37,7 @@ _MOST_RANKS = 1 << 17
 
 
 class Outputs(NamedTuple):
-    """True and predicted values, centred and scaled by the spread of the true ones.
+    """True and predicted values, centred, in the true values' SDs.
 
     Attributes:
         names: of the outputs.
@@ -65,7 +65,7 @@ Judge: TypeAlias = Callable[[Outputs, Floats], Floats]
 
 
 def outputs_of(rows: ScoreTable, wanted: Sequence[str] | None = None) -> Outputs:
-    """Returns the numbers of a run as matrices; of some outputs where they are named."""
+    """Returns a run's numbers as matrices, optionally of some outputs."""
     true, predicted_rows = (np.flatnonzero(rows.metric == name) for name in ("measured_reference", "measured"))
     names, cases, reference = _value_matrix(rows, true)
     predicted = _value_matrix(rows, predicted_rows)
@@ -88,7 +88,7 @@ class _Matrix(NamedTuple):
 
 
 def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
-    """The values of some rows as (case, output), NaN where there is none, with a row of each case."""
+    """Values as (case, output), NaN where absent, with cases' rows."""
     if not places.size:
         return _Matrix(np.zeros(0, "U1"), places, np.zeros((0, 0)))
     case, label = rows.case[places], rows.label[places]
@@ -133,7 +133,10 @@ def _constant_columns(values: Floats, known: Bools) -> Bools:
 
 
 def correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Pearson's r, (resample, output): NaN where the reference is constant, 0 where the prediction is."""
+    """Pearson's r, (resample, output); 0 for a constant prediction.
+
+    NaN where the reference is constant.
+    """
     is_known = outputs.known.astype(np.float64)
     reference, prediction = outputs.reference, _by_own_spread(outputs)
     count, true, predicted_sums = times @ is_known, times @ reference, times @ prediction
@@ -147,7 +150,10 @@ def correlation(outputs: Outputs, times: Floats) -> Floats:
 
 
 def rank_correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Spearman's rho of each output: Pearson's r of average ranks, which are those within each resample."""
+    """Spearman's rho, (resample, output): Pearson's r of average ranks.
+
+    Ranks are those within each resample.
+    """
     correlations = np.full((len(times), len(outputs.names)), math.nan)
     step = max(1, _MOST_RANKS // max(1, len(outputs.rows)))
     for start in range(0, len(times), step):
@@ -164,7 +170,7 @@ def rank_correlation(outputs: Outputs, times: Floats) -> Floats:
 
 
 def explained(outputs: Outputs, times: Floats) -> Floats:
-    """R² of each output: 1 - the sum of squared errors over that about the mean of the reference."""
+    """R², (resample, output): 1 - SSE/SST about the mean."""
     count = times @ outputs.known.astype(np.float64)
     true = times @ outputs.reference
     around = times @ outputs.reference**2 - quotient(true**2, count, 0.0)
@@ -180,7 +186,7 @@ def root_mean_square(outputs: Outputs, times: Floats) -> Floats:
 
 
 def _by_own_spread(outputs: Outputs) -> Floats:
-    """Predictions about their own mean and by their own spread, so that sums of squares lose nothing."""
+    """Predictions centred and scaled by their own mean and spread."""
     count = outputs.known.sum(axis=0)
     centre = quotient(outputs.prediction.sum(axis=0), count, 0.0)
     about = np.where(outputs.known, outputs.prediction - centre, 0)
@@ -190,7 +196,7 @@ def _by_own_spread(outputs: Outputs) -> Floats:
 
 
 def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:
-    """The correlation of ranks of two variables, (case,), whose cases count so often: (case, resample)."""
+    """Rank correlation of two weighted variables, weights (case, resample)."""
     weight = np.take(weight, order := np.argsort(one, kind="stable"), axis=0)
     first = _middle_ranks(weight, one[order])
     second_order = np.argsort(other[order], kind="stable")
@@ -208,7 +214,7 @@ def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
-    """Average ranks from 0 of values in ascending order: the weight below, and half of that of equal ones."""
+    """Average ranks from 0 of ascending values, with weights."""
     new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     if new.all():
         middle: Floats = np.cumsum(weight, axis=0)
@@ -220,7 +226,10 @@ def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
 
 
 def average_of(values: Floats, parameter: str) -> Floats:
-    """Returns the mean or median over outputs that have a value: (resample, output) to (resample,); NaN without any."""
+    """Returns the mean or median over outputs, (resample,).
+
+    Of (resample, output), where an output has a value; NaN without any.
+    """
     is_known = ~np.isnan(values)
     if parameter.partition("-")[0] != "median":
         return quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))

@@ -16,9 +16,10 @@ _STEPS, _NEAR = 10_000, 1e-10
 
 
 def bradley_terry(wins: npt.ArrayLike) -> Floats:
-    """Bradley-Terry strengths b, with P(i beats j) = 1 / (1 + exp(b_j - b_i)) and mean 0.
+    """Bradley-Terry strengths b, of mean 0.
 
-    By maximum likelihood, as Hunter's MM algorithm finds it (Hunter 2004, Annals of Statistics 32:384).
+    P(i beats j) = 1 / (1 + exp(b_j - b_i)). By maximum likelihood, as Hunter's MM algorithm finds it (Hunter
+    2004, Annals of Statistics 32:384).
 
     Args:
         wins: (model, model): how often each beat each other; a tie counts half for both.
@@ -47,7 +48,7 @@ def bradley_terry(wins: npt.ArrayLike) -> Floats:
 
 
 def is_connected(wins: Floats) -> bool:
-    """Returns whether each model beat each other one, if only by way of others: what a maximum needs."""
+    """Returns whether each model beat each other, if only indirectly."""
     reached = (np.asarray(wins) > 0) | np.eye(len(wins), dtype=bool)
     for _ in range(len(reached)):
         reached = reached @ reached
@@ -55,7 +56,7 @@ def is_connected(wins: Floats) -> bool:
 
 
 def elo_scale(strengths: npt.ArrayLike, anchor: int | None = None) -> Floats:
-    """Strengths on Elo's scale, 1000 for the anchor, or for their mean where there is none.
+    """Strengths on Elo's scale: 1000 for anchor or mean.
 
     >>> elo_scale([math.log(7 / 3), 0], anchor=1).round(1).tolist()
     [1147.2, 1000.0]
@@ -66,9 +67,10 @@ def elo_scale(strengths: npt.ArrayLike, anchor: int | None = None) -> Floats:
 
 
 def rate_at_equal_length(share: npt.ArrayLike, length_ratio: npt.ArrayLike) -> float:
-    """Win rate that a logistic regression on the logarithm of the ratio of lengths gives for equal lengths.
+    """Length-controlled win rate: logistic regression's rate at equal lengths.
 
-    NaN where it does not converge, as where length decides every pair.
+    On the logarithm of the ratio of lengths. NaN where it does not converge, as where length decides every
+    pair.
 
     Args:
         share: (pair,): 1 for a win, 0.5 for a tie, 0 for a loss.

@@ -43,19 +43,21 @@ def krippendorff_alpha(ratings: Floats, level: Literal["nominal", "interval"] = 
 
 
 def unanimous_share(ratings: Floats) -> float:
-    """Returns the share of items whose ratings are all equal, of those with two ratings or more.
+    """Unanimity: share of multiply rated items with equal ratings.
 
-    Ratings are (rater, item), NaN where there is none. In [0, 1]; NaN where no item has two.
+    Such an item has two ratings or more. Ratings are (rater, item), NaN where there is none. In [0, 1]; NaN
+    where no item has two.
     """
     held = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
     return float((np.nanmax(held, axis=0) == np.nanmin(held, axis=0)).mean()) if held.size else math.nan
 
 
 def corrected_share(share: float, sensitivity: float, specificity: float) -> float:
-    """Returns the share that is so, of the share that was said to be so by one who errs at known rates.
+    """Rogan-Gladen share: observed share corrected for sensitivity and specificity.
 
-    (share + specificity - 1) / (sensitivity + specificity - 1), cut off at 0 and 1; NaN where the two rates together
-    are at most 1.1, since such verdicts say next to nothing.
+    The verdicts' error rates are known. (share + specificity - 1) / (sensitivity + specificity - 1), cut off
+    at 0 and 1; NaN where the two rates together are at most 1.1, since such verdicts say next to nothing
+    about the share.
 
     Source: Rogan and Gladen, American Journal of Epidemiology 107, 1978.
 

@@ -28,7 +28,10 @@ _AGAIN = late_pattern(
 
 
 def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
-    """Returns the letter of the option that an output commits to, and the rule, by its name in the docs."""
+    """Returns the committed option's letter, and the rule's name.
+
+    The name is the one in the docs.
+    """
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
@@ -68,7 +71,7 @@ def _read_choice(text: str, asked: OptionSet) -> Found:
 
 
 def _read_ending(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option that the end of a long text marks or announces: nothing before it can change that."""
+    """Returns the option that a long text's end decides."""
     end = marked(ending(text))
     if before_next_question(text) != text or corrections(lower(end)):
         return None
@@ -80,7 +83,7 @@ def _read_ending(text: str, asked: OptionSet) -> Found | None:
 
 
 def _read_whole(text: str, asked: OptionSet) -> Found | None:
-    """Returns what a text commits to that is a label alone, an option's text alone, or both and nothing else."""
+    """Returns the option of a text with nothing else."""
     if len(text) > 400:
         return None
     if len(text) < 60 and (alone := asked.labels.alone.fullmatch(text)):
@@ -111,7 +114,7 @@ def _read_repeated(text: str, asked: OptionSet) -> Found | None:
 
 
 def _last_commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
-    """Returns what a text commits to last, by the strongest rule that finds anything."""
+    """Returns the last commitment, by the strongest rule that fits."""
     return (
         _read_corrected(text, asked)
         or announced(text, asked)
@@ -131,7 +134,7 @@ def _correction_side(text: str, asked: OptionSet) -> Found | None:
 
 
 def _read_corrected(text: str, asked: OptionSet) -> Found | None:
-    """Returns what follows the last correction, "wait, actually B", if anything was committed to before it."""
+    """Returns the option after a correction, "wait, actually B"."""
     low = lower(text)
     for start, end in reversed(corrections(low)[-3:]):
         head, tail = text[:start], text[end:]
@@ -149,7 +152,7 @@ def _read_corrected(text: str, asked: OptionSet) -> Found | None:
 
 
 def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, str]:
-    """Returns the letters of the options that an output commits to, in the options' order, and the rule."""
+    """Returns committed letters, in the options' order, and the rule."""
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
@@ -218,7 +221,7 @@ def _listed_options(text: str, asked: OptionSet) -> set[str]:
 
 
 def _mentioned_options(text: str, asked: OptionSet) -> set[str]:
-    """Returns the options that sentences name and do not deny, by label where any is named so, and else by text."""
+    """Returns undenied options named by label, or else by text."""
     remaining_text = "\n".join(
         row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?")
     )

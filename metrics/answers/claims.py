@@ -45,7 +45,7 @@ class _Claim(NamedTuple):
 
 
 def announced(text: str, asked: OptionSet) -> Found | None:
-    """Returns the last answer that is marked ("<answer>B</answer>") or announced ("the answer is B")."""
+    """Returns the last tagged or announced ("the answer is") answer."""
     low = lower(text)
     positions = [(match.start(), match.start() + 1, "marked answer") for match in MARK.finditer(text)]
     positions += [(start, end, "answer phrase") for start, end in announcements(low)]
@@ -58,7 +58,7 @@ def announced(text: str, asked: OptionSet) -> Found | None:
 
 
 def diagnosed(text: str, asked: OptionSet) -> Found | None:
-    """Returns the last option that is announced as a diagnosis or a finding: "diagnosis: pneumothorax"."""
+    """Returns the last announced diagnosis or finding: "diagnosis: pneumothorax"."""
     low = lower(text)
     for start, end in reversed(diagnoses(low)[-_MOST:]):
         choice = None if _is_disbelieved(low, start) else resolve_fragment(text[end:], asked, "diagnosis phrase")
@@ -68,7 +68,7 @@ def diagnosed(text: str, asked: OptionSet) -> Found | None:
 
 
 def claimed(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option of the last claim about a label: "B is correct", "I would go with B", "therefore B"."""
+    """Returns the last claimed option: "B is correct", "therefore B"."""
     low = lower(text)
     claims = _label_claims(text, low, asked)
     if not claims:
@@ -109,28 +109,28 @@ def _label_claims(text: str, low: str, asked: OptionSet) -> list[_Claim]:
 
 
 def _may_be_label(text: str, low: str, start: int, end: int, asked: OptionSet) -> bool:
-    """Returns whether a letter may be a label; a number must be called one."""
+    """Returns whether a letter or called number is a label."""
     if asked.labels.digits:
         return bool(_NUMBER_CALLED.search(low, max(0, start - 12), start))
     return asked.labels.is_label(text, start, end)
 
 
 def _is_verdict(low: str, verdict: re.Match[str], start: int, end: int) -> bool:
-    """Returns whether a letter that is called right is a label: one in lower case only beside what calls it so."""
+    """Returns whether a letter called right is a label."""
     if low[start:end].isdigit() or not (verdict.groupdict().get("gap") or "").strip():
         return True
     return verdict.string[start:end].isupper() or bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
 
 
 def _is_choice(text: str, low: str, start: int, end: int, asked: OptionSet) -> bool:
-    """Returns whether a letter that is chosen is a label: called one, or the sentence ends or gives a reason."""
+    """Returns whether a letter that is chosen is a label."""
     if text[start:end].islower() and not _ENDS.match(low, end):
         return bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
     return asked.labels.digits or asked.labels.stops(text, end) or bool(_CALLED.search(low, max(0, start - 12), start))
 
 
 def _claim_stands(low: str, first: int, start: int, last: int, end: int) -> bool:
-    """Returns whether a claim, from `first` to `last`, is neither denied nor doubted, asked or taken back."""
+    """Returns whether a claim is undenied, certain and not withdrawn."""
     if _is_disbelieved(low, first) or denied_before(low, start) or denied_after(low, last) or _is_withdrawn(low, end):
         return False
     stop = re.search(r"[.!?\n]", low[last:])
@@ -141,7 +141,7 @@ def _claim_stands(low: str, first: int, start: int, last: int, end: int) -> bool
 
 
 def _is_disbelieved(low: str, start: int) -> bool:
-    """Returns whether what a text announces is a condition, a doubt, or what somebody else says."""
+    """Returns whether an announcement is conditional, doubtful or someone else's."""
     preceding = low[max(0, start - 160) : start]
     sentence = re.split(r"[.!?]\s|\n", preceding)[-1]
     return bool(DISBELIEF.search(preceding) or CONDITIONAL.search(sentence))
@@ -154,7 +154,7 @@ def _is_withdrawn(low: str, end: int) -> bool:
 
 
 def _joined_before(text: str, start: int, asked: OptionSet, label: str) -> bool:
-    """Returns whether a label is the last of several: "A and C are correct"."""
+    """Returns whether a label ends a list: "A and C"."""
     match = re.search(
         rf"{asked.labels.token}[)\]\"']*\s*[(]?(?:and|or|&|/|\+)\s*(?:option )?"
         r"(?:(?<=or )(?:maybe|possibly|perhaps|even|probably) )?[(\[\"']*$",

@@ -124,9 +124,10 @@ _ALIKE = str.maketrans("АВСЕНКМОРТХаесорхΑΒΕΗΙΚΜΝΟΡΤ
 
 
 def visible(output: str, *, plain: bool = True) -> str:
-    """Returns an output without thinking, earlier turns and special tokens, and, if `plain`, its letters made plain.
+    """Returns an output's answer text, without thinking and special tokens.
 
-    Of very long ones the beginning and the end are kept, which bounds the work.
+    Earlier turns go, too, and letters are made plain if `plain`. Of very long ones the beginning and the end
+    are kept, which bounds the work.
 
     A thinking block that was not closed goes to the end, and one that was not opened begins at the start. An answer
     in a tag that closes the output counts even when the block before it was not closed.
@@ -147,7 +148,7 @@ def visible(output: str, *, plain: bool = True) -> str:
 
 
 def without_end_tokens(output: str) -> str:
-    """Returns an output without the special tokens at its beginning and end, such as "<|im_end|>"; else as it is."""
+    """Returns an output without special tokens, "<|im_end|>", at either end."""
     return _AT_ENDS.sub("", output) if ">" in output or "]" in output else output
 
 
@@ -157,7 +158,9 @@ def has_tokens(output: str) -> bool:
 
 
 def withheld(reason: str = "") -> str:
-    """Returns what stands in the place of a reply that a provider's content filter withheld or cut off.
+    """Returns the placeholder of a reply that a filter withheld.
+
+    The filter is a provider's, and may have cut the reply off.
 
     Args:
         reason: what the provider said instead, or what had been written until then.
@@ -171,7 +174,10 @@ def is_withheld(output: str) -> bool:
 
 
 def plain_letters(text: str) -> str:
-    """Returns a text with full-width, circled, squared and styled letters, odd quotes and look-alikes made plain."""
+    """Returns a text with unusual letters and quotes made plain.
+
+    Full-width, circled, squared, styled and look-alike ones.
+    """
     if text.isascii():
         return text.translate(_CONTROLS) if "\x02" in text or "\x03" in text else text
     text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN)
@@ -182,13 +188,13 @@ def plain_letters(text: str) -> str:
 
 
 def before_next_question(text: str) -> str:
-    """Returns what stands before a further question that the model made up and went on with."""
+    """Returns the text before a follow-up question the model invented."""
     match = _RUN_ON.search(text, 1)
     return text[: match.start()] if match and text[: match.start()].strip() else text
 
 
 def is_error(text: str) -> bool:
-    """Returns whether a text is the message of a failure, or says that there is nothing."""
+    """Returns whether a text is an error message or empty."""
     return bool(_ERROR.match(text)) or bool(_NOTHING.fullmatch(text[:200]))
 
 
@@ -198,11 +204,11 @@ def says_none(text: str) -> bool:
 
 
 def is_prose(text: str) -> bool:
-    """Returns whether a text is made of words: of letters and blanks for the most part, numbers apart."""
+    """Returns whether letters and blanks dominate a text without numbers."""
     text = _AMOUNT.sub("", text)
     return sum(letter.isalpha() or letter.isspace() for letter in text) >= 0.7 * len(text)
 
 
 def refuses(text: str) -> bool:
-    """Returns whether a lower-case text declines to answer or says that it cannot be known."""
+    """Returns whether a lower-case text declines or cannot know."""
     return any(stem in text for stem in _REFUSES) and bool(_REFUSAL.search(text))

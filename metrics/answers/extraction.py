@@ -123,33 +123,37 @@ def extract_choice(output: str, options: Mapping[str, str]) -> ChoiceExtraction:
 
 
 def extract_choices(output: str, options: Mapping[str, str]) -> Extraction:
-    """Takes all options that an output commits to: a tuple of letters in the options' order."""
+    """Takes all committed letters as a tuple in options' order."""
     letters, rule = choose_several(output, options)
     return _make_extraction(letters, rule, output)
 
 
 def extract_yes_no(output: str) -> Extraction:
-    """Takes "yes" or "no" from an output, in any of the languages that docs/definitions/extraction.md names.
+    """Takes "yes" or "no" from an output in several languages.
 
-    The words must stand alone: "normal", "nodule" and the "no" of "no doubt" say neither. Without such a word, a
-    sentence that says that something is there, or is not, decides.
+    docs/definitions/extraction.md names the languages. The words must stand alone: "normal", "nodule" and the
+    "no" of "no doubt" say neither. Without such a word, a sentence that says that something is there, or is
+    not, decides.
     """
     value, rule = yes_or_no(visible(output))
     return _make_extraction(value, rule, output)
 
 
 def extract_number(output: str) -> Extraction:
-    """Takes a number from an output: a float, in the unit in which it was written.
+    """Takes a number from an output: a float, as written.
 
-    What is marked or announced as the answer wins, then the only number there is. Ranges and several different
-    numbers give None. The decimal sign is a point; a comma between groups of three digits is left out.
+    In the unit in which it was written. What is marked or announced as the answer wins, then the only number
+    there is. Ranges and several different numbers give None. The decimal sign is a point; a comma between
+    groups of three digits is left out.
     """
     value, rule = number_in(visible(output))
     return _make_extraction(value, rule, output)
 
 
 def extract_box(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
-    """Takes a box from an output: (x1, y1, x2, y2) in pixels, the first four numbers that stand together.
+    """Takes a box from an output: x1, y1, x2, y2.
+
+    In pixels, the first four numbers that stand together.
 
     Args:
         output: what the model wrote.
@@ -165,23 +169,28 @@ def extract_box(output: str, more: Mapping[str, Any] | None = None) -> Extractio
 
 
 def extract_point(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
-    """Takes a point from an output: (x, y) in pixels; of a box in its place, the centre.
+    """Takes a point from an output: (x, y) in pixels.
 
-    `more` and what is raised are as in `extract_box`.
+    Of a box in its place, the centre. `more` and what is raised are as in `extract_box`.
     """
     value = point_in(visible(output))
     return _make_extraction(value and scaled(value, more or {}), "two numbers" if value else "nothing found", output)
 
 
 def extract_open(output: str) -> Extraction:
-    """Takes the text of an answer: what is marked as it or follows "final answer:", else all but the thinking."""
+    """Takes a free-text answer: marked, or all but the thinking.
+
+    A mark is a tag, or "final answer:" before it.
+    """
     text = visible(output, plain=False)
     value = free_text(text) if text and (says_none(text) or not is_error(text)) else ""
     return _make_extraction(value or None, "text" if value else "empty", output)
 
 
 def extract_report(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
-    """Takes the text of a report: all but the thinking, or the sections that are wanted where it has them.
+    """Takes a report's text: wanted sections, or all but thinking.
+
+    Sections are taken where the report has them.
 
     Args:
         output: what the model wrote.
@@ -202,7 +211,7 @@ def _make_extraction(value: Any, rule: str, output: str) -> Extraction:
 
 
 def _missing_reason(output: str, rule: str) -> Reason:
-    """Returns why there is no answer; a published rule does not say, so the output is looked at."""
+    """Returns the reason why an output has no answer."""
     text = visible(output)
     if rule in {"empty", "error"} or not output.strip() or (text and is_error(text)):
         return "empty"

@@ -47,7 +47,7 @@ _RIVAL = late_pattern(
 
 @dataclass(frozen=True)
 class Found:
-    """Label that a rule took, or None with the rule that says why there is none."""
+    """Label that a rule took, or None with the reason."""
 
     label: str | None
     rule: str
@@ -65,7 +65,7 @@ class OptionSet:
         return labels_of(frozenset(self.sheet.keys))
 
     def known(self, label: str, rule: str) -> Found:
-        """Returns what a label stands for: itself, or nothing if it was not offered."""
+        """Returns a label if offered, else nothing, with the rule."""
         return Found(label, rule) if label in self.sheet.keys else Found(None, FOREIGN)
 
     @classmethod
@@ -75,7 +75,7 @@ class OptionSet:
 
 
 def resolve_fragment(text: str, asked: OptionSet, rule: str) -> Found | None:
-    """Returns what a fragment commits to, beginning with its first words; None if it commits to nothing."""
+    """Returns the option that a fragment commits to, or None."""
     text = text[:400]
     sentence = _SENTENCE.split(text.strip(" \n\x02\x03"), maxsplit=1)[0]
     for candidate in (text.strip(" \n.\x02\x03"), sentence):
@@ -92,7 +92,7 @@ def resolve_fragment(text: str, asked: OptionSet, rule: str) -> Found | None:
 
 
 def _label_at(text: str, start: int, asked: OptionSet) -> re.Match[str] | None:
-    """Returns the label at a place. The lead may have eaten a label that is also a word: "I", "a", "e"."""
+    """Returns the label at a place; "I", "a", "e" included."""
     match = asked.labels.one.match(text, start)
     if match and asked.labels.is_label(text, *match.span("label")):
         return match
@@ -100,7 +100,7 @@ def _label_at(text: str, start: int, asked: OptionSet) -> re.Match[str] | None:
 
 
 def _read_label(text: str, found: re.Match[str], asked: OptionSet, rule: str) -> Found | None:
-    """Returns what a label at the start of a fragment commits to, with what follows it."""
+    """Returns the option that a fragment's opening label commits to."""
     label = found["label"].upper()
     if label not in asked.sheet.keys:
         return Found(None, FOREIGN)
@@ -134,7 +134,10 @@ def _next_label(rest: str, asked: OptionSet) -> bool:
 
 
 def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
-    """Returns the option whose whole text stands beside a label, and where that ends in the spelled text."""
+    """Returns the option whose text adjoins a label, with end.
+
+    The end is that of the text in the spelled text.
+    """
     line = re.split(r"[\n\x03]", text.strip(" \"'*"), maxsplit=1)[0]
     begun = asked.sheet.begins(spelled(line))
     if begun is None:
@@ -148,7 +151,7 @@ def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
 
 
 def others(rest: str, label: str, asked: OptionSet) -> bool:
-    """Returns whether the rest of a sentence adds another label by "and", "or" or a comma."""
+    """Returns whether "and", "or" or a comma adds another label."""
     sentence = re.split(r"[!?\x03]|\n(?!\s*(?:or|and)\b)|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
     for match in asked.labels.listed.finditer(sentence):
         start, end = match.span("label")
@@ -167,7 +170,7 @@ def others(rest: str, label: str, asked: OptionSet) -> bool:
 
 
 def _is_marked(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
-    """Returns whether a label at some distance is punctuated as one, and belongs to no other list."""
+    """Returns whether a distant label is punctuated as one, unlisted."""
     start, end = found.span("label")
     if (
         asked.labels.digits
@@ -179,7 +182,7 @@ def _is_marked(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
 
 
 def _read_option_text(text: str, asked: OptionSet, rule: str) -> Found | None:
-    """Returns what the option texts in the first sentence of a fragment commit to."""
+    """Returns the option whose text a fragment's first sentence gives."""
     low = spelled(_SENTENCE.split(text[:300], maxsplit=1)[0])
     begun = asked.sheet.begins(low)
     mentions = asked.sheet.affirmed(low)

@@ -44,7 +44,10 @@ _STARS = late_pattern(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ 
 
 
 def marked(text: str) -> str:
-    """Returns a text without markdown, LaTeX and HTML, each marked answer between `OPEN` and `CLOSE`."""
+    """Returns a text without markup, answers marked by `OPEN`/`CLOSE`.
+
+    The markup is markdown, LaTeX and HTML.
+    """
     if "\\" in text or "$" in text:
         text = _strip_math(text)
     if "<" in text:
@@ -75,7 +78,7 @@ def _strip_math(text: str) -> str:
 
 
 def _strip_quotes(text: str) -> str:
-    """Returns a JSON value without its quotes: the members of a list stand side by side."""
+    """Returns a JSON value or list without quotes."""
     if text.startswith("["):
         return text.strip("[]").replace('"', "").replace("'", "")
     return text.strip().strip("\"'")

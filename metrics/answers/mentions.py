@@ -62,7 +62,7 @@ _COURTESY = late_pattern(
 
 
 def polar(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option that says yes, or no, where exactly one does and the text answers so."""
+    """Returns the option for yes or no that fits."""
     heads = {label: (re.findall(r"[^\W_]+", own) or [""])[0] for label, own in asked.sheet.texts.items()}
     for yes, no in (("yes", "no"), ("true", "false")):
         right = [label for label, head in heads.items() if head == yes]
@@ -73,7 +73,10 @@ def polar(text: str, asked: OptionSet) -> Found | None:
 
 
 def counted(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option that is the number which a text states in words; only where all options are numbers."""
+    """Returns the option that a number in words states.
+
+    Only where all options are numbers.
+    """
     numbers = {label: float(own) for label, own in asked.sheet.texts.items() if _NUMBER.fullmatch(own)}
     if len(numbers) < len(asked.sheet.texts) or refuses(lower(text)):
         return None
@@ -83,7 +86,7 @@ def counted(text: str, asked: OptionSet) -> Found | None:
 
 
 def mentioned(text: str, asked: OptionSet) -> Found | None:
-    """Returns the only option that the text names and does not deny, by its label or by its text."""
+    """Returns the only undenied option named by label or text."""
     if _CUT_OFF.search(text):
         if _DISCUSSES.search(lower(text)):
             return None
@@ -105,7 +108,7 @@ def mentioned(text: str, asked: OptionSet) -> Found | None:
 
 
 def _normal_elsewhere(label: str, low: str, asked: OptionSet) -> bool:
-    """Returns whether an option that says "normal" is named only of a part: "the alignment is normal"."""
+    """Returns whether "normal" covers a part: "the alignment is normal"."""
     return asked.sheet.texts[label] in {"normal", "unremarkable"} and all(
         _OF_A_PART.search(low[max(0, mention.start - 60) : mention.start])
         for mention in asked.sheet.affirmed(low)
@@ -119,7 +122,7 @@ def why_not(text: str) -> str:
 
 
 def _keep_statements(text: str, asked: OptionSet) -> str:
-    """Returns the sentences of a text that neither ask nor refuse nor suppose, a line each."""
+    """Returns a text's assertions, one per line."""
     statements = []
     for sentence in SENTENCES.split(text.replace("\x02", " ").replace("\x03", " ")):
         low = lower(sentence)
@@ -132,12 +135,12 @@ def _keep_statements(text: str, asked: OptionSet) -> str:
 
 
 def _is_offered(sentence: str, asked: OptionSet) -> bool:
-    """Returns whether a sentence that says that it cannot be known says what one of the options says."""
+    """Returns whether an "unknown" sentence repeats an offered option."""
     return any(refuses(asked.sheet.texts[mention.label]) for mention in asked.sheet.mentions(spelled(sentence)))
 
 
 def _named_labels(text: str, asked: OptionSet) -> list[str]:
-    """Returns the labels that a text names and does not deny, each once; a further "" where one stands in a list."""
+    """Returns undenied labels once each; "" for one in lists."""
     named: dict[str, None] = {}
     for start, end in asked.labels.affirmed(text, lower(text)):
         label = text[start:end].upper()
@@ -149,7 +152,7 @@ def _named_labels(text: str, asked: OptionSet) -> list[str]:
 
 
 def _concluded_option(low: str, asked: OptionSet) -> Found | None:
-    """Returns the only option that a spelled text concludes with, or states as what there is."""
+    """Returns the only option concluded or stated in spelled text."""
     clauses = [clause for sentence in SENTENCES.split(low) for clause in _CLAUSE.split(sentence) if clause]
     for clause in reversed(clauses):
         named = {mention.label for mention in asked.sheet.affirmed(clause)}
@@ -167,7 +170,7 @@ def _concluded_option(low: str, asked: OptionSet) -> Found | None:
 
 
 def _worded_option(low: str, asked: OptionSet) -> Found | None:
-    """Returns the only option whose words stand in a sentence that denies nothing, in whatever order."""
+    """Returns the only option all of whose words stand undenied."""
     sentences = SENTENCES.split(low)
     named = {
         label
@@ -182,7 +185,7 @@ def _worded_option(low: str, asked: OptionSet) -> Found | None:
 
 
 def _lone_label(text: str, asked: OptionSet) -> Found | None:
-    """Returns the only label in a short sentence, where the letter is used as one and is not denied."""
+    """Returns the only undenied label in a short sentence."""
     if asked.labels.digits or len(text.split()) > _FEW or not _SENTENCE.fullmatch(text):
         return None
     spans = [match.span("label") for match in asked.labels.one.finditer(text) if match["label"] in asked.sheet.keys]
@@ -196,7 +199,7 @@ def _lone_label(text: str, asked: OptionSet) -> Found | None:
 
 
 def _side_by_side(clause: str, asked: OptionSet) -> bool:
-    """Returns whether a spelled clause names two options at one go: "pneumonia or effusion"."""
+    """Returns whether a clause joins two options: "pneumonia or effusion"."""
     return any(
         first.label != two.label and re.fullmatch(rf"\s*{SEPARATOR}?\s*(?:an? |the )?", clause[first.end : two.start])
         for first, two in pairwise(asked.sheet.affirmed(clause))

@@ -80,7 +80,7 @@ _AFTER = late_pattern(
 
 
 def denied(text: str, start: int, end: int) -> bool:
-    """Returns whether a lower-case text denies what it has from `start` to `end`, in the same clause."""
+    """Returns whether a clause denies lower-case text `start` to `end`."""
     return denied_before(text, start) or denied_after(text, end)
 
 
@@ -90,7 +90,7 @@ def denies(text: str) -> bool:
 
 
 def denied_before(text: str, start: int) -> bool:
-    """Returns whether a lower-case text has denied, in the same clause, what begins at `start`."""
+    """Returns whether lower-case text denies beforehand what begins at `start`."""
     preceding = text[max(0, start - _REACH) : start]
     breaks = list(_BREAK.finditer(preceding))
     if breaks:
@@ -105,7 +105,7 @@ def denied_before(text: str, start: int) -> bool:
 
 
 def denied_after(text: str, end: int) -> bool:
-    """Returns whether a lower-case text goes on to deny what ended at `end`, in the same clause."""
+    """Returns whether lower-case text denies afterwards what ended at `end`."""
     right = text[end : end + _REACH]
     stop = _BREAK.search(right)
     return bool(_AFTER.match(right[: stop.start()] if stop else right))

@@ -54,7 +54,10 @@ class NumberWord(NamedTuple):
 
 
 def number_words(low: str) -> list[NumberWord]:
-    """Returns the numbers that a lower-case text has as words; neither "this one" nor the "X" of "not X but Y"."""
+    """Returns numbers written as words in a lower-case text.
+
+    Neither "this one" nor the "X" of "not X but Y".
+    """
     low = _REPLACED.sub(lambda found: " " * len(found[0]), low)
     words = [
         NumberWord(*word.span(), float(_word_value(word)))

@@ -105,7 +105,10 @@ class Labels:
         )
 
     def is_label(self, text: str, start: int, end: int) -> bool:
-        """Returns whether a letter in a text, where a label is expected, is one: no article, pronoun or compound."""
+        """Returns whether a letter, where expected, is a label.
+
+        It is no article, pronoun or compound.
+        """
         letter, after = text[start:end], text[end : end + 24]
         if self.digits:
             return not _AMOUNT.match(after)
@@ -120,11 +123,14 @@ class Labels:
         return letter.isupper() or bool(_PUNCTUATED.match(after) or _VERB.match(after))
 
     def stops(self, text: str, end: int) -> bool:
-        """Returns whether a sentence can go on as it does after a label: with a stop, or "because", "for", "is"."""
+        """Returns whether a sentence may continue so after a label.
+
+        With a stop, or "because", "for", "is".
+        """
         return bool(_STOPS.match(text, end))
 
     def affirmed(self, text: str, low: str) -> Iterator[tuple[int, int]]:
-        """Yields the places of the labels that a text names as such, "option B", "(B)", and does not deny."""
+        """Yields spans of undenied, named labels: "option B", "(B)"."""
         for match in self._named.finditer(text):
             bracketed = match["inner"] is not None
             start, end = match.span("inner" if bracketed else "label")

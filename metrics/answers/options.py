@@ -68,7 +68,10 @@ _OR_AFTER = late_pattern(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
 
 
 def spelled(text: str) -> str:
-    """Returns a text in lower case, in one spelling and without quotes, brackets and hyphens; line breaks stay."""
+    """Returns a text in lower case, one spelling, without punctuation.
+
+    Quotes, brackets and hyphens go; line breaks stay.
+    """
     if " a " in text or " an " in text or text.startswith(("a ", "an ")):
         text = _ARTICLE.sub("", text)
     text = text.lower().translate(_DRESS)
@@ -88,7 +91,7 @@ def spelled(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Returns what is left of a spelled text without an opening article and the marks around it."""
+    """Returns spelled text without an opening article and surrounding marks."""
     text = _SIDES.sub("", text) or text.strip()
     return _LEADS.sub("", text)
 
@@ -146,7 +149,10 @@ class Sheet:
         return text
 
     def told(self, text: str) -> str:
-        """Returns an output that names options by their labels: not as "the second option", nor as "both A and B"."""
+        """Returns an output with options named by their labels.
+
+        Neither as "the second option" nor as "both A and B".
+        """
         for name, label in self._naming:
             text = re.sub(rf"\b{re.escape(name)}\b", f"option {label}", text, flags=re.IGNORECASE)
         if "xcept" in text or " but " in text or " than " in text or " from " in text:
@@ -162,7 +168,7 @@ class Sheet:
         return f"option {labels[position]}" if position < len(labels) else found[0]
 
     def exact(self, text: str) -> str | None:
-        """Returns the label of the option whose text this is, whole; None if there is none, or several."""
+        """Returns the label of the one option with this text."""
         if len(text) > self._widest:
             return None
         text = spelled(text)
@@ -173,7 +179,10 @@ class Sheet:
         )
 
     def part(self, text: str) -> str | None:
-        """Returns the label of the only option that contains a short text as whole words."""
+        """Returns the label of the one option containing a text.
+
+        The text is short and counts as whole words.
+        """
         text = bare(spelled(text))
         if text in _COMMON or len(text.split()) > 6:
             return None
@@ -187,7 +196,7 @@ class Sheet:
         return within[0] if len(within) == len(touched) == 1 else None
 
     def begins(self, text: str) -> tuple[str, int] | None:
-        """Returns the label whose text a spelled text begins with, and where that ends."""
+        """Returns the label whose text opens a text, with end."""
         lead = _LEADS.match(text)
         start = lead.end() if lead else 0
         for variant in self._longest:
@@ -198,7 +207,10 @@ class Sheet:
         return None
 
     def words(self, sentence: str) -> str | None:
-        """Returns the label of the one option all of whose words, two at least, a spelled sentence has."""
+        """Returns the label of the only option whose words occur.
+
+        All of them, two at least, in a spelled sentence.
+        """
         words_said = set(re.findall(r"\w+", sentence))
         if self._words is None:
             self._words = {label: set(re.findall(r"\w+", text)) - _JOINTS for label, text in self.texts.items()}
@@ -212,7 +224,10 @@ class Sheet:
         return widest[0] if len(widest) == 1 else None
 
     def mentions(self, text: str) -> list[Mention]:
-        """Returns where a spelled text has an option's text as whole words, the longest first to take a place."""
+        """Returns mentions of options' texts in a spelled text.
+
+        As whole words, the longest taking places first.
+        """
         mentions: list[Mention] = []
         for variant in self._longest:
             if variant in _COMMON or (len(variant) < 2 and variant.isascii() and not variant.isdigit()):
@@ -229,7 +244,7 @@ class Sheet:
         return sorted(mentions, key=lambda one: one.start)
 
     def _sharing(self, text: str, variant: str, start: int, end: int) -> list[Mention]:
-        """Returns the option that shares words with one mentioned: "left or right lung", "grade 2 or 3"."""
+        """Returns an option that shares words: "left or right lung"."""
         words = variant.split()
         if len(words) < 2:
             return []
@@ -255,7 +270,7 @@ class Sheet:
 
 @lru_cache(maxsize=256)
 def _label_maps(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns label as rules know it -> letter, and character of another script -> label."""
+    """Returns maps from rules' labels to letters, scripts to labels."""
     plain = [re.sub(r"[\s().:\[\]]", "", plain_letters(str(letter))).upper() or str(letter) for letter in letters]
     keys = dict(zip(plain, letters, strict=True))
     if len(keys) < len(letters):
@@ -268,7 +283,7 @@ def _label_maps(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str
 
 
 def _text_variants(text: str, own: str) -> set[str]:
-    """Returns the ways in which an option's text may be written: whole, and "CT" of "computed tomography (CT)"."""
+    """Returns written forms of an option's text, such as abbreviations."""
     variants = {own} if own else set()
     if "-" in text:
         variants.add(bare(spelled(plain_letters(text).replace("-", ""))))
@@ -280,12 +295,12 @@ def _text_variants(text: str, own: str) -> set[str]:
 
 
 def _squeeze_text(text: str) -> str:
-    """Returns the letters and digits of a text, so that "BI-RADS 2" and "birads 2" are the same."""
+    """Returns a text's letters and digits, for loose comparison."""
     return re.sub(r"[^\w.]|\.(?!\d)|_", "", text)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Returns whether a place is no part of a longer word or number; the plural is the same word."""
+    """Returns whether a place is a whole word (or plural)."""
     before, after = text[start - 1 : start], text[end : end + 2]
     first, last = text[start], text[end - 1]
     if _joins_words(first) and _joins_words(before):
@@ -304,5 +319,5 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _joins_words(letter: str) -> bool:
-    """Returns whether a character makes words with its neighbours; those of East Asia stand alone."""
+    """Returns whether a character joins words, unlike East Asian ones."""
     return letter.isalnum() and not "\u3040" <= letter <= "\u9fff" and not "\uac00" <= letter <= "\ud7a3"

@@ -42,10 +42,11 @@ Row = tuple[int, int, str, Value | None]  # start and end in the text, label, ve
 
 
 def judged_options(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option that a verdict or score per option picks: the only right one, or the clear highest.
+    """Returns the option that verdicts or scores per option pick.
 
-    Returns None where no such list decides: there is none, or the text goes on to announce something else. Equal
-    highest scores, several right options, and none that is right give `Found` without a label.
+    The only right one, or the clear highest. Returns None where no such list decides: there is none, or the
+    text goes on to announce something else. Equal highest scores, several right options, and none that is
+    right give `Found` without a label.
     """
     rows = _final_rows(text, asked)
     values = {label: value for _, _, label, value in rows}
@@ -70,7 +71,7 @@ def right_options(text: str, asked: OptionSet) -> set[str]:
 
 
 def _highest_option(scores: dict[str, Value | None]) -> Found | None:
-    """Returns the option of the highest score; None of what may be ranks, of which the first is the best."""
+    """Returns the highest-scored option; None if scores may be ranks."""
     if not all(_is_score(score) for score in scores.values()):
         return None
     numbers = {label: float(score) for label, score in scores.items() if score is not None}
@@ -85,7 +86,7 @@ def _is_score(value: Value | None) -> bool:
 
 
 def _final_rows(text: str, asked: OptionSet) -> list[Row]:
-    """Returns the rows of the list of options; none where words outside of it announce or correct an answer."""
+    """Returns the rows of the options' list, unless contradicted elsewhere."""
     rows = list(_json_rows(text, asked)) if "{" in text else []
     if not rows:
         text = re.sub(r"[*`]", "", text)
@@ -98,7 +99,7 @@ def _final_rows(text: str, asked: OptionSet) -> list[Row]:
 
 
 def _named_label(text: str, asked: OptionSet) -> str | None:
-    """Returns the label that a short text names: by a label, by an option's text, or by both."""
+    """Returns the option that a short text names."""
     text = text.strip(" \t-•>|#\"'")
     if not text or len(text) > 200:
         return None
@@ -111,7 +112,7 @@ def _named_label(text: str, asked: OptionSet) -> str | None:
 
 
 def _json_rows(text: str, asked: OptionSet) -> Iterator[Row]:
-    """Yields the rows of flat JSON objects: {"A": false, "B": true}, or {"option": "A", "correct": false} for each."""
+    """Yields option rows of flat JSON objects: {"A": false, ...}."""
     for match in _OBJECT.finditer(text):
         fields = _parse_object(match["object"])
         keyed = {label: value for key, value in fields.items() if (label := _named_label(str(key), asked))}
@@ -133,7 +134,7 @@ def _json_rows(text: str, asked: OptionSet) -> Iterator[Row]:
 
 
 def _parse_object(text: str) -> dict[object, object]:
-    """Returns a JSON object, or a Python dictionary written out; empty where it is neither."""
+    """Returns a JSON object or Python dictionary; else {}."""
     for parse in (json.loads, ast.literal_eval):
         try:
             content = parse(text)
@@ -144,7 +145,7 @@ def _parse_object(text: str) -> dict[object, object]:
 
 
 def _verdict_value(value: object, asked: OptionSet) -> Value | None:
-    """Returns a verdict as a boolean, or a score as a float; None of anything else."""
+    """Returns a boolean verdict or float score; else None."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int | float):
@@ -159,7 +160,7 @@ def _verdict_value(value: object, asked: OptionSet) -> Value | None:
 
 
 def _text_rows(text: str, asked: OptionSet) -> Iterator[Row]:
-    """Yields the rows of a table or a list, and of several options in one line; the last value of an option counts."""
+    """Yields a table's, list's or line's rows; last values count."""
     position, header, denies = 0, [], False
     for line in text.split("\n"):
         start, end, position = position, position + len(line), position + len(line) + 1
@@ -187,7 +188,7 @@ def _text_rows(text: str, asked: OptionSet) -> Iterator[Row]:
 
 
 def _cell_value(cell: str, asked: OptionSet) -> Value | None:
-    """Returns the value of a table's cell, which may go on after a mark."""
+    """Returns the value of a table cell, ignoring later text."""
     mark = _MARK.match(cell)
     return bool(mark["right"]) if mark else _verdict_value(cell, asked)
 
@@ -196,7 +197,7 @@ _SCORED = rf"(?P<score>(?:\d{{1,3}}(?:\.\d+)?\s*%|{_AMOUNT}(?![\d.%]|\s*[A-Za-z]
 
 
 def _inline_rows(line: str, start: int, ticked: bool, asked: OptionSet) -> Iterator[Row]:
-    """Yields the options of one line that have a mark or a score behind them: "A 10%, B 82%", "A ❌, B ✅"."""
+    """Yields options with marks or scores: "A 10%, B 82%"."""
     if asked.labels.digits or not (ticked or any(letter.isdigit() for letter in line)):
         return
     token = asked.labels.token.replace("?P<label>", "?P<option>")

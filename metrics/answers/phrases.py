@@ -122,7 +122,10 @@ _OTHER = late_pattern(
 
 
 def announcements(low: str) -> list[tuple[int, int]]:
-    """Returns where a lower-case text announces an answer, "the correct answer is": the start and end of the phrase."""
+    """Returns spans of phrases announcing answers in lower-case text.
+
+    "the correct answer is": the start and end of the phrase.
+    """
     patterns = [_SPOKEN] if "a:" in low else []
     if any(stem in low for stem in _IN_EUROPE):
         patterns.append(_EUROPE)
@@ -133,7 +136,7 @@ def announcements(low: str) -> list[tuple[int, int]]:
 
 
 def _at_words(pattern: re.Pattern[str], stems: Sequence[str], low: str) -> Iterator[tuple[int, int]]:
-    """Yields where a pattern matches at words that begin with given stems: far faster than to try it everywhere."""
+    """Yields matches of a pattern at words with given stems."""
     for stem in stems:
         position = low.find(stem)
         while position >= 0:
@@ -160,7 +163,7 @@ _SOFTS = ("diagnosis", "impression", "finding", "conclusion", "assessment", "mod
 
 
 def diagnoses(low: str) -> list[tuple[int, int]]:
-    """Returns where a lower-case text announces what may be an answer, "diagnosis:", in its order."""
+    """Returns spans announcing possible answers, "diagnosis:", in text order."""
     return sorted(_at_words(_SOFT, _SOFTS, low))
 
 
@@ -224,7 +227,7 @@ _CORRECTS = tuple(
 
 
 def corrections(low: str) -> list[tuple[int, int]]:
-    """Returns where a lower-case text corrects itself, "wait, actually": the start and end; not at its beginning."""
+    """Returns spans of corrections, "wait, actually", after a text's beginning."""
     plain = low.replace("against", "")
     if not any(stem in plain for stem in _CORRECTS):
         return []

@@ -24,7 +24,10 @@ Item = tuple[str, re.Match[str]]
 
 
 def placed(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
-    """Returns the option that a line of its own, the first words, the only bold label, or the last words name."""
+    """Returns the option that its position in a text names.
+
+    A line of its own, the first words, the only bold label, or the last words.
+    """
     rows = [row.strip() for row in text.replace("\x02", " ").replace("\x03", " ").split("\n") if row.strip()]
     if not rows:
         return None
@@ -40,7 +43,7 @@ def placed(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
 
 
 def last_label(text: str, asked: OptionSet) -> Found | None:
-    """Returns the label, with or without its option's text, that is the only one to stand in a line, the last."""
+    """Returns the last line's label, if unique by line."""
     rows = [row.strip() for row in text.rsplit("\n", 3)[-3:]] if "\n" in text else []
     rows = [row for row in rows if row]
     if len(rows) < 2 or asked.labels.digits or _lone_label(rows[-2], asked) or _item_label(rows[-2], asked):
@@ -57,7 +60,7 @@ def _lone_label(row: str, asked: OptionSet) -> re.Match[str] | None:
 
 
 def without_echo(text: str, asked: OptionSet) -> tuple[str, bool]:
-    """Returns a text without a list in which the model repeats the options, and whether there was one."""
+    """Returns a text without repeated options, and whether any were."""
     low, needed = text.lower(), max(2, min(len(asked.sheet.keys), 3))
     if sum(_text_follows(low, label, own) for label, own in asked.sheet.texts.items()) < needed:
         return text, False
@@ -83,7 +86,7 @@ def without_echo(text: str, asked: OptionSet) -> tuple[str, bool]:
 
 
 def _text_follows(low: str, label: str, own: str) -> bool:
-    """Returns whether the first word of an option's text stands anywhere soon after its label: a fast test."""
+    """Returns whether an option's first word soon follows its label."""
     word, label = own.split(" ", 1)[0], label.lower()
     position = low.find(word)
     while position >= 0:
@@ -95,7 +98,7 @@ def _text_follows(low: str, label: str, own: str) -> bool:
 
 
 def _prefix_length(text: str, start: int, own: str) -> int:
-    """Returns how many characters of a text, from a place, spell an option's text; 0 if it does not begin with it."""
+    """Returns the number of characters spelling an option; else 0."""
     lead = len(text[start : start + 4]) - len(text[start : start + 4].lstrip(" \"'*"))
     for size in range(len(own), min(len(own) + 12, len(text) - start - lead) + 1):
         end = start + lead + size
@@ -106,7 +109,7 @@ def _prefix_length(text: str, start: int, own: str) -> int:
 
 
 def _item_label(row: str, asked: OptionSet) -> re.Match[str] | None:
-    """Returns the label that a line begins with, where a mark divides it from what follows."""
+    """Returns the label that begins a line before a mark."""
     match = asked.labels.item.match(row)
     if not match or not asked.labels.is_label(row, *match.span("label")):
         return None
@@ -133,7 +136,7 @@ def _verdict_option(items: list[Item], asked: OptionSet) -> Found | None:
 
 
 def _last_line(rows: list[str], items: list[Item], asked: OptionSet) -> Found | None:
-    """Returns what the last of several lines commits to by a label, or a label and its option's text, and no more."""
+    """Returns the option the last line alone commits to."""
     if len(rows) < 2:
         return None
     alone = [_lone_label(row, asked) for row in rows[-2:]]
@@ -151,7 +154,7 @@ def _last_line(rows: list[str], items: list[Item], asked: OptionSet) -> Found | 
 
 
 def _line_option(row: str, asked: OptionSet) -> Found | None:
-    """Returns what a line commits to that holds a label, an option's text, or both, and no more."""
+    """Returns the option of a line with nothing else."""
     if alone := _lone_label(row, asked):
         return asked.known(alone["label"].upper(), "last line")
     item = _item_label(row, asked)
@@ -163,7 +166,7 @@ def _line_option(row: str, asked: OptionSet) -> Found | None:
 
 
 def _first_words(rows: list[str], items: list[Item], asked: OptionSet) -> Found | None:
-    """Returns what the first line commits to by the label that it begins with."""
+    """Returns the option of the label that begins line one."""
     row = rows[0]
     match = _item_label(row, asked)
     if not match:
@@ -186,7 +189,7 @@ def _first_words(rows: list[str], items: list[Item], asked: OptionSet) -> Found 
 
 
 def _with_reason(row: str, asked: OptionSet) -> Found | None:
-    """Returns the label that a line begins with and gives a reason for: "B because ...", "B (see ...)"."""
+    """Returns a line's opening label with reason: "B because ..."."""
     match = asked.labels.one.match(row)
     if (
         not match
@@ -213,7 +216,7 @@ def _in_bold(bolds: list[str], asked: OptionSet) -> Found | None:
 
 
 def _last_words(row: str, asked: OptionSet) -> Found | None:
-    """Returns the label that a text ends with, apart from its last sentence: "(B)", ": B", "! B"."""
+    """Returns the label that ends a text: "(B)", ": B"."""
     first = max(0, len(row) - 40)
     match = re.search(rf"(?:[(\[]|(?:[a-z)\"'][.!?:,]|—|–)\s+){asked.labels.token}[)\]]?[\s.!]*$", row[first:])
     if not match or not match["label"].isupper():

@@ -20,21 +20,21 @@ JUDGE = "judge"
 
 
 class Read(NamedTuple):
-    """Reading of both texts of a pair by an annotator, as JSON holds it."""
+    """Annotator's reading of both texts of a pair, as JSON."""
 
     reference: Any
     prediction: Any
 
 
 def texts_among(value: Any) -> tuple[str, ...]:
-    """Returns the texts of what is right, one or several, of those that hold anything but blanks."""
+    """Returns right texts, one or several, without blank ones."""
     right = value if isinstance(value, list | tuple) else (value,)
     return tuple([text for value in right if value is not None and (text := str(value)).strip()])
 
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """Reply of a model to one question, and the entry of the answer key.
+    """Model's reply to one question, with the answer key's entry.
 
     Attributes:
         kind: what an answer is, as in `medimg_eval.question.Kind`.
@@ -105,7 +105,7 @@ class AnsweredQuestion:
 
     @cached_property
     def text(self) -> str:
-        """Text of an answer in free words or a report; "" where there is nothing."""
+        """Text of a free-text answer or report; "" if absent."""
         return str(self.extraction.value or "")
 
     @cached_property
@@ -119,7 +119,7 @@ class AnsweredQuestion:
         return {}
 
     def read(self, annotator: str) -> Any:
-        """Returns what an annotator made of the pair; raises CaseError where it was not asked."""
+        """Returns an annotator's reading; raises CaseError where none asked."""
         if annotator not in self.readings and len(self.references) > 1:
             raise CaseError(f"{annotator} compares with one reference, and there are {len(self.references)}; give one")
         if annotator not in self.readings:
@@ -137,10 +137,11 @@ class AnsweredQuestion:
 
     @cached_property
     def credit(self) -> float:
-        """How right the answer is: 1 or 0, and of preferences that are equal the expected value of a draw among them.
+        """Credit: 1 or 0; for tied preferences, a draw's expectation.
 
-        An answer that was not given or not understood is wrong. Texts, numbers and places are right or wrong only by
-        a metric of their own; here they must equal the value.
+        How right the answer is; equal preferences get the expected value of a draw among them. An answer that was
+        not given or not understood is wrong. Texts, numbers and places are right or wrong only by a metric of
+        their own; here they must equal the value.
         """
         if self.preferences is not None:
             right = self.value
@@ -171,7 +172,10 @@ class AnsweredQuestion:
 
     @cached_property
     def status(self) -> str:
-        """`right`, `wrong`, `chosen` (without writing), or why there is no answer: `unparsed`, `refused`, `empty`."""
+        """`right`, `wrong`, `chosen` (without writing), `unparsed`, `refused` or `empty`.
+
+        The last three say why there is no answer.
+        """
         if self.preferences is not None:
             return "chosen"
         if self.extraction.value is None:

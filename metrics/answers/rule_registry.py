@@ -65,7 +65,7 @@ def answer_rule(name: str, *, source: str) -> Callable[[Written], Written]:
 
 
 def rules() -> dict[str, AnswerRule]:
-    """Returns the published rules there are, by name in alphabetical order; ours, "cascade", is not among them."""
+    """Returns published rules by name in alphabetical order, without "cascade"."""
     _import_rules()
     return dict(sorted(_RULES.items()))
 

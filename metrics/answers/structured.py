@@ -77,7 +77,10 @@ def _first_number(text: str) -> float | None:
 
 
 def written_number(low: str) -> tuple[float | None, str]:
-    """Returns the only number that a lower-case text has as words, or the only one that it states, and the rule."""
+    """Returns a lower-case text's only stated number and the rule.
+
+    As words, or the only number that it states.
+    """
     words = number_words(low)
     stated = {
         word.value
@@ -93,12 +96,15 @@ def written_number(low: str) -> tuple[float | None, str]:
 
 
 def box_in(text: str) -> Numbers | None:
-    """Returns the four numbers of the box that a text without thinking answers with."""
+    """Returns the answer box's four numbers, from text without thinking."""
     return group(_answer_part(text), 4) or group(text, 4)
 
 
 def point_in(text: str) -> Numbers | None:
-    """Returns the two numbers of the point that a text without thinking answers with; of a box, its centre."""
+    """Returns the answered point's two numbers; a box's centre.
+
+    The text comes without thinking.
+    """
     part = _answer_part(text)
     box = _bracket_pattern(4).search(_strip_tokens(part))
     if box:
@@ -108,7 +114,7 @@ def point_in(text: str) -> Numbers | None:
 
 
 def group(text: str, size: int) -> Numbers | None:
-    """Returns the first numbers of a text that stand together as a group of `size`, those in brackets before others."""
+    """Returns a text's first `size` grouped numbers, bracketed ones first."""
     text = _strip_tokens(text)
     if match := _bracket_pattern(size).search(text):
         return _parse_floats(match[0])
@@ -126,7 +132,7 @@ def group(text: str, size: int) -> Numbers | None:
 
 @cache
 def _bracket_pattern(size: int) -> re.Pattern[str]:
-    """Returns the pattern of so many numbers in brackets, or of pairs in brackets side by side."""
+    """Returns the pattern of `size` numbers, or pairs, in brackets."""
     coordinate = rf"{_NUMBER}(?:\s?px)?"
     flat = rf"[\[(]\s*{coordinate}(?:\s*[,;\s]\s*{coordinate}){{{size - 1}}}\s*[\])]"
     pair = rf"[\[(]\s*{coordinate}\s*[,;\s]\s*{coordinate}\s*[\])]"
@@ -143,7 +149,7 @@ def _strip_tokens(text: str) -> str:
 
 
 def _answer_part(text: str) -> str:
-    """Returns what follows the last announcement of an answer, or is marked as one; else the whole text."""
+    """Returns the announced or marked answer, else the whole text."""
     text = marked(text)
     positions = [end for _, end in announcements(text.lower())]
     positions += [match.start() + 1 for match in MARK.finditer(text)]
@@ -151,7 +157,9 @@ def _answer_part(text: str) -> str:
 
 
 def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
-    """Returns x, y, x, y, ... in pixels, from the convention `more["convention"]`, in an image of `more["size"]`.
+    """Returns x, y, x, y, ... in pixels.
+
+    From the convention `more["convention"]`, in an image of `more["size"]`.
 
     Raises:
         UsageError: If there is no such convention, or the size is missing that it needs.
@@ -189,7 +197,7 @@ _TRIES = 64
 
 
 def free_text(text: str) -> str:
-    """Returns the answer in a text without thinking: what is marked, or follows "final answer:", else all of it."""
+    """Returns the marked or "final answer:" text, else all."""
     if matches := list(re.finditer(f"{OPEN}([^{CLOSE}]*){CLOSE}", marked(text))):
         last = matches[-1][1].strip()
         if last:
@@ -202,7 +210,7 @@ def free_text(text: str) -> str:
 
 
 def last_object(text: str) -> dict[str, Any] | None:
-    """Returns the last JSON object of a text, or a Python dictionary written out; None where there is none."""
+    """Returns a text's last JSON or Python dictionary; else None."""
     decoder, last = json.JSONDecoder(), None
     position = text.find("{")
     for _ in range(_TRIES):
@@ -222,7 +230,10 @@ def last_object(text: str) -> dict[str, Any] | None:
 
 
 def regions(text: str) -> dict[str, str] | None:
-    """Returns region id -> name from "Region ID: 1; Type: choroid; ...", or from a JSON object of that form."""
+    """Returns region id -> name from text or JSON.
+
+    "Region ID: 1; Type: choroid; ...", or a JSON object of that form.
+    """
     if content := last_object(text):
         named = {
             str(key): str(value)
@@ -236,7 +247,7 @@ def regions(text: str) -> dict[str, str] | None:
 
 
 def boxes3d(text: str) -> Any:
-    """Returns name -> six numbers from a JSON object, or six numbers that stand together."""
+    """Returns name -> six numbers from JSON; or six numbers."""
     if content := last_object(text):
         return content
     return group(text, 6)

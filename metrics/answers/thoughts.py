@@ -87,7 +87,7 @@ def split_thought(text: str, sent: str | None = None) -> SplitReply:
 
 
 def _split_blocks(text: str) -> SplitReply:
-    """Parts blocks between marks; marks within a block that is open are part of it."""
+    """Splits blocks between marks; marks within open blocks belong there."""
     remaining_text, position, opened = "", 0, -1
     thoughts: list[str] = []
     rule: Rule = "T6"

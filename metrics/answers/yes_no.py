@@ -87,7 +87,7 @@ def yes_or_no(text: str) -> tuple[str | None, str]:
 
 
 def _read_ending(text: str) -> Said | None:
-    """Returns what the end of a long text marks or announces: nothing before it can change that."""
+    """Returns the answer that a long text's end decides."""
     end = marked(ending(text)).lower()
     return None if corrections(end) else _announced_answer(end)
 
@@ -109,7 +109,7 @@ def _announced_answer(low: str) -> Said | None:
 
 
 def _contradicts_itself(low: str) -> bool:
-    """Returns whether a text is both words and nothing else, "yes no yes", or asks: "yes?"."""
+    """Returns whether a text says "yes no yes", or asks."""
     return bool(("yes" in low and "no" in low) or low.endswith("?")) and bool(_ONLY.fullmatch(low))
 
 
@@ -122,12 +122,12 @@ def _opening_answer(low: str) -> Said | None:
 
 
 def _only_spoken_of(before: str) -> bool:
-    """Returns whether the clause before a word says that it cannot, or should not, be said."""
+    """Returns whether a clause says the next word is unsayable."""
     return refuses(before) or bool(_SPOKEN_OF.search(before))
 
 
 def _later_answer(low: str) -> tuple[str | None, str]:
-    """Returns what a text answers by a word that stands alone, or by saying that something is there, or is not."""
+    """Returns a text's answer by a lone word or statement."""
     words = [
         "yes" if match["yes"] else "no"
         for match in _WORD.finditer(low)

@@ -27,7 +27,7 @@ _curve = partial(summary, needs=NEEDS, best=0.0, higher_is_better=False, at_once
 
 
 def _paired_rows(rows: ScoreTable) -> Stated:
-    """Returns the masks that have both values: the row of the estimate, the estimate, and the Dice."""
+    """Returns masks with both values: row, estimate and Dice."""
     estimates = np.flatnonzero((rows.metric == "expected_dice") & ~np.isnan(rows.value))
     judged = np.flatnonzero((rows.metric == "dice") & ~np.isnan(rows.value))
     dice = {(rows.case[row], rows.label[row], rows.repeat[row]): rows.value[row] for row in judged}

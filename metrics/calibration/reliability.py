@@ -52,7 +52,7 @@ _COX = "Cox, Biometrika 1958, doi 10.1093/biomet/45.3-4.562; Van Calster et al.,
 
 
 def whole_number(bins: float) -> int:
-    """Returns a number of bins; raises UsageError for one that is not whole or below 1."""
+    """Returns a whole number of bins, or raises UsageError."""
     if bins < 1 or bins != int(bins):
         raise UsageError(
             f"Expected the number of bins of a calibration error to be a whole number above 0, got {bins:g}"
@@ -61,9 +61,10 @@ def whole_number(bins: float) -> int:
 
 
 def equal_mass(times: Floats, levels: Levels, bins: int) -> tuple[Floats, Floats, Floats]:
-    """Returns statements, right ones and sums of confidence in bins of equal numbers: (resample, bin) each.
+    """Returns counts, right ones and confidence sums of equal-mass bins.
 
-    A level is in the bin in which the middle of its ranks lies, so that equal confidences share a bin.
+    (resample, bin) each; bins hold equal numbers of statements. A level is in the bin in which the middle of
+    its ranks lies, so that equal confidences share a bin.
     """
     unit_weights = np.ones_like(levels.sure)
     numbers = levels.sums(times, unit_weights)
@@ -78,46 +79,54 @@ def equal_mass(times: Floats, levels: Levels, bins: int) -> tuple[Floats, Floats
 
 
 def mass_places(sure: Floats, bins: int) -> Places:
-    """Returns the bin of equal numbers of each confidence, (statement,), as `equal_mass` has it."""
+    """Returns confidences' equal-mass bins, (statement,), as `equal_mass` does."""
     _, level, count = np.unique(sure, return_inverse=True, return_counts=True)
     return np.asarray(_bin_of_middle(count[None].astype(np.float64), bins)[0][level], dtype=np.int64)
 
 
 def _bin_of_middle(numbers: Floats, bins: int) -> Places:
-    """Returns the bin of each level of so many statements, least sure first: (resample, level), both."""
+    """Returns levels' bins, ascending in confidence: (resample, level)."""
     # Twice the middle of the ranks is a whole number, so that a level at a border falls to no side by rounding.
     twice, total = 2 * np.cumsum(numbers, axis=1) - numbers, np.maximum(numbers.sum(axis=1, keepdims=True), 1)
     return np.asarray(np.minimum(twice * bins // (2 * total), bins - 1), dtype=np.int64)
 
 
 def equal_width(sure: Floats, bins: int) -> Places:
-    """Returns the bin of each confidence, (statement,): [l, r), the last one with 1."""
+    """Returns confidences' equal-width bins, (statement,): [l, r).
+
+    The last one holds 1.
+    """
     # Looked up rather than multiplied: 0.29 * 100 is 28.999999999999996.
     edges = np.arange(1, bins) / bins
     return np.searchsorted(edges, sure, side="right").astype(np.int64)
 
 
 def gap(numbers: Floats, right: Floats, sure: Floats) -> Floats:
-    """Returns the mean over statements of |share right - mean confidence| of their bin: (..., bin) -> (...)."""
+    """Returns the mean |share right - mean confidence| of bins.
+
+    Over statements, each with its bin's: (..., bin) -> (...).
+    """
     return quotient(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
 
 
 def by_luck(sure: Floats, place: Places) -> float:
-    """Returns about what a calibration error is worth of confidences that mean exactly what they say.
+    """Returns the calibration error that ideal confidences would score.
 
-    Of n independent statements in a bin the sum of right ones less the sum of confidences is about normal with the
-    variance sum p(1 - p), and the mean of its distance from 0 is sqrt(2 / pi) standard deviations.
+    Approximately, by chance alone. Of n independent statements in a bin the sum of right ones less the sum of
+    confidences is about normal with the variance sum p(1 - p), and the mean of its distance from 0 is sqrt(2
+    / pi) standard deviations.
     """
     spread = np.bincount(place, weights=sure * (1 - sure))
     return float(np.sqrt(2 * spread / math.pi).sum() / sure.size) if sure.size else math.nan
 
 
 def murphy(sure: Floats, right: Floats, place: Places) -> tuple[float, float, float, float]:
-    """Returns reliability, resolution, uncertainty and what the bins leave over, which make up the Brier score.
+    """Returns Murphy's parts of Brier: reliability, resolution, uncertainty, rest.
 
-    Brier = reliability - resolution + uncertainty + left over, the last being what statements of one bin that differ in
-    their confidence add (Stephenson et al., Weather and Forecasting 2008); 0 where those of a bin are all alike.
-    Confidence, 0 or 1 for right, and the place of the bin are (statement,).
+    The rest is what the bins leave over. Brier = reliability - resolution + uncertainty + left over, the last
+    being what statements of one bin that differ in their confidence add (Stephenson et al., Weather and
+    Forecasting 2008); 0 where those of a bin are all alike. Confidence, 0 or 1 for right, and the place of
+    the bin are (statement,).
     """
     numbers = np.bincount(place).astype(np.float64)
     filled = numbers > 0
@@ -132,10 +141,11 @@ def murphy(sure: Floats, right: Floats, place: Places) -> tuple[float, float, fl
 
 
 def logistic(times: Floats, stated: Stated, *, slope: bool) -> Floats:
-    """Returns the slope of right on the log odds of the confidence, or with a slope of 1 the intercept: (resample,).
+    """Returns logistic regression's slope or intercept, (resample,).
 
-    Maximum likelihood by Newton's method. NaN where all were right or all wrong, where no confidence differs from
-    another (of a slope), and where right and wrong ones are separated.
+    Of right on the log odds of the confidence; the intercept is for a slope of 1. Maximum likelihood by
+    Newton's method. NaN where all were right or all wrong, where no confidence differs from another (of a
+    slope), and where right and wrong ones are separated.
     """
     if not stated.place.size:
         return np.full(len(times), math.nan)
@@ -151,7 +161,7 @@ def logistic(times: Floats, stated: Stated, *, slope: bool) -> Floats:
 
 
 def _newton_intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
-    """Newton's method between bounds that close in: where all are sure, the curve is a stair that it could leap off."""
+    """Newton's method between closing bounds, safe on stair-shaped curves."""
     low, high = np.full(len(weight), -2 * _ENDS), np.full(len(weight), 2 * _ENDS)
     added = np.zeros(len(weight))
     for _ in range(_STEPS):
@@ -168,7 +178,7 @@ def _newton_intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
 
 
 def _newton_slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
-    """Newton's method from a slope of 0; steps are at most 4 long, in standard deviations of the log odds."""
+    """Newton's method from slope 0, with steps at most 4."""
     spread = odds.std()
     if not spread > 0:
         return np.full(len(weight), math.nan)
@@ -247,7 +257,7 @@ def ece_mass(rows: ScoreTable, bins: float) -> Weighed:
 
 
 def _width_pieces(rows: ScoreTable, bins: float) -> Floats:
-    """Contribution of each row to the bins' sums of right less confidence, and to their number: (row, bin + 1)."""
+    """Row contributions to bins' gaps and counts, (row, bin+1)."""
     stated, number = said(rows), whole_number(bins)
     added = np.zeros((rows.value.size, number + 1))
     added[stated.place, equal_width(stated.sure, number)] = stated.right - stated.sure
@@ -273,7 +283,7 @@ def ece_width(sums: Floats, bins: float) -> Floats:
 
 
 def _row_sums(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats) -> Floats:
-    """Contribution of each row to the sum of the statements' values, and to their number: (row, 2)."""
+    """Row contributions to the statements' sum and count, (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     added[stated.place] = np.stack([values, counted], axis=1)
     return added

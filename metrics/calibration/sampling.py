@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def cluster_meanings(answers: Sequence[str], alike: Callable[[str, str], bool]) -> list[int]:
-    """Clusters answers by meaning: each joins the first cluster whose first answer it implies, and is implied by.
+    """Clusters answers by meaning: mutual entailment with a first answer.
+
+    Each joins the first cluster whose first answer it implies and is implied by.
 
     Args:
         answers: of one question.
@@ -68,7 +70,9 @@ def semantic_entropy(clusters: Sequence[int], log_likelihoods: npt.ArrayLike | N
 
 
 def semantic_confidence(clusters: Sequence[int], log_likelihoods: npt.ArrayLike | None = None) -> float:
-    """Returns 1 - semantic entropy / log of the number of answers, 0 to 1: 1 where all mean the same.
+    """Returns semantic confidence: 1 - semantic entropy / log n.
+
+    Of n answers. In [0, 1]: 1 where all have the same meaning.
 
     >>> semantic_confidence([0, 0, 0]), round(semantic_confidence([0, 1, 2]), 6)
     (1.0, 0.0)

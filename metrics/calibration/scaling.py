@@ -20,7 +20,7 @@ COLDEST, HOTTEST = 0.01, 100.0
 
 
 def log_odds(probability: npt.ArrayLike) -> Floats:
-    """Returns log(p / (1 - p)), p kept `CLIP` away from 0 and 1."""
+    """Returns log(p/(1-p)), p kept `CLIP` from 0 and 1."""
     clipped = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
     return np.asarray(np.log(clipped / (1 - clipped)))
 

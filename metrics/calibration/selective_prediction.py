@@ -24,7 +24,10 @@ _risk_curve = partial(confidence_summary, best=0.0, higher_is_better=False, at_o
 
 
 class Risks(NamedTuple):
-    """Statements and wrong ones by level, the surest first, (resample, level); and those before each level."""
+    """Statements and wrong ones by level, with running counts.
+
+    (resample, level), the surest first; the running counts are of those before each level.
+    """
 
     numbers: Floats
     wrong: Floats
@@ -33,17 +36,17 @@ class Risks(NamedTuple):
 
 
 def risks(times: Floats, levels: Levels) -> Risks:
-    """Returns how many statements there are, and wrong ones, as one goes down from the surest."""
+    """Returns counts of statements and wrong ones, surest first."""
     numbers = levels.sums(times, np.ones_like(levels.sure))[:, ::-1]
     wrong = levels.sums(times, 1 - levels.right)[:, ::-1]
     return Risks(numbers, wrong, np.cumsum(numbers, axis=1) - numbers, np.cumsum(wrong, axis=1) - wrong)
 
 
 def area_under(found: Risks) -> Floats:
-    """Returns the mean over k of the share of wrong ones among the k surest, (resample,).
+    """Returns AURC: mean over k of the k surest's error.
 
-    Of a level of equal confidence any order is as likely, and the mean over orders is taken: its wrong ones are spread
-    evenly.
+    The error is the share of wrong ones; (resample,). Of a level of equal confidence any order is as likely,
+    and the mean over orders is taken: its wrong ones are spread evenly.
     """
     rate = quotient(found.wrong, found.numbers, 0.0)
     added = harmonic(found.before + found.numbers) - harmonic(found.before)
@@ -52,23 +55,27 @@ def area_under(found: Risks) -> Floats:
 
 
 def least_area(found: Risks) -> Floats:
-    """Returns the area if every wrong answer were less sure than every right one, (resample,)."""
+    """Returns AURC of the best order, (resample,).
+
+    In it every wrong answer is less sure than every right one.
+    """
     numbers, wrong = found.numbers.sum(axis=1), found.wrong.sum(axis=1)
     right = numbers - wrong
     return quotient(wrong - right * (harmonic(numbers) - harmonic(right)), numbers)
 
 
 def generalised_area(found: Risks) -> Floats:
-    """Returns the area under wrong ones among the k surest over all, by trapezoids from coverage 0: (resample,).
+    """Returns AUGRC: area under wrong surest over all, (resample,).
 
-    The wrong ones of a level of equal confidence are spread evenly, as in `area_under`.
+    Wrong ones among the k surest over all, by trapezoids from coverage 0. The wrong ones of a level of equal
+    confidence are spread evenly, as in `area_under`.
     """
     total = (found.numbers * (found.wrong_before + found.wrong / 2)).sum(axis=1)
     return quotient(total, found.numbers.sum(axis=1) ** 2)
 
 
 def risk_of_surest(found: Risks, coverage: float) -> Floats:
-    """Returns the share of wrong ones among the surest, so many that they are this share of all: (resample,)."""
+    """Returns the error among the surest `coverage` share, (resample,)."""
     wanted = np.ceil(coverage * found.numbers.sum(axis=1, keepdims=True) - 1e-9)
     inside = np.clip(wanted - found.before, 0, found.numbers)
     wrong = (quotient(found.wrong, found.numbers, 0.0) * inside).sum(axis=1)
@@ -76,14 +83,17 @@ def risk_of_surest(found: Risks, coverage: float) -> Floats:
 
 
 def most_covered(found: Risks, risk: float) -> Floats:
-    """Returns the largest share of answers above a threshold of which at most this share is wrong: (resample,)."""
+    """Returns the largest share answered at most `risk` wrong, (resample,).
+
+    Answers lie above a threshold.
+    """
     numbers, total = found.before + found.numbers, found.numbers.sum(axis=1)
     fine = (found.wrong_before + found.wrong <= risk * numbers + 1e-9) & (found.numbers > 0)
     return quotient(np.where(fine, numbers, 0).max(axis=1, initial=0), total)
 
 
 def harmonic(number: Floats) -> Floats:
-    """Returns 1 + 1/2 + ... + 1/n, carried on smoothly between whole numbers."""
+    """Returns 1 + 1/2 + ... + 1/n, interpolated smoothly."""
     from scipy.special import digamma
 
     return np.asarray(digamma(number + 1) + np.euler_gamma, dtype=np.float64)

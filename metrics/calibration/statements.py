@@ -66,7 +66,7 @@ class Levels(NamedTuple):
     starts: Places
 
     def sums(self, times: Floats, values: Floats) -> Floats:
-        """Returns the sum of values over the statements of each level: (resample, row) -> (resample, level)."""
+        """Returns sums over each level's statements, (resample, level)."""
         weighed = times[:, self.order] * values
         if len(self.starts) == len(self.order):
             return weighed
@@ -79,14 +79,17 @@ def exclusive(rows: ScoreTable) -> bool:
 
 
 def every(rows: ScoreTable) -> Stated:
-    """Returns a statement for each row: that a class is present, or that an answer is right."""
+    """Returns a statement per row: class present or answer right."""
     indices = np.flatnonzero(np.isin(rows.status, (PRESENT, "absent", RIGHT, WRONG)) & ~np.isnan(rows.value))
     so = np.isin(rows.status[indices], (PRESENT, RIGHT)).astype(np.float64)
     return Stated(indices.astype(np.int64), rows.value[indices], so)
 
 
 def top(rows: ScoreTable) -> Stated:
-    """Returns a statement for each case of classes that exclude each other: that its most probable class is present."""
+    """Returns statements for exclusive classes: the top class is present.
+
+    One for each case.
+    """
     stated = every(rows)
     if not stated.place.size:
         return stated
@@ -100,15 +103,18 @@ def top(rows: ScoreTable) -> Stated:
 
 
 def said(rows: ScoreTable) -> Stated:
-    """Returns what calibration errors are of: top classes where classes exclude each other, elsewhere every row."""
+    """Returns statements for calibration errors: top classes or all rows.
+
+    Top classes where classes exclude each other.
+    """
     return top(rows) if exclusive(rows) else every(rows)
 
 
 def decided(rows: ScoreTable) -> Stated:
-    """Returns what abstention is about: each decision, how sure it was, and whether it was right.
+    """Returns decisions for abstention, with confidence and correctness.
 
-    A class that does not exclude others is said to be present above 0.5, and the confidence is then its probability,
-    otherwise 1 minus that.
+    A class that does not exclude others is predicted present above 0.5, and the confidence is then its
+    probability, otherwise 1 minus that.
     """
     if exclusive(rows):
         return top(rows)
@@ -179,18 +185,18 @@ def option_probability(pair: AnsweredQuestion) -> Mapping[str, float]:
 
 
 def right_option(pair: AnsweredQuestion) -> str | None:
-    """Returns the option that is right among those that have a preference; None where it is not one alone."""
+    """Returns the only right option with a preference, or None."""
     options = pair.preferences or {}
     right = [letter for letter in options if pair.value in (letter, [letter], pair.options.get(letter, letter).lower())]
     return right[0] if len(right) == 1 else None
 
 
 def vote_confidence(votes: Sequence[int], options: int) -> float:
-    """Returns how sure of its answer a model is that was asked several times: 1 - H / log K, 0 to 1.
+    """Returns vote confidence: 1 - H / log K.
 
-    H is the entropy of the shares of its votes with the correction of Miller and Madow, (m - 1) / 2T for m of the K
-    options, two or more, that got one of T votes; without it, a guesser among 4 options would be 0.12 sure after 10
-    votes.
+    How sure of its answer a model is that was asked several times, 0 to 1. H is the entropy of the shares of
+    its votes with the correction of Miller and Madow, (m - 1) / 2T for m of the K options, two or more, that
+    got one of T votes; without it, a guesser among 4 options would be 0.12 sure after 10 votes.
 
     Raises:
         ValueError: there is no vote, or there are fewer than two options or fewer than answers.

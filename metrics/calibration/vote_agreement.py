@@ -27,7 +27,9 @@ def _check_parameter(parameter: str) -> None:
 
 
 def agreement(votes: Floats, trials: Floats, options: Floats, *, plain: bool) -> Floats:
-    """Returns 1 - H / log K of each case, clipped to [0, 1], (case,).
+    """Returns cases' vote agreement, 1 - H / log K.
+
+    (case,), clipped to [0, 1].
 
     Args:
         votes: (case, answer), how often each answer was given; 0 where a case has fewer answers.
@@ -44,7 +46,7 @@ def agreement(votes: Floats, trials: Floats, options: Floats, *, plain: bool) ->
 
 
 def _by_case(rows: ScoreTable, plain: bool) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Returns the confidence of each case by its votes, (case,), and a row of each."""
+    """Returns cases' vote confidence, (case,), and a row of each."""
     cases, first, owner = np.unique(rows.case, return_index=True, return_inverse=True)
     is_given = (rows.metric == VOTES[0]) & ~np.isnan(rows.value)
     trials = np.bincount(owner[is_given], minlength=len(cases)).astype(np.float64)

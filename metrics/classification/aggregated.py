@@ -33,7 +33,7 @@ PATIENT = "patient"
 
 
 def _split_parameter(parameter: str) -> tuple[str, str, str]:
-    """Rule, attribute and metric of a parameter; raises UsageError for one that is not understood."""
+    """Rule, attribute and metric of a parameter; raises UsageError."""
     how, colon, name = parameter.partition(":")
     rule, dash, attribute = how.partition("-")
     if not (rule in RULES or _rule_rank(rule) > 0) or not dash or not attribute or not colon:
@@ -105,13 +105,13 @@ def aggregated(rows: ScoreTable, parameter: str) -> Weighed:
 
 
 def _rule_rank(rule: str) -> int:
-    """Returns which of the largest a rule takes, from 1; 0 of a rule that takes none."""
+    """Returns a rule's rank among the largest; 0 for none."""
     match = _RANKED.fullmatch(rule)
     return 1 if rule == "max" else int(match[1]) if match else 0
 
 
 def _ranked_values(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
-    """Returns the value of a rank of each group, from the largest down; 0 of a group of fewer."""
+    """Returns groups' values of a rank, descending; else 0."""
     order = np.lexsort((-value, owner))
     starts = np.searchsorted(owner[order], np.arange(groups))
     positions = starts + rank - 1
@@ -122,7 +122,7 @@ def _ranked_values(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank
 
 
 def _judge_table(table: ScoreTable, name: str) -> Weighed:
-    """How often each row of a table counts -> what a summary makes of it."""
+    """Judge from row weights to a summary of a table."""
     definition, parameter = parse(name)
     arguments = () if parameter is None else (parameter,)
     if definition.weighed is not None and (judge := definition.weighed(table, *arguments)) is not None:
@@ -134,7 +134,7 @@ def _judge_table(table: ScoreTable, name: str) -> Weighed:
 
 
 def _parse_prevalence(parameter: str) -> tuple[float, str]:
-    """The prevalence and the classes of a parameter; raises UsageError for one that is not understood."""
+    """Prevalence and classes of a parameter; raises UsageError."""
     text, _, which = parameter.partition(":")
     try:
         prevalence = float(text)

@@ -29,7 +29,7 @@ def check_set(parameter: str) -> None:
 
 
 def _condition_errors(rows: ScoreTable, key: str) -> Weighed:
-    """Returns 1 - balanced accuracy under a condition, of how often each row counts: (resample, row) to (resample,)."""
+    """Returns 1 - balanced accuracy under a condition, (resample,)."""
     chosen = np.flatnonzero(rows.condition == key)
     cells = count_cells(rows.where(chosen))
     return lambda times: 1 - balanced_accuracy(times[:, chosen] @ cells)
@@ -111,9 +111,10 @@ CLEAN_SEVERITY = "0"
 
 
 def _of_corruptions(rows: ScoreTable, reference: Mapping[str, float] | None) -> Weighed:
-    """Returns 100 times the mean over corruptions of the mean error over severities, over a reference's if any.
+    """Returns mean corruption error, in %, optionally over a reference's.
 
-    NaN where classes do not exclude each other, cases have no corruption, or the reference lacks one.
+    The mean over corruptions of the mean over severities. NaN where classes do not exclude each other, cases
+    have no corruption, or the reference lacks one.
     """
     present = np.flatnonzero(rows.status == PRESENT)
     kinds, levels = (rows.attributes[name][present] if name in rows.attributes else None for name in ATTRIBUTES)

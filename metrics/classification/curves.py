@@ -53,13 +53,16 @@ class Classified:
 
     @property
     def known(self) -> dict[str, bool]:
-        """Class -> whether it is present, of those of which that is known; of a probability by which side of 0.5."""
+        """Class -> known presence; probabilities are split at 0.5."""
         stated = {name: value for name, value in self.truth.items() if not math.isnan(value) and value != THRESHOLD}
         return {name: value > THRESHOLD for name, value in stated.items()}
 
     @property
     def said(self) -> dict[str, bool]:
-        """Class -> whether it is said to be present: above 0.5, or, where classes exclude each other, most probable."""
+        """Class -> predicted presence: above 0.5, or the most probable.
+
+        The latter where classes exclude each other.
+        """
         if not self.exclusive:
             return {name: value > THRESHOLD for name, value in self.predicted.items()}
         largest = max(self.predicted.values())
@@ -96,7 +99,7 @@ Area: TypeAlias = Callable[[Floats, Curve], Floats]
 
 
 def chosen(parameter: str, rows: ScoreTable) -> Choice:
-    """Returns what a parameter means for a run; of an unknown class or set nothing that is judged."""
+    """Returns a parameter's choice of classes; unknown ones select nothing."""
     if (rows.label == parameter).any():
         return Choice("macro", (parameter,))
     average, _, name = parameter.partition("-")
@@ -108,7 +111,7 @@ def chosen(parameter: str, rows: ScoreTable) -> Choice:
 
 
 def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
-    """Returns the classes that are judged, and of each row which of them it is about: (row,), -1 for none.
+    """Returns judged classes and each row's class, (row,), -1 otherwise.
 
     Rows whose truth or probability is not known are about none.
     """
@@ -124,7 +127,7 @@ def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
 
 
 def areas(rows: ScoreTable, parameter: str, area: Area, undefined: float = math.nan) -> Weighed:
-    """Returns a function of how often each row counts, (resample, row), that returns the area of each resample.
+    """Returns a judge: weights (resample, row) to curve areas, (resample,).
 
     Args:
         rows: of `probability`.
@@ -153,10 +156,11 @@ def areas(rows: ScoreTable, parameter: str, area: Area, undefined: float = math.
 
 
 def roc_area(times: Floats, curve: Curve) -> Floats:
-    """Returns the area under the ROC curve of each resample: (resample, row in the curve's order) -> (resample,).
+    """Returns AUROC by resample: (resample, row) -> (resample,).
 
-    The share of pairs of a positive and a negative in which the positive has the higher probability, ties counting one
-    half: DeLong's form of Mann and Whitney's statistic. NaN without positives or negatives.
+    Rows are in the curve's order. The share of pairs of a positive and a negative in which the positive has
+    the higher probability, ties counting one half: DeLong's form of Mann and Whitney's statistic. NaN without
+    positives or negatives.
     """
     positives, negatives = _level_counts(times, curve)
     below = np.cumsum(negatives, axis=1) - negatives
@@ -165,10 +169,10 @@ def roc_area(times: Floats, curve: Curve) -> Floats:
 
 
 def pr_area(times: Floats, curve: Curve) -> Floats:
-    """Returns the average precision of each resample: (resample, row in the curve's order) -> (resample,).
+    """Returns average precision by resample: (resample, row) -> (resample,).
 
-    The sum over the levels of probability of the precision there, times what the level adds to the recall. NaN without
-    positives or negatives.
+    Rows are in the curve's order. The sum over the levels of probability of the precision there, times what
+    the level adds to the recall. NaN without positives or negatives.
     """
     positives, negatives = (side[:, ::-1] for side in _level_counts(times, curve))
     positive_sums = np.cumsum(positives, axis=1)
@@ -179,10 +183,11 @@ def pr_area(times: Floats, curve: Curve) -> Floats:
 
 
 def counts(rows: ScoreTable, parameter: str) -> Floats:
-    """Returns what each row adds to hits, inventions, misses and right absences of each class: (row, 4 * class).
+    """Returns rows' TP, FP, FN and TN per class.
 
-    Of an average of `micro` these are those of all classes together. Where classes exclude each other, the most
-    probable one of a case is said to be present, and of equally probable ones each in part.
+    What each row adds: (row, 4 * class). Of an average of `micro` these are those of all classes together.
+    Where classes exclude each other, the most probable one of a case is predicted present, and of equally
+    probable ones each in part.
     """
     choice = chosen(parameter, rows)
     names, owner = classes_of(rows, choice)
@@ -199,7 +204,10 @@ def counts(rows: ScoreTable, parameter: str) -> Floats:
 
 
 def decided(rows: ScoreTable) -> Floats:
-    """Returns of each row whether its class is said to be present, float64, (row,): 0, 1, or a part of a tie."""
+    """Returns rows' class predictions, float64, (row,): 0, 1 or tie.
+
+    A tie counts a part.
+    """
     if rows.facts.get(CLASSES) != EXCLUSIVE:
         return (rows.value > THRESHOLD).astype(np.float64)
     _, owner = np.unique(rows.case, return_inverse=True)
@@ -211,7 +219,9 @@ def decided(rows: ScoreTable) -> Floats:
 
 
 def averaged(sums: Floats, parameter: str, score: Callable[[Floats], Floats]) -> Floats:
-    """Returns the average of a score of each class: sums of `counts`, (..., 4 * class) -> (...).
+    """Returns a score's average over classes, from `counts` sums.
+
+    (..., 4 * class) -> (...).
 
     Args:
         sums: of rows.
@@ -226,14 +236,16 @@ def averaged(sums: Floats, parameter: str, score: Callable[[Floats], Floats]) ->
 
 
 def mean_of_known(values: Floats, weights: Floats, axis: int) -> Floats:
-    """Returns the weighted mean of what is not NaN along an axis; NaN where nothing is."""
+    """Returns the weighted mean of non-NaN values; else NaN."""
     is_known = ~np.isnan(values)
     held = np.where(is_known, weights, 0)
     return quotient((np.where(is_known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
 
 
 def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
-    """Says which classes an average leaves out, for no row of theirs has a truth that it needs; "" for none.
+    """Names classes an average leaves out for want of truths.
+
+    No row of theirs has a truth that it needs; "" for none.
 
     Args:
         rows: of `probability`.
@@ -260,7 +272,7 @@ def _make_curve(rows: ScoreTable, places: Places) -> Curve:
 
 
 def _group_rows(owner: Places, number: int) -> tuple[Places, Places]:
-    """Places of the rows of each class, one class after the other, and where the next ones begin."""
+    """Places of rows by class, and where each class begins."""
     order = np.argsort(owner, kind="stable").astype(np.int64)
     order = order[int((owner < 0).sum()) :]
     sizes = np.bincount(owner[owner >= 0], minlength=number)

@@ -161,7 +161,9 @@ def auprc(rows: ScoreTable, parameter: str) -> Weighed:
 
 
 def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callable[[Score], Summed]:
-    """Registers a summary of counts, which the function below takes: (..., 4, class) -> (..., class).
+    """Registers a summary of counts over classes.
+
+    The function below takes (..., 4, class) -> (..., class).
 
     Args:
         title: what a table's header calls it.

@@ -47,10 +47,10 @@ def top_k_accuracy(pair: Classified, k: float) -> Mapping[str, float]:
 
 
 def _grade_sums(rows: ScoreTable) -> Floats:
-    """Contribution of each row to the sums of distances and their squares, and to the counts of classes.
+    """Row contributions to distance sums and class counts.
 
-    (row, 2 + 2 * class). A case adds at the row of the class that is present; several equally probable ones are said in
-    parts.
+    Distances and their squares. (row, 2 + 2 * class). A case adds at the row of the class that is present;
+    several equally probable ones count in parts.
     """
     names = [str(name) for name in rows.facts.get(NAMES, ())] or np.unique(rows.label).tolist()
     grade_of = {name: at for at, name in enumerate(names)}
@@ -73,7 +73,7 @@ def _grade_sums(rows: ScoreTable) -> Floats:
 
 
 def _weighted_kappa(sums: Floats, power: int) -> Floats:
-    """1 - the disagreement that is seen over that of chance, weighted by the distance of grades to a power."""
+    """Weighted kappa: 1 - observed over chance disagreement of grades."""
     width = (sums.shape[-1] - 2) // 2
     true, given_counts = sums[..., 2 : 2 + width], sums[..., 2 + width :]
     distance = np.abs(np.subtract.outer(np.arange(width), np.arange(width))) ** power
@@ -106,7 +106,7 @@ def linear_kappa(sums: Floats) -> Floats:
 
 
 def count_cells(rows: ScoreTable) -> Floats:
-    """Counts of each class, and whether classes exclude each other: (row, 4 * class + 1)."""
+    """Row contributions to class counts, with exclusiveness, (row, 4*class+1)."""
     table = counts(rows, "macro")
     alone = np.full((len(table), 1), float(rows.facts.get(CLASSES) == EXCLUSIVE))
     return np.concatenate([table, alone], axis=1)

@@ -132,7 +132,7 @@ def label_sets(
 
 
 def choose_regularisation(probabilities: npt.ArrayLike, truth: npt.ArrayLike, alpha: float) -> Regularisation:
-    """Chooses what RAPS adds: the rank that most true labels reach, and the penalty with the smallest sets.
+    """Chooses RAPS's rank and penalty for the smallest sets.
 
     The rank is the conformal quantile of the ranks of true labels, at most the number of classes; the penalty is one of
     `PENALTIES`, the first whose mean set on these cases is smallest. Cases so used may not calibrate.

@@ -16,20 +16,21 @@ Floats = npt.NDArray[np.float64]
 
 
 def _quantile_order(number: int, alpha: float) -> int:
-    """Returns ceil((n + 1)(1 - alpha)), without a float's rounding upwards of whole numbers."""
+    """Returns ceil((n + 1)(1 - alpha)), robust to float rounding."""
     return math.ceil((number + 1) * (1 - alpha) - 1e-9)
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises ValueError unless the share that may be missed lies between 0 and 1."""
+    """Raises ValueError unless the miss rate is in (0, 1)."""
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is invalid: expected a share between 0 and 1, such as 0.1, got {alpha}")
 
 
 def conformal_quantile(scores: npt.ArrayLike, alpha: float) -> float:
-    """Conformal quantile: the ceil((n + 1)(1 - alpha))-th smallest score; infinite where there are too few.
+    """Conformal quantile: the ceil((n + 1)(1 - alpha))-th smallest score.
 
-    A score that is NaN counts as infinite: a case without an answer conforms to nothing. Scores are (case,).
+    Infinite where there are too few. A score that is NaN counts as infinite: a case without an answer
+    conforms to nothing. Scores are (case,).
 
     Raises:
         ValueError: alpha is not between 0 and 1.
@@ -47,7 +48,9 @@ def conformal_quantile(scores: npt.ArrayLike, alpha: float) -> float:
 
 
 def fewest_cases(alpha: float) -> int:
-    """Returns the fewest calibration cases that give a finite quantile: ceil(1 / alpha) - 1.
+    """Returns the fewest calibration cases: ceil(1 / alpha) - 1.
+
+    Fewer give no finite quantile.
 
     >>> fewest_cases(0.1), fewest_cases(0.05)
     (9, 19)
@@ -57,7 +60,9 @@ def fewest_cases(alpha: float) -> int:
 
 
 def group_quantiles(scores: npt.ArrayLike, groups: Sequence[Hashable], alpha: float) -> Mapping[Hashable, float]:
-    """Returns the quantile of each group by itself (Mondrian), infinite for one that is too small.
+    """Returns each group's own conformal quantile (Mondrian).
+
+    Infinite for a group that is too small.
 
     Raises:
         ValueError: there are not as many groups as scores, or alpha is not between 0 and 1.
@@ -71,10 +76,11 @@ def group_quantiles(scores: npt.ArrayLike, groups: Sequence[Hashable], alpha: fl
 
 
 def coverage_interval(calibration: int, evaluated: int, alpha: float, level: float = 0.95) -> tuple[float, float]:
-    """Returns between which shares coverage lies by chance alone where all is exchangeable and scores have no ties.
+    """Returns the interval of coverage expected by chance alone.
 
-    Coverage of so many evaluated cases is beta-binomial: the true coverage of one calibration sample of n cases is
-    Beta(n + 1 - l, l) with l = floor((n + 1) alpha). (1, 1) where no quantile is finite.
+    Where all is exchangeable and scores have no ties. Coverage of so many evaluated cases is beta-binomial:
+    the true coverage of one calibration sample of n cases is Beta(n + 1 - l, l) with l = floor((n + 1)
+    alpha). (1, 1) where no quantile is finite.
 
     >>> [round(end, 3) for end in coverage_interval(1000, 10_000, 0.1)]
     [0.88, 0.919]

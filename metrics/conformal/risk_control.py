@@ -11,16 +11,17 @@ from medimg_eval.metrics.conformal.quantiles import check_alpha
 
 
 def risk_bound(losses: npt.ArrayLike, worst: float = 1.0) -> npt.NDArray[np.float64]:
-    """Returns n / (n + 1) of the mean loss plus worst / (n + 1): (case, ...) -> (...)."""
+    """Returns (n*mean loss + worst)/(n + 1) over cases, (...)."""
     values = np.asarray(losses, dtype=np.float64)
     return np.asarray((values.sum(axis=0) + worst) / (len(values) + 1), dtype=np.float64)
 
 
 def choose_threshold(thresholds: npt.ArrayLike, losses: npt.ArrayLike, alpha: float) -> float:
-    """Chooses the largest threshold whose expected loss on a further case is at most alpha; NaN where none is.
+    """Chooses the largest threshold with expected loss within alpha.
 
-    Losses in [0, 1] must not fall as the threshold rises, as the share of a mask that lies below it does not; those
-    that do are made monotone first, by the largest of the thresholds up to it. A loss of NaN counts as 1.
+    Of a further case; NaN where no threshold qualifies. Losses in [0, 1] must not fall as the threshold
+    rises, as the share of a mask that lies below it does not; those that do are made monotone first, by the
+    largest of the thresholds up to it. A loss of NaN counts as 1.
 
     Args:
         thresholds: (threshold,), ascending.

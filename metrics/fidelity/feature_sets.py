@@ -39,11 +39,11 @@ class SetError(UsageError, ValueError):
 
 @dataclass(frozen=True)
 class SetValue:
-    """The value of a metric of two sets, with what a reader needs in order to believe it.
+    """Set metric's value, with uncertainty, sizes, floor and flags.
 
     Attributes:
         metric: its name, with the settings that change it, as "precision, k=5".
-        value: NaN where there is nothing to judge; a flag says why.
+        value: NaN where nothing can be scored; a flag says why.
         n_real: real rows that entered the value; of a screen against training data, the training rows.
         n_generated: generated rows that did.
         d: features of a row; 0 of a metric of scores.
@@ -144,7 +144,7 @@ class Sets:
 
 
 def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, least: int = 2) -> Sets:
-    """Returns two sets that are fit to be compared, with the flags that they deserve.
+    """Returns two comparable sets with their flags.
 
     What the caller's options lack has its default; each set needs at least `least` rows.
 
@@ -172,7 +172,9 @@ def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, le
 
 
 def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Returns checked rows as float32 or float64, without those that are not finite, and which were kept.
+    """Returns checked finite rows, and a mask of those kept.
+
+    As float32 or float64.
 
     Raises:
         SetError: `rows` is no matrix of numbers with a feature, or rows are not finite (unless `drop`).
@@ -200,7 +202,7 @@ def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Arra
 
 
 def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_]) -> Array | None:
-    """Returns the labels of the rows that were kept; None where none were given.
+    """Returns the kept rows' labels; None where none were given.
 
     Raises:
         SetError: There is not one label per row.
@@ -235,7 +237,7 @@ def checked_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
 
 
 def same_features(one: Array, other: Array, names: tuple[str, str] = ("real", "generated")) -> None:
-    """Raises a SetError where two sets do not have the same number of features."""
+    """Raises SetError where two sets' feature numbers differ."""
     if one.shape[1] != other.shape[1]:
         raise SetError(
             f"Expected both sets to have the same features, got {one.shape[1]} in the {names[0]} set and "
@@ -274,7 +276,7 @@ def strips(rows: Array, numbers: int = CHUNK) -> Iterator[slice]:
 
 
 def row_numbers(*sets: Array) -> npt.NDArray[np.int64]:
-    """Returns a number per row of all sets, one after the other, that rows share if and only if they are equal."""
+    """Numbers rows of all sets; only equal rows share numbers."""
     few = max(1, sets[0].shape[1] // FEATURES)
     if few > 1:
         hashes = _hash_rows([rows[:, ::few] for rows in sets])
@@ -298,7 +300,7 @@ def _hash_rows(sets: list[Array]) -> npt.NDArray[np.int64]:
 
 
 def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> npt.NDArray[np.int64]:
-    """Returns 0 ... n - 1 in random order, rows of one group side by side."""
+    """Returns 0...n-1 shuffled, rows of a group side by side."""
     if groups is None:
         return rng.permutation(n)
     group_order = rng.permutation(int(groups.max()) + 1)[groups]
@@ -308,7 +310,7 @@ def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> npt.NDAr
 def halves(
     rng: np.random.Generator, n: int, groups: Array | None, size: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the rows of two equal parts of at most `size` rows, drawn at random, that share no group."""
+    """Returns random equal parts, at most `size`, without shared groups."""
     order = shuffled(rng, n, groups)
     size = min(size, n // 2)
     first, remaining = order[:size], order[size:]
@@ -319,10 +321,10 @@ def halves(
 
 
 def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int = 2) -> dict[str, Any]:
-    """Returns `floor`, `floor_n` and flags: the metric of real against real at the n of the generated set.
+    """Returns `floor`, `floor_n` and flags of real against real.
 
-    Without a hold-out set the real set is halved. Where a half is smaller than the generated set, a flag says at
-    which n the floor was taken.
+    At the n of the generated set. Without a hold-out set the real set is halved. Where a half is smaller than
+    the generated set, a flag says at which n the floor was taken.
     """
     if not sets.options["floor"]:
         return {}
@@ -345,7 +347,7 @@ def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int
 
 
 def same_size(sets: Sets) -> Sets:
-    """Returns the sets with the larger one cut down at random to the size of the smaller, and a flag if that is so."""
+    """Returns sets of equal size, flagged if one was cut."""
     n, m = len(sets.real), len(sets.generated)
     size = min(n, m)
     if n == m:

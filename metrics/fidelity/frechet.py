@@ -68,10 +68,11 @@ class _Side(NamedTuple):
 
 
 def frechet_distance(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """The squared Fréchet distance of two sets, as normal distributions with their means and unbiased covariances.
+    """Fréchet distance, squared: |m1-m2|^2 + tr(S1+S2-2(S1 S2)^1/2).
 
-    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2), in squared units of the features, neither rooted nor logged. With
-    Inception-2015 features of images resized as clean-fid does it is the FID (Heusel et al. 2017).
+    Of two sets, as normal distributions with their means and unbiased covariances. It is in squared units of
+    the features, neither rooted nor logged. With Inception-2015 features of images resized as clean-fid does
+    it is the FID (Heusel et al. 2017).
 
     The trace of the root is the nuclear norm of F1 F2' for any factors F'F = S: of Cholesky triangles, or, of sets with
     fewer rows than features, of the centred rows, so that the work grows with n and not with d.
@@ -125,10 +126,10 @@ def frechet_distance_inf(real: npt.ArrayLike, generated: npt.ArrayLike, **option
 def frechet_distance_of_moments(
     mean: npt.ArrayLike, covariance: npt.ArrayLike, other_mean: npt.ArrayLike, other_covariance: npt.ArrayLike
 ) -> float:
-    """The squared Fréchet distance of two normal distributions whose means and covariances are known.
+    """Fréchet distance, squared, of two normal distributions of known moments.
 
-    For statistics that others have published: means (d,), covariances (d, d), symmetric and positive semidefinite. From
-    features, `frechet_distance` is more exact and knows n.
+    Their means and covariances are known. For statistics that others have published: means (d,), covariances
+    (d, d), symmetric and positive semidefinite. From features, `frechet_distance` is more exact and knows n.
 
     Raises:
         SetError: The shapes do not fit, or numbers are not finite.
@@ -177,7 +178,7 @@ def _make_side(rows: Array) -> _Side:
 
 
 def _cholesky_root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-    """Returns the Cholesky triangle L with L L' = S, below the diagonal only; None where S is singular."""
+    """Returns the lower Cholesky triangle L, or None where singular."""
     from scipy import linalg
 
     triangle, failed = linalg.lapack.dpotrf(covariance, lower=1, clean=0)
@@ -188,7 +189,7 @@ def _cholesky_root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float6
 
 
 def _covariance_factor(side: _Side) -> npt.NDArray[np.float64]:
-    """Returns F with F'F = S: (rank, d), upper triangular for a tall set."""
+    """Returns F with F'F = S, (rank, d)."""
     from scipy import linalg
 
     if not side.tall:
@@ -211,7 +212,7 @@ def _squared_distance(one: _Side, other: _Side) -> tuple[float, float]:
 
 
 def _nuclear_norm(one: _Side, other: _Side, allowed: float) -> float:
-    """Returns the nuclear norm of F1 F2': from eigenvalues of its square, or the singular values where they differ."""
+    """Returns the nuclear norm of F1 F2' by eigenvalues."""
     from scipy import linalg
 
     if one.tall and other.tall:
@@ -234,9 +235,10 @@ def _nuclear_norm(one: _Side, other: _Side, allowed: float) -> float:
 
 
 def _root_sum(square: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Returns the sum of the roots of the eigenvalues, and how wrong it may be; the lower triangle is read.
+    """Returns the eigenvalues' sum of roots and error bound.
 
-    Eigenvalues are off by about the machine epsilon of the largest, so roots of small ones are off by far more.
+    The lower triangle is read. Eigenvalues are off by about the machine epsilon of the largest, so roots of
+    small ones are off by far more.
     """
     from scipy import linalg
 
@@ -270,10 +272,11 @@ def _extrapolate_distance(
 
 
 def _distance_variance(sets: Sets, one: _Side, other: _Side) -> float:
-    """Returns the variance of the distance by the delta method: from the influence of each row on it.
+    """Returns the distance's variance by the delta method.
 
-    With T the optimal map between the two normal distributions, a row x of the first set moves the distance by
-    2 (m1 - m2)'(x - m1) + |x - m1|^2 - (x - m1)' T (x - m1), and one of the second alike with the inverse of T.
+    From the influence of each row on it. With T the optimal map between the two normal distributions, a row x
+    of the first set moves the distance by 2 (m1 - m2)'(x - m1) + |x - m1|^2 - (x - m1)' T (x - m1), and one
+    of the second alike with the inverse of T.
     """
     from scipy import linalg
 

@@ -16,7 +16,7 @@ NORMAL_95 = 1.959963984540054
 
 
 def group_sums(values: Array, groups: Array | None) -> npt.NDArray[np.float64]:
-    """Returns the sum of `values` (row,) within each group; the values themselves without groups."""
+    """Returns groups' sums of `values`, (row,); ungrouped values unchanged."""
     if groups is None:
         return np.asarray(values, dtype=np.float64)
     sums = np.bincount(groups, weights=values).astype(np.float64)
@@ -24,9 +24,9 @@ def group_sums(values: Array, groups: Array | None) -> npt.NDArray[np.float64]:
 
 
 def variance_of_mean(values: Array, groups: Array | None = None) -> float:
-    """Returns the squared standard error of the mean of `values` (row,), rows of a group counted as one draw.
+    """Returns the mean's squared standard error, groups as draws.
 
-    NaN with fewer than two groups.
+    Of `values` (row,); rows of a group count as one draw. NaN with fewer than two groups.
     """
     sums = group_sums(values - values.mean(), groups)
     many = len(sums)
@@ -45,10 +45,11 @@ def normal_interval(value: float, variance: float, how: str) -> dict[str, Any]:
 
 
 def share_interval(values: Array, groups: Array | None, how: str, *, further: float = 0.0) -> dict[str, Any]:
-    """Returns the same for the mean of values in [0, 1], by Wilson's method at the number of independent rows.
+    """Returns Wilson's interval of a mean of shares.
 
-    With groups, or a `further` variance (of what the values were looked up in), that number is p (1 - p) over the whole
-    variance, at most that of rows; where all values are equal, the number of groups.
+    Of values in [0, 1], at the number of independent rows. With groups, or a `further` variance (of what the
+    values were looked up in), that number is p (1 - p) over the whole variance, at most that of rows; where
+    all values are equal, the number of groups.
     """
     share, variance = float(values.mean()), variance_of_mean(values, groups) + further
     many = float(len(group_sums(values, groups)))
@@ -60,9 +61,10 @@ def share_interval(values: Array, groups: Array | None, how: str, *, further: fl
 
 
 def variance_of_sum(influences: Array, groups: Array | None = None) -> float:
-    """Returns the variance of a value that rows move by `influences` (row,), rows of a group counted as one draw.
+    """Returns a value's variance from `influences`, (row,), grouped.
 
-    It is the jackknife's where leaving a row out takes its influence away. NaN with fewer than two groups.
+    Rows of a group count as one draw. It is the jackknife's where leaving a row out takes its influence away.
+    NaN with fewer than two groups.
     """
     sums = group_sums(influences, groups)
     many = len(sums)

@@ -98,13 +98,14 @@ def kernel_distance_subsets(
     size: int | None = None,
     **options: Unpack[Options],
 ) -> SetValue:
-    """The mean of the cubic kernel distance over 100 random subsets of min(1000, n / 2) rows, as KID is published.
+    """KID as published: mean cubic kernel distance of subsets.
 
-    For comparison with published values only: `kernel_distance` uses all pairs once. `details` has "sd_of_subsets",
-    which is no standard error, as subsets overlap. The interval is by the variance of the statistic over all pairs, and
-    by that of the mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020.
-    Subsets do not keep patients together, as what is published does not: they count for the interval alone. There is no
-    floor.
+    Over 100 random subsets of min(1000, n / 2) rows. For comparison with published values only:
+    `kernel_distance` uses all pairs once. `details` has "sd_of_subsets", which differs from a standard error,
+    as subsets overlap. The interval is by the variance of the statistic over all pairs, and by that of the
+    mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020. Subsets
+    do not keep patients together, as what is published does not: they count for the interval alone. There is
+    no floor.
 
     Raises:
         SetError: `size` is not in [2, min(n, m) - 1], or `subsets` is less than 1; see also `prepare`.
@@ -155,10 +156,10 @@ def mmd_rbf(
 
 
 def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """1000 times the unbiased squared maximum mean discrepancy of rows of length 1, with a Gaussian kernel of s = 10.
+    """CMMD: 1000 times unbiased squared MMD of unit rows.
 
-    CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code takes the biased form, which is
-    `cmmd_published`. Rows are divided by their length first.
+    With a Gaussian kernel of s = 10. CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its
+    published code takes the biased form, which is `cmmd_published`. Rows are divided by their length first.
 
     Raises:
         SetError: A row is zero, which has no direction; see also `kernel_distance`.
@@ -168,10 +169,11 @@ def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Option
 
 
 def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """CMMD as its published code has it: each row is also compared with itself, which adds about 1 / n.
+    """CMMD as its published code computes it, biased.
 
-    For comparison with published values only. Rows of one patient are compared with each other; there is no interval.
-    In [0, 2000), above 0 also where the sets are draws of one distribution.
+    Each row is also compared with itself, which adds about 1 / n. For comparison with published values only.
+    Rows of one patient are compared with each other; there is no interval. In [0, 2000), above 0 also where
+    the sets are draws of one distribution.
 
     Raises:
         SetError: A row is zero; see also `prepare`.
@@ -202,7 +204,7 @@ def _kernel_value(
 
 
 def _total_estimate(sets: Sets, kernel: Kernel) -> tuple[_Estimate, int]:
-    """Returns the statistic over all pairs, or the mean over random parts, and the number of these."""
+    """Returns the all-pairs statistic, or random parts' mean and number."""
     groups = (sets.patients, sets.prompts)
     for numbers, what in zip(groups, ("patient", "prompt"), strict=True):
         if numbers is not None and len(np.unique(numbers)) < 2:
@@ -293,7 +295,7 @@ def _sums_within(rows: Array, groups: Array | None, kernel: Kernel) -> _Within:
 
 
 def _sums_between(real: Array, generated: Array, kernel: Kernel) -> tuple[Doubles, Doubles, float]:
-    """Returns sums of each real row, sums of each generated row, and the sum of squares of all kernel values."""
+    """Returns row sums of both sets and squared kernel sum."""
     rows, columns, squares = np.zeros(len(real)), np.zeros(len(generated)), 0.0
     norms, theirs = _squared_norms(real), _squared_norms(generated)
     for start in range(0, len(real), BLOCK):

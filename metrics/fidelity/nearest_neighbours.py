@@ -51,7 +51,9 @@ class FeatureSet(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """The k nearest rows of each query, nearest first, of equal ones the first in the gallery.
+    """Nearest neighbours: k rows per query, nearest first.
+
+    Of equal ones the first in the gallery comes first.
 
     Attributes:
         places: (query, k) int64: rows of the gallery.
@@ -63,7 +65,7 @@ class Neighbours(NamedTuple):
 
 
 def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
-    """Returns sets with the same features in a form in which they can be compared with each other."""
+    """Returns sets of the same features, prepared for comparison."""
     centre = sets[0].mean(axis=0, dtype=np.float64)
     largest = max(float(np.abs(rows[part] - centre).max()) for rows in sets for part in strips(rows))
     scale = math.ldexp(1.0, -math.frexp(largest)[1]) if largest > 0 else 1.0
@@ -86,9 +88,10 @@ def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
 def estimates(
     queries: FeatureSet, gallery: FeatureSet, chosen: slice, *, double: bool = False
 ) -> tuple[Array, npt.NDArray[np.float64]]:
-    """Returns squared distances (query, gallery) of a strip of queries by products, and how wrong each row may be.
+    """Returns estimated squared distances of a strip, with error bounds.
 
-    A sum of d products is off by at most d roundings, each of the product of the lengths.
+    (query, gallery), by products; a bound for each row. A sum of d products is off by at most d roundings,
+    each of the product of the lengths.
     """
     d = queries.rows.shape[1]
     if double:
@@ -147,10 +150,10 @@ def near(
     groups: tuple[Array, Array] | None = None,
     itself: bool = False,
 ) -> Neighbours:
-    """Returns the k nearest rows of the gallery for each query; both were prepared together.
+    """Returns the k nearest gallery rows of each query.
 
-    A query is not compared with rows of its own group, of `groups` (query,) and (gallery,); nor with itself, where
-    `itself` says that queries are the gallery.
+    Both were prepared together. A query is not compared with rows of its own group, of `groups` (query,) and
+    (gallery,); nor with itself, where `itself` says that queries are the gallery.
 
     Raises:
         SetError: A query has fewer than k rows to be compared with.
@@ -184,7 +187,7 @@ def _neighbour_candidates(
     itself: bool,
     double: bool = False,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns rows and columns of a strip that may be among the k nearest, by rows."""
+    """Returns a strip's candidate rows and columns for k nearest."""
     squares, margin = estimates(queries, gallery, chosen, double=double)
     if banned is not None:
         squares[banned] = np.inf
@@ -196,7 +199,7 @@ def _neighbour_candidates(
 
 
 def _kth_bound(squares: Array, k: int) -> npt.NDArray[np.float64]:
-    """Returns for each row a number that at least k of its values do not exceed: the k-th least of minima of parts."""
+    """Returns each row's upper bound of its k-th smallest value."""
     many = squares.shape[1]
     parts = many // SPREAD
     if parts < 4 * k:

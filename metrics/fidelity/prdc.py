@@ -41,7 +41,7 @@ class PRDC(NamedTuple):
 
 
 class _Radii(NamedTuple):
-    """Squared radii of neighbourhoods: of real rows, of these with one neighbour more, and of generated rows."""
+    """Squared neighbourhood radii: real, real widened, and generated rows."""
 
     real: npt.NDArray[np.float64]
     wider: npt.NDArray[np.float64]
@@ -75,12 +75,13 @@ class _Inside(NamedTuple):
 def precision_recall_density_coverage(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, cut: bool = True, **options: Unpack[Options]
 ) -> PRDC:
-    """Returns precision, recall, density and coverage of a generated set, after Naeem et al. 2020.
+    """Returns precision, recall, density and coverage of a generated set.
 
-    A row's neighbourhood is the open ball up to its k-th nearest row of the same set, itself not counted: what lies at
-    exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag; with
-    `cut=False` the values are those of the package prdc, and depend on both sizes. Neighbours are searched in strips,
-    never as a matrix of all pairs, and settled in float64.
+    After Naeem et al. 2020. A row's neighbourhood is the open ball up to its k-th nearest row of the same
+    set, itself not counted: what lies at exactly that distance is outside. The larger set is cut down at
+    random to the size of the smaller, with a flag; with `cut=False` the values are those of the package prdc,
+    and depend on both sizes. Neighbours are searched in strips, never as a matrix of all pairs, and settled
+    in float64.
 
     Precision, recall and coverage are in [0, 1], density in [0, n / k], 1 in expectation for equal distributions.
     Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do. `details` of
@@ -128,7 +129,7 @@ def precision_recall_density_coverage(
 
 
 def _value_interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
-    """The interval of one of the four, of whose rows `part` tells; `further` is the variance by the other set."""
+    """Interval of one PRDC value, `further` the other set's variance."""
     if name == "density":
         return normal_interval(float(part.mean()), variance_of_mean(part, groups) + further, f"normal, {HOW}")
     return share_interval(part, groups, f"Wilson, {HOW}", further=further)
@@ -151,7 +152,7 @@ def recall(
 def density(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """The mean number of neighbourhoods of real rows that a generated row lies in, over k."""
+    """Density: mean neighbourhoods of real rows containing generated rows, /k."""
     return precision_recall_density_coverage(real, generated, k=k, **options).density
 
 
@@ -192,10 +193,10 @@ def _judge_strip(
     found: _Inside,
     aside: tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]],
 ) -> None:
-    """Adds what a strip of real rows has to say. Pairs too close to an edge for an estimate are measured.
+    """Adds the contribution of a strip of real rows.
 
-    `aside` takes, of each generated row, a real row that holds it, and of each real row how many more it would hold in
-    its wider neighbourhood.
+    Pairs too close to an edge for an estimate are measured. `aside` takes, of each generated row, a real row
+    that holds it, and of each real row how many more it would hold in its wider neighbourhood.
     """
     wide, wider, theirs = radii.real[chosen], radii.wider[chosen], radii.generated
     for double in (False, True):

@@ -47,12 +47,13 @@ def conditional_table(
     allow_unequal_n: bool = False,
     **options: Any,
 ) -> SetTable:
-    """Returns a metric of the rows with each finding (or view, sex, site), at one n or with a warning.
+    """Returns a metric per finding, at one n or flagged.
 
-    Which rows have which of the `names` is bool, (row, name). With `n`, so many rows of each finding are drawn at
-    random from each side, whole patients side by side, so that values can be compared; by default all are taken. A
-    value is NaN, and a flag says why, where a side has fewer than two rows, or than `n`. `options` are of the metric:
-    `patients` and `prompts` are cut to the rows, `seed` also draws them.
+    A finding may be a view, sex or site. Which rows have which of the `names` is bool, (row, name). With `n`,
+    so many rows of each finding are drawn at random from each side, whole patients side by side, so that
+    values can be compared; by default all are taken. A value is NaN, and a flag says why, where a side has
+    fewer than two rows, or than `n`. `options` are of the metric: `patients` and `prompts` are cut to the
+    rows, `seed` also draws them.
 
     Raises:
         SetError: Values of a metric that drifts with n are of different n, without `allow_unequal_n`; the shapes do not
@@ -87,7 +88,9 @@ def conditional_table(
 
 
 def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) -> SetTable:
-    """Returns values of several models (or findings) as a table, if they may stand in one.
+    """Returns several models' values as a table, if comparable.
+
+    Or those of several findings.
 
     Raises:
         SetError: The values are of different metrics, extractors or numbers of features; or the metric drifts with n,
@@ -103,10 +106,11 @@ def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) ->
 
 
 def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
-    """Returns Spearman's correlation of values with the smaller n of each, and a sentence if it is 0.8 or beyond.
+    """Returns Spearman's correlation of values with n, and a warning.
 
-    NaN and "" where fewer than four values are there, or all n are equal. Values that rise or fall with n alone do so
-    whatever the images show: a published table of FID by finding has -0.92 to -0.97.
+    With the smaller n of each; the warning is a sentence if it is 0.8 or beyond. NaN and "" where fewer than
+    four values are there, or all n are equal. Values that rise or fall with n alone do so whatever the images
+    show: a published table of FID by finding has -0.92 to -0.97.
     """
     there = [value for value in values.values() if math.isfinite(value.value)]
     sizes = np.array([min(value.n_real, value.n_generated) for value in there], dtype=np.float64)

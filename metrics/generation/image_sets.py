@@ -88,7 +88,7 @@ class ImageSets:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of the functions of `fidelity`, for the reference and the generated images."""
+        """Keyword arguments of `fidelity` functions, for reference and generated images."""
         return {
             "patients": self.by_name["reference"].patients,
             "prompts": self.by_name["generated"].patients,
@@ -120,7 +120,7 @@ class ImageSets:
         return self.by_name["reference"].rows, self.by_name["generated"].rows
 
     def once(self, key: str, make: Callable[[], Held]) -> Held:
-        """Returns what `make` makes of the sets, which is called the first time alone."""
+        """Returns `make`'s result of the sets, computed once per key."""
         if key not in self._held:
             self._held[key] = make()
         return cast("Held", self._held[key])
@@ -134,7 +134,7 @@ def set_metric(
     ability: Ability = "",
     **declared: Any,
 ) -> Callable[[SetMetric], SetMetric]:
-    """Registers the function below it, which takes `ImageSets`, as a metric of sets; its parameter is an extractor.
+    """Registers a metric of `ImageSets`; its parameter is an extractor.
 
     Args:
         group: the side of the score card that it belongs to.
@@ -165,7 +165,7 @@ def set_metric(
 
 
 def requirement_of(name: str) -> Requirement:
-    """Returns what a metric of sets needs: features of an extractor, what that must be able to do, and of which sets.
+    """Returns a set metric's requirement: extractor features, ability and sets.
 
     Raises:
         UsageError: As `parse` does.
@@ -185,7 +185,7 @@ def _check_extractor(extractor: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OnePrompt:
-    """The pictures of one prompt, and the real image that it was written of.
+    """Pictures of one prompt, with the real image it described.
 
     Attributes:
         count: pictures that were made.
@@ -201,9 +201,9 @@ class OnePrompt:
 
 
 def interval_of_mean(values: npt.NDArray[np.float64], groups: npt.NDArray[Any], how: str) -> dict[str, Any]:
-    """Returns `standard_error`, `low`, `high` and `interval` of a mean, values of one group counted as one draw.
+    """Returns a mean's `standard_error`, `low`, `high` and `interval`.
 
-    Groups are numbered from 0; `how` the interval is found, in words.
+    Values of one group count as one draw. Groups are numbered from 0; `how` the interval is found, in words.
     """
     sums = np.bincount(groups, weights=values - values.mean())
     many = len(sums)

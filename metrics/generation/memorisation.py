@@ -145,7 +145,7 @@ def reid_rate(sets: ImageSets) -> SetValue:
 
 
 def _patient_pairs(patients: npt.NDArray[np.str_], rng: np.random.Generator) -> tuple[Pairs, Pairs]:
-    """Returns pairs of rows of one patient, and of different patients: all, or as many as are enough, drawn."""
+    """Returns pairs of rows of same and of different patients."""
     numbers = np.unique(patients, return_inverse=True)[1]
     order = np.argsort(numbers, kind="stable")
     starts = np.r_[0, np.flatnonzero(np.diff(numbers[order])) + 1, len(order)]

@@ -142,7 +142,7 @@ def _prdc_values(sets: ImageSets) -> fidelity.PRDC:
 
 
 def _declare_uncut(cut: SetMetric, place: int, title: str) -> None:
-    """Declares the metric that differs from another by leaving sets of unequal size as they are."""
+    """Declares the variant of a metric that keeps unequal sets."""
 
     def uncut(sets: ImageSets) -> SetValue:
         judge = partial(fidelity.precision_recall_density_coverage, *sets.pair, cut=False, **sets.options)

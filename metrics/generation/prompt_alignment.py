@@ -182,7 +182,7 @@ def _hit_share(hits: Array, chosen: Array, what: str = "says anything certain of
 
 
 def _finding_auroc(seen: Array, said: Array) -> Judged:
-    """The area under the ROC curve, and by how much each picture moves it (DeLong's placement values)."""
+    """AUROC with each picture's influence (DeLong's placement values)."""
     there, absent = said == 1, said == 0
     influences = np.zeros(len(said))
     if not (there.any() and absent.any()):

@@ -33,7 +33,7 @@ def write_ballots(ballots: Sequence[Ballot]) -> str:
 
 
 def read_ballots(reply: str) -> list[Ballot] | None:
-    """Reads the ballots of a jury's reply; None of what a single judge has written."""
+    """Reads a jury's ballots; None of a single judge's reply."""
     if not reply.startswith(f'{{"{MARK}": ['):
         return None
     try:
@@ -43,7 +43,9 @@ def read_ballots(reply: str) -> list[Ballot] | None:
 
 
 def joint_verdict(verdicts: Sequence[Any], *, graded: bool | None = None) -> Any:
-    """Joint verdict: the mean of grades, else what more than half say; None where nobody or no majority says one thing.
+    """Joint verdict: mean grade, else majority vote.
+
+    More than half must agree; None where nobody or no majority says one thing.
 
     Verdicts of None are left out.
 
@@ -66,7 +68,9 @@ def joint_verdict(verdicts: Sequence[Any], *, graded: bool | None = None) -> Any
 
 
 def jury_verdict(said: Mapping[str, Sequence[Any]], *, graded: bool | None = None) -> Any:
-    """Joint verdict of judges, each by its own joint verdict, so that one asked more often weighs no more.
+    """Joint verdict of judges, each weighing the same.
+
+    Each counts by its own joint verdict, so that one asked more often weighs no more.
 
     >>> jury_verdict({"a": [1.0, 1.0, 1.0], "b": [0.0], "c": [0.0]})
     0.0

@@ -59,7 +59,7 @@ def crimson_score(evaluation: Evaluation) -> float:
 
 
 def crimson_errors(evaluation: Evaluation, kind: Literal["false", "missing", "attribute"]) -> float:
-    """Returns how many errors a judge's evaluation lists: invented findings, missed ones, or wrong attributes."""
+    """Returns a judge's number of invented, missed or attribute errors."""
     return float(len(evaluation["errors"][f"{kind}_errors" if kind == "attribute" else f"{kind}_findings"]))
 
 
@@ -91,7 +91,7 @@ def read_crimson(reply: str) -> Evaluation | None:
 
 
 def _have_texts(entries: Any, key: str) -> bool:
-    """Whether this is a list of objects that each have a text under a key."""
+    """True if a list holds objects with texts under `key`."""
     return isinstance(entries, list) and all(
         isinstance(entry, Mapping) and isinstance(entry.get(key), str) for entry in entries
     )
@@ -106,7 +106,7 @@ def _finding_weights(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _correct_weight(evaluation: Evaluation, weights: Mapping[str, float]) -> float:
-    """The weight of the reference's findings that match, less where their attributes are wrong."""
+    """Weight of matching reference findings, less for wrong attributes."""
     penalties: dict[str, float] = {}
     for error in evaluation["errors"]["attribute_errors"]:
         penalty = SEVERITY.get(str(error.get("severity", "")), UNKNOWN)

@@ -45,18 +45,20 @@ class GreenErrors(Errors):
 
 
 def green_score(evaluation: GreenErrors) -> float:
-    """Returns GREEN of what its model counted: matched / (matched + significant errors), in [0, 1].
+    """Returns GREEN: matched / (matched + significant errors).
 
-    0 where nothing matches, also of a report without errors. Insignificant errors cost nothing.
+    In [0, 1], of what its model counted. 0 where nothing matches, also of a report without errors.
+    Insignificant errors cost nothing.
     """
     matched = evaluation["matched"]
     return matched / (matched + sum(evaluation["significant"].values())) if matched else 0.0
 
 
 def count_errors(evaluation: Errors, which: str = "all", category: str | None = None) -> float:
-    """Returns how many errors of a category, a to f, a judge counted; of all without one.
+    """Returns a judge's number of errors of a category.
 
-    `which` is `significant`, `insignificant` or `all`. NaN where the reply does not tell.
+    Category a to f; of all without one. `which` is `significant`, `insignificant` or `all`. NaN where the
+    reply does not say.
 
     Raises:
         UsageError: there is no such category.
@@ -107,7 +109,7 @@ def read_green(reply: str) -> GreenErrors | None:
 
 
 def _counts_by_letter(section: re.Match[str] | None) -> dict[str, int] | None:
-    """By category the number behind its name; of a category that stands twice, the last line in sorted order."""
+    """Numbers by category; of duplicates the last sorted line's."""
     if section is None:
         return None
     counts = dict.fromkeys(CATEGORIES, 0)

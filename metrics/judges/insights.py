@@ -59,7 +59,7 @@ def read_insight_matrix(reply: str) -> list[list[float]] | None:
 
 
 def _insight_matches(pair: AnsweredQuestion) -> Floats | None:
-    """Returns (found, due) matches of 0 to 1; zeros of an answer without insights, None without a verdict that fits."""
+    """Returns insight matches, (found, due), 0 to 1, or None."""
     due = pair.value if isinstance(pair.value, list | tuple) else [pair.value]
     insights = list_insights(pair.output)
     verdict: Any = pair.judged.get("insights")

@@ -24,7 +24,9 @@ _NAMED = re.compile(
 
 
 def medihall_values(given: str) -> dict[str, float]:
-    """Returns what each kind is worth, of a text such as "0/1/2/3/4/5": numbers in the order of `KINDS`.
+    """Returns points by kind, from a text "0/1/2/3/4/5".
+
+    Numbers in the order of `KINDS`.
 
     Raises:
         UsageError: there are not six numbers.
@@ -42,11 +44,13 @@ def medihall_values(given: str) -> dict[str, float]:
 
 
 def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> float:
-    """Returns what an answer is worth: the mean over its sentences of what their kinds of hallucination are worth.
+    """Returns MediHall: mean points of an answer's sentences.
+
+    By their kinds of hallucination.
 
     Args:
         kinds: by sentence, one of `KINDS`; None where the judge's reply names none.
-        values: what each kind is worth.
+        values: the points of each kind.
 
     Returns:
         NaN where a sentence is not judged, and without any.
@@ -57,7 +61,9 @@ def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> 
 
 
 def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
-    """Returns the share of an answer's sentences that are of a kind; NaN where one is not judged, and without any.
+    """Returns the share of an answer's sentences of a kind.
+
+    NaN where one is not judged, and without any.
 
     Raises:
         UsageError: there is no such kind.

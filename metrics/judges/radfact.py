@@ -47,7 +47,9 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Fractions:
-    """How much of one report the other one says too; each is NaN where there is no phrase of its kind.
+    """RadFact fractions: share of a report that the other entails.
+
+    NaN each where there is no phrase of its kind.
 
     Attributes:
         logical: of its phrases, the share that is entailed.
@@ -76,7 +78,9 @@ def radfact_fractions(phrases: Sequence[Phrase]) -> Fractions:
 
 
 def radfact_f1(precisions: Sequence[float], recalls: Sequence[float]) -> float:
-    """Returns RadFact's F1 of a test set: the harmonic mean of the mean precision and the mean recall.
+    """Returns RadFact's F1: harmonic mean of mean precision and recall.
+
+    Of a test set.
 
     Args:
         precisions: by report; NaN of a report without phrases, which is left out of the mean.
@@ -91,7 +95,7 @@ def radfact_f1(precisions: Sequence[float], recalls: Sequence[float]) -> float:
 
 
 def f1_of_sums(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The same of sum and number of precisions, and of recalls: (..., 4) -> (...)."""
+    """RadFact's F1 of (..., 4) sums and numbers of both."""
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], 0.0)
         recall = sums[..., 2] / sums[..., 3]
@@ -212,7 +216,7 @@ def radfact_recall_as_published(pair: AnsweredQuestion) -> float:
 
 
 def _precisions_and_recalls(rows: ScoreTable) -> npt.NDArray[np.float64]:
-    """(row, 4): what each row adds to the sum and number of precisions, and of recalls."""
+    """Row contributions to precisions' and recalls' sums and counts."""
     is_known = ~np.isnan(rows.value)
     values = np.where(is_known, rows.value, 0.0)
     recall = np.char.startswith(rows.metric.astype(str), "radfact_recall")

@@ -19,7 +19,7 @@ _NEEDS = ("judged@answer", "judged@reference")
 
 
 def _side_values(rows: ScoreTable) -> tuple[Floats, Floats]:
-    """The value of each row as one of the answer and as one of the reference, NaN where it is of the other."""
+    """Row values of answer and reference, NaN for the other."""
     return tuple(np.where(rows.metric == name, rows.value, np.nan) for name in _NEEDS)  # type: ignore[return-value]
 
 

@@ -28,9 +28,10 @@ _share = partial(
 
 
 def rubric_score(points: Sequence[float], met: Sequence[bool]) -> float:
-    """Returns the points of criteria that are met, negative ones included, over all positive ones.
+    """Returns the rubric score: points met over positive points.
 
-    NaN where no criterion has positive points; below 0 where more was done wrong than right.
+    The points met include negative ones. NaN where no criterion has positive points; below 0 where more was
+    done wrong than right.
 
     >>> rubric_score([5, 3, -4], [True, False, True])
     0.125
@@ -40,10 +41,10 @@ def rubric_score(points: Sequence[float], met: Sequence[bool]) -> float:
 
 
 def balanced_agreement(predicted: Sequence[bool], labels: Sequence[Sequence[bool]]) -> float:
-    """Returns the balanced F1 of a judge beside physicians, as HealthBench's meta-evaluation has it.
+    """Returns a judge's balanced F1 against physicians' labels.
 
-    Each physician's label counts: the mean of the F1 of criteria that are met and of those that are not. NaN where one
-    of the two never occurs.
+    As HealthBench's meta-evaluation has it. Each physician's label counts: the mean of the F1 of criteria
+    that are met and of those that are not. NaN where one of the two never occurs.
 
     >>> round(balanced_agreement([True, True, False], [[True], [False, True], [False, False]]), 3)
     0.8
@@ -75,7 +76,7 @@ def read_criterion_met(reply: str) -> float | None:
 
 
 def _met_criteria(pair: AnsweredQuestion) -> tuple[list[Mapping[str, Any]], list[bool]] | None:
-    """Returns the criteria and which are met; one that the judge left undecided is not met."""
+    """Returns criteria and which are met; undecided are not."""
     rubric, verdict = pair.more.get("rubric"), pair.judged.get("rubric")
     if not isinstance(rubric, Sequence) or isinstance(rubric, str) or verdict is None:
         return None

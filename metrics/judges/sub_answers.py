@@ -39,7 +39,9 @@ def _is_pair(pair: Any, due: int, given: int) -> bool:
 
 
 def sub_answer_scores(counts: Mapping[str, int]) -> tuple[float, float, float]:
-    """Returns precision, recall and F1 of sub-answers; precision is NaN without any given, recall without any due.
+    """Returns sub-answers' precision, recall and F1.
+
+    Precision is NaN without any given, recall without any due.
 
     >>> sub_answer_scores({"due": 4, "given": 2, "matched": 2})
     (1.0, 0.5, 0.6666666666666666)

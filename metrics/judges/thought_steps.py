@@ -37,7 +37,7 @@ _due = partial(_judged, requires=judge_says("key_steps"))
 
 
 def reasoning_steps(text: str, sent: str | None = None) -> list[str]:
-    r"""Returns the steps of a reply's reasoning: numbered ones, else paragraphs, else lines, else sentences.
+    r"""Returns reasoning steps: numbered, else paragraphs, lines or sentences.
 
     Reasoning is what was thought; of a reply without a thought all of it.
 
@@ -54,14 +54,17 @@ def reasoning_steps(text: str, sent: str | None = None) -> list[str]:
 
 
 def rationale_steps(given: Any) -> list[str]:
-    """Returns the due steps of an answer key: a list as it is, of a text its paragraphs, lines or sentences."""
+    """Returns due steps: a list, or a text's parts.
+
+    A text gives its paragraphs, lines or sentences.
+    """
     if isinstance(given, str):
         return reasoning_steps(given)
     return [str(step) for step in given] if isinstance(given, Sequence) else []
 
 
 def _step_verdicts(pair: AnsweredQuestion, question: str) -> list[float] | None:
-    """Returns the verdicts on steps, those that cannot be read left out; None where nothing was judged."""
+    """Returns readable step verdicts; None where nothing was judged."""
     verdict = pair.judged.get(question)
     if (not verdict and not isinstance(verdict, int | float)) or (isinstance(verdict, float) and math.isnan(verdict)):
         return None
@@ -104,7 +107,9 @@ def key_step_f1(pair: AnsweredQuestion) -> float:
 
 
 def read_step_labels(text: str, number: int) -> list[int | None]:
-    r"""Returns what a model says of each of so many steps: 1 right, -1 wrong, 0 neither; None where it says nothing.
+    r"""Returns step labels: 1 right, -1 wrong, 0 neither, None.
+
+    What a model says of each of so many steps; None where it says nothing.
 
     >>> read_step_labels("Step 1: correct\n2. incorrect", 3)
     [1, -1, None]
@@ -118,7 +123,7 @@ def read_step_labels(text: str, number: int) -> list[int | None]:
 
 
 def _step_labels(pair: AnsweredQuestion) -> tuple[list[int], list[int | None]] | None:
-    """Returns the labels of the steps and what the model says of them; None of a question without labelled steps."""
+    """Returns step labels and the model's; None without labels."""
     labels = pair.more.get("step_labels")
     if not isinstance(labels, Sequence) or isinstance(labels, str) or not labels:
         return None

@@ -28,9 +28,10 @@ _COMMA = late_pattern(r",(?=\s*[}\]])")
 
 
 def verdict_reader(name: str) -> Callable[[Reader], Reader]:
-    """Registers the function below it as the reader that `parse: NAME` of a judge's question names.
+    """Registers a verdict reader for `parse: NAME` of questions.
 
-    It takes the reply without what was thought aloud, and returns what JSON can hold, or None.
+    Questions are a judge's, and the reader is the function below it. The function takes the reply without
+    what was thought aloud, and returns what JSON can hold, or None.
 
     Raises:
         ValueError: another function already has the name.
@@ -52,7 +53,9 @@ def verdict_reader(name: str) -> Callable[[Reader], Reader]:
 
 
 def reader(name: str) -> Reader:
-    """Returns what reads replies, by its name; replies of which only thoughts are there have no verdict.
+    """Returns the reader of replies by name.
+
+    Replies of which only thoughts are there have no verdict.
 
     Raises:
         UsageError: there is no such reader.
@@ -88,7 +91,7 @@ def worth(pair: AnsweredQuestion, question: str, value: Callable[[Any], float]) 
 
 
 def replies_in(verdict: Any) -> list[Any]:
-    """Returns the verdicts that a judge gave to one question: one, or one for each text that it was put about."""
+    """Returns a judge's verdicts on one question, possibly per text."""
     if isinstance(verdict, Mapping) and verdict.keys() == {"items", "verdicts"}:
         return list(verdict["verdicts"])
     return [verdict]
@@ -115,9 +118,10 @@ def objects(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the sentences of a report, without the numbers of a list; none of a blank text.
+    """Returns a report's sentences, without list numbers.
 
-    A sentence ends at a full stop, question or exclamation mark before a blank, and at the end of a line.
+    None of a blank text. A sentence ends at a full stop, question or exclamation mark before a blank, and at
+    the end of a line.
     """
     parts = (_NUMBER.sub("", part.strip()) for part in _END.split(text))
     return [" ".join(part.split()) for part in parts if any(map(str.isalpha, part))]

@@ -18,7 +18,7 @@ _EQUAL = 1e-9
 
 
 class CobbAngles(NamedTuple):
-    """The three Cobb angles of a spine seen from the front, in degrees, 0 to 90.
+    """Cobb angles of a frontal spine, 0 to 90 degrees.
 
     Attributes:
         mt: The largest angle between any two vertebrae: the main curve.
@@ -32,7 +32,7 @@ class CobbAngles(NamedTuple):
 
 
 def cobb_angles(corners: npt.ArrayLike, height: float) -> CobbAngles:
-    """Returns the Cobb angles that the AASCE challenge judges, from the corners of vertebrae.
+    """Returns the AASCE challenge's Cobb angles from vertebrae's corners.
 
     The slope of a vertebra is that of the line through the middles of its left and of its right side, midway between
     its endplates. MT is the largest angle between two vertebrae, the upper and the lower end of the main curve. In a
@@ -116,7 +116,9 @@ def joint_angle(points: npt.ArrayLike) -> float:
 
 
 def unwrapped(value: float, reference: float, period: float | None) -> float:
-    """Returns the one of a circular value's equivalents that is nearest to the reference; the value where not circular.
+    """Returns a circular value's equivalent nearest to the reference.
+
+    The value itself where it is not circular.
 
     >>> unwrapped(359.0, 2.0, period=360)
     -1.0
@@ -127,14 +129,14 @@ def unwrapped(value: float, reference: float, period: float | None) -> float:
 
 
 def measured_between(points: Sequence[npt.ArrayLike]) -> float:
-    """Returns what points stand for: the distance between two, or the angle of three or four."""
+    """Returns two points' distance, or three or four points' angle."""
     if len(points) == 2:
         return float(np.linalg.norm(np.subtract(points[0], points[1])))
     return joint_angle(np.asarray(points))
 
 
 def _order_corners(vertebrae: Array) -> Array:
-    """Returns (vertebra, corner, axis): from the top, corners upper left, upper right, lower left, lower right."""
+    """Returns vertebrae top down, corners UL, UR, LL, LR."""
     put = []
     for corners in vertebrae[np.argsort(vertebrae[:, :, 0].mean(axis=1), kind="stable")]:
         by_column = corners[np.argsort(corners[:, 1], kind="stable")]
@@ -152,12 +154,12 @@ def _pairwise_angles(vertebrae: Array) -> Array:
 
 
 def _first_largest(angles: Array) -> int:
-    """Returns where the first of the largest angles stands; rounding does not choose between equal ones."""
+    """Returns the first largest angle's place, robust to rounding."""
     return int(np.argmax(angles >= angles.max() - _EQUAL))
 
 
 def _is_s_shaped(vertebrae: Array) -> bool:
-    """Whether the middles of the endplates lie on both sides of the chord from the first to the last of them."""
+    """True if endplate middles lie on both sides."""
     middles = (vertebrae[:, 0::2] + vertebrae[:, 1::2]).reshape(-1, 2) / 2
     away, (rows, columns) = middles[:-2] - middles[-1], middles[0] - middles[-1]
     side = away[:, 0] * columns - away[:, 1] * rows

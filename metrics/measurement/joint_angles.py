@@ -27,7 +27,9 @@ _error = partial(metric, kind="motion", unit="°", best=0.0, worst=math.nan, hig
 
 @dataclass(frozen=True, eq=False)
 class MotionPair:
-    """One coordinate of one trial, in degrees: differences, predicted less true, of the frames that both have.
+    """Motion differences of one coordinate of one trial, in degrees.
+
+    Predicted less true, of the frames that both have.
 
     Attributes:
         plain: (frame,), as the files lie in time.
@@ -101,7 +103,7 @@ def angle_shift(pair: MotionPair) -> float:
 
 
 def differences_at(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], shift: int) -> Floats:
-    """Returns predicted less true values of frames of the same time, NaN where the moved motion has none.
+    """Returns predicted minus true values of simultaneous frames, NaN missing.
 
     Args:
         true: times, (frame,), and values, (frame, coordinate).
@@ -117,9 +119,10 @@ def differences_at(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats]
 
 
 def best_shift(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], columns: Sequence[int]) -> int:
-    """Returns the mean over columns of the shift with the least mean absolute difference, cut towards 0.
+    """Returns the mean best shift over columns, truncated towards 0.
 
-    A frame counts where no coordinate of it is missing. 0 where nothing overlaps.
+    The best has the least mean absolute difference. A frame counts where no coordinate of it is missing. 0
+    where nothing overlaps.
     """
     least = [(math.inf, 0) for _ in columns]
     for shift in SHIFTS:
@@ -173,6 +176,6 @@ def _complete_rows(differences: Floats) -> Floats:
 
 
 def worst_motion_scores(coordinates: Sequence[str], metrics: Sequence[str]) -> list[LabelScore]:
-    """Returns scores of status "failed" of a trial without an answer: NaN, for no error is the largest."""
+    """Returns NaN scores, status "failed", of an unanswered trial."""
     wanted = motion_metrics(metrics)
     return [LabelScore(name, asked_for, math.nan, "failed") for name in coordinates for asked_for in wanted]

@@ -47,14 +47,14 @@ class LandmarkPair:
 
     @property
     def status(self) -> str:
-        """On which sides it is: "present" (both), "missed" (reference only) or "hallucinated" (prediction only)."""
+        """Landmark status: "present", "missed" (reference) or "hallucinated" (prediction only)."""
         if self.reference is None:
             return "hallucinated"
         return "missed" if self.prediction is None else "present"
 
     @cached_property
     def distance(self) -> float:
-        """From the predicted to the reference position; the penalty where missed, NaN where hallucinated."""
+        """Distance to the reference; penalty if missed, NaN if hallucinated."""
         if self.reference is None:
             return math.nan
         return self.penalty if self.prediction is None else float(np.linalg.norm(self.prediction - self.reference))
@@ -163,13 +163,15 @@ def landmark_scores(
     missed: Missed = "diagonal",
     diagonal: float = math.nan,
 ) -> list[LabelScore]:
-    """Returns the score of every landmark that either side has, landmark by landmark, the reference's first.
+    """Returns scores of every landmark of either side.
+
+    Landmark by landmark, the reference's first.
 
     Args:
-        reference: Name -> position in mm (or pixels), (axis,); a position with NaN is a landmark that is not there.
+        reference: Name -> position in mm (or pixels), (axis,); a position with NaN is an absent landmark.
         prediction: The same.
         metrics: Names of metrics of kind "landmark"; "sdr@2" is a tolerance of 2 mm.
-        missed: What the distance of a landmark is worth that the prediction lacks: the "diagonal" of the image, a
+        missed: The distance of a landmark that the prediction lacks: the "diagonal" of the image, a
             number of mm, or "skip" for NaN.
         diagonal: Of the image in mm; needed for `missed="diagonal"`, else such distances are NaN.
 
@@ -207,10 +209,10 @@ def landmark_scores(
 def worst_landmark_scores(
     names: Sequence[str], metrics: Sequence[str], *, missed: Missed = "diagonal", diagonal: float | None
 ) -> list[LabelScore]:
-    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+    """Returns "failed" scores of a case without an answer.
 
-    Names are the landmarks of the reference. The diagonal of the image is None where even the image is not known: every
-    value is then NaN. The rest is as for `landmark_scores`.
+    The model gave none. Names are the landmarks of the reference. The diagonal of the image is None where
+    even the image is not known: every value is then NaN. The rest is as for `landmark_scores`.
 
     Raises:
         UsageError: If there is no such metric of landmarks.

@@ -168,10 +168,10 @@ def measurement_scores(
 
 
 def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
-    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+    """Returns "failed" scores of a case without an answer.
 
-    What the reference says stays: `measured_reference` and `measured_by_reader` keep their values, and what it lacks
-    has no other one than NaN.
+    The model gave none. What the reference says stays: `measured_reference` and `measured_by_reader` keep
+    their values, and what it lacks has no other one than NaN.
 
     Raises:
         UsageError: If there is no such metric of measurements.
@@ -186,7 +186,7 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
 
 
 class HeightLoss(NamedTuple):
-    """The relative height loss of a vertebra, as a whole and in thirds from front to back; 0.25 is a quarter lost."""
+    """Relative height loss (0.25: a quarter), whole and by thirds."""
 
     whole: float
     anterior: float
@@ -204,12 +204,13 @@ class HeightLoss(NamedTuple):
 
 
 def relative_height_loss(synthetic: Array, original: Array, *, lowest: float = 0.7, breadth: float = 0.2) -> HeightLoss:
-    """Returns how much lower a vertebra is than it would be if it were healthy, (H_syn - H_ori) / H_syn.
+    """Returns relative height loss, (H_syn - H_ori) / H_syn.
 
-    A height is the number of voxels of a column from top to bottom; H is the mean height of the columns of a part, over
-    the sagittal slices about the middle of the original that both masks are in. Columns of less than `lowest` times the
-    height in the middle of their slice and mask are left out: they cut corners and processes. The thirds are those of
-    the synthetic vertebra's extent in each slice.
+    How much lower a vertebra is than it would be if it were healthy. A height is the number of voxels of a
+    column from top to bottom; H is the mean height of the columns of a part, over the sagittal slices about
+    the middle of the original that both masks are in. Columns of less than `lowest` times the height in the
+    middle of their slice and mask are left out: they cut corners and processes. The thirds are those of the
+    synthetic vertebra's extent in each slice.
 
     Args:
         synthetic: bool, (top to bottom, front to back, side to side), the vertebra as it would be, on the straightened

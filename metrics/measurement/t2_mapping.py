@@ -113,12 +113,12 @@ def t2_absolute_difference(pair: MeasurementPair) -> float:
 def dess_t2(
     first: Array, second: Array, scan: DessScan, *, t1: Array | float = T1_KNEE, where: Array | None = None
 ) -> Array:
-    """Returns T2 in ms, float64 (*spatial), from the two echoes of a DESS scan, by the ratio of their magnitudes.
+    """Returns T2 in ms, float64 (*spatial), from DESS echoes.
 
-    As SKM-TEA computes it: rounded to 0.1 ms, and NaN where T2 is outside 0 to 100 ms, where the first echo is at most
-    15 % of its largest value (fat and noise), or where first - 1.2 second is at most 10 % of its largest (fluid). Both
-    echoes are in one unit, any; `t1` is in ms, one number or (*spatial). Voxels that are not wanted, by `where`, are
-    NaN.
+    By the ratio of the magnitudes of the two echoes. As SKM-TEA computes it: rounded to 0.1 ms, and NaN where
+    T2 is outside 0 to 100 ms, where the first echo is at most 15 % of its largest value (fat and noise), or
+    where first - 1.2 second is at most 10 % of its largest (fluid). Both echoes are in one unit, any; `t1` is
+    in ms, one number or (*spatial). Voxels that are not wanted, by `where`, are NaN.
 
     Raises:
         ValueError: If shapes differ, the images are no finite magnitudes, or a number of the scan is not above 0.
@@ -144,7 +144,7 @@ def dess_t2(
 
 
 def _t2_values(early: Array, late: Array, scan: DessScan, t1: Array, known: Array) -> Array:
-    """T2 of voxels, rounded to 0.1 ms; NaN where it is not known or not within the limits."""
+    """T2 of voxels, rounded to 0.1 ms; NaN outside limits."""
     repetition, echo = scan.repetition_time * 1e-3, scan.echo_time * 1e-3
     spoiler, angle = scan.spoiler_time * 1e-6, math.radians(scan.flip_angle)
     dephasing = (GAMMA * scan.spoiler_area * 1e-4) ** 2 * DIFFUSIVITY  # the area is of 100 G/cm for a microsecond
@@ -217,10 +217,11 @@ def t2_error_ms(
 
 
 def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agreement]:
-    """Returns bias, mean absolute error, RMS-CV and limits of agreement of every tissue over subjects.
+    """Returns bias, MAE, RMS-CV and limits of agreement by tissue.
 
-    Subjects are what `t2_error_ms` returned of each; one who has several scans is given once, with their means. Tissues
-    are in the order of the first subject; NaN where no subject has both values.
+    Over subjects; MAE is the mean absolute error. Subjects are what `t2_error_ms` returned of each; one who
+    has several scans is given once, with their means. Tissues are in the order of the first subject; NaN
+    where no subject has both values.
 
     >>> found = t2_agreement([t2_error_ms(np.full(4, 40.0), np.full(4, 42.0), np.ones(4, int), {1: "tibial"})])
     >>> found["tibial"].bias, round(found["tibial"].rms_cv, 4)

@@ -76,7 +76,9 @@ def genant_grade(part: Graded) -> float:
 def vertebra_scores(
     loss: HeightLoss, grade: float, truth: int | None, metrics: Sequence[str], *, status: str = ""
 ) -> list[LabelScore]:
-    """Returns the scores of a vertebra: of each of its parts `rhlv`, and under its true grade `genant_grade`.
+    """Returns a vertebra's `rhlv` and `genant_grade` scores.
+
+    `rhlv` of each of its parts; `genant_grade` under its true grade.
 
     Args:
         loss: of the whole and its thirds; see `relative_height_loss`.
@@ -101,9 +103,9 @@ def vertebra_scores(
 
 
 def genant_by_loss(loss: HeightLoss, least: Sequence[float] = LEAST) -> float:
-    """Returns the grade by the greatest loss of the three thirds: 0, or the number of steps of `least` it reaches.
+    """Returns the grade by greatest loss of the three thirds.
 
-    NaN where a third has no height.
+    0, or the number of steps of `least` that it reaches. NaN where a third has no height.
 
     >>> genant_by_loss(HeightLoss(0.1, 0.3, 0.0, -0.1))
     2.0
@@ -117,7 +119,7 @@ def _loss_parts(loss: HeightLoss) -> dict[str, Graded]:
 
 
 def _confusion_rows(rows: ScoreTable) -> Doubles:
-    """A row's place among true grades and given ones, the last of which is none: (row, 4 * 5)."""
+    """Row's cell among true and given grades, (row, 4*5)."""
     wide = len(GENANT) + 1
     grades = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
     cells = rows.label.astype(np.intp) * wide + grades
@@ -126,7 +128,7 @@ def _confusion_rows(rows: ScoreTable) -> Doubles:
 
 
 def _macro_mean(sums: Doubles, of: Any) -> Doubles:
-    """The mean of a value over the grades that occur, as true ones or as given ones, (...)."""
+    """Mean of a value over occurring (true or given) grades."""
     counts = sums.reshape(*sums.shape[:-1], len(GENANT), len(GENANT) + 1)
     true, given_counts = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
     right = np.diagonal(counts[..., : len(GENANT)], axis1=-2, axis2=-1)

@@ -11,11 +11,11 @@ Held = TypeVar("Held")
 
 @dataclass(eq=False)
 class Batch:
-    """Trials that are judged one after the other, so that some of it can be done in one pass over all of them.
+    """Trials judged one after another, partly in one pass.
 
     Attributes:
         trials: a case, its prediction and its evidence each.
-        pairs: answers beside what is right, which whoever judges the trials makes of them; None before that.
+        pairs: answers with what is right, which whoever judges the trials makes of them; None before that.
     """
 
     trials: Sequence[tuple[Any, Any, Any]] = ()
@@ -41,7 +41,7 @@ class Corpus:
     _held: dict[object, object] = field(default_factory=dict, repr=False)
 
     def once(self, key: object, make: Callable[[], Held]) -> Held:
-        """Returns what `make` makes of the corpus, which is called the first time alone."""
+        """Returns `make`'s result, computed once per corpus and key."""
         if key not in self._held:
             self._held[key] = make()
         return self._held[key]  # type: ignore[return-value]

@@ -37,7 +37,7 @@ _ZH = re.compile(
 
 @lru_cache(maxsize=64)
 def words_zh(text: str) -> tuple[str, ...]:
-    """Returns a text's words as sacreBLEU's `zh`: each Chinese character, and the rest by the marks of rule 13a."""
+    """Returns words as sacreBLEU's `zh`: Chinese characters, else by 13a."""
     return tuple(marks_apart(_ZH.sub(r" \1 ", text.strip())).split())
 
 
@@ -49,7 +49,10 @@ def words_char(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def words_intl(text: str) -> tuple[str, ...]:
-    """Returns a text's words as sacreBLEU's `intl` (mteval-v14): symbols apart, and punctuation but within numbers."""
+    """Returns words as sacreBLEU's `intl`: symbols and punctuation apart.
+
+    mteval-v14; punctuation within numbers stays.
+    """
     text = text.rstrip()
     for pattern, before, after in ((r"[^N]P", 1, 1), (r"P[^N]", 0, 0), (r"S", 0, 0)):
         kinds = "".join(unicodedata.category(char)[0] for char in text)
@@ -61,7 +64,7 @@ def words_intl(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def letters(text: str) -> tuple[str, ...]:
-    """Returns the letters and digits of a text in lower case: the words of `words`, one character each."""
+    """Returns lower-case letters and digits of `words`, one by one."""
     return tuple("".join(words(text)))
 
 
@@ -69,7 +72,7 @@ TOKENISERS: dict[str, Callable[[str], tuple[str, ...]]] = {"zh": words_zh, "char
 
 
 def check_language(language: str) -> None:
-    """Raises UsageError where a language is none that texts can be split into words in."""
+    """Raises UsageError for languages without a word splitter."""
     if language != ENGLISH and language not in TOKENISER_OF:
         hint = nearest(language, (ENGLISH, *TOKENISER_OF))
         raise UsageError(f"Expected `language` to be a code of ISO 639-1 such as 'en' or 'zh', got {language!r}{hint}")
@@ -98,10 +101,11 @@ _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 @lru_cache(maxsize=1 << 14)  # the references of a set are asked about more than once
 def is_english(text: str) -> bool:
-    """Returns whether a text may be English: Latin letters in the main, and no fewer of its words than of others'.
+    """Returns whether a text may be English: Latin, English words.
 
-    By short words and those for sides, and letters with accents, of German, French, Spanish, Italian, Portuguese,
-    Dutch, Swedish, Turkish and Polish. A text without any of them, such as "" or "Pneumothorax", may be English.
+    Latin letters in the main, and no fewer of its words than of others'. By short words and those for sides,
+    and letters with accents, of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Turkish and
+    Polish. A text without any of them, such as "" or "Pneumothorax", may be English.
     """
     accents = 0
     if text.isascii():
@@ -118,5 +122,5 @@ def is_english(text: str) -> bool:
 
 
 def in_english(language: str, texts: Iterable[str]) -> bool:
-    """Returns whether rules for English can read texts that are said to be in a language."""
+    """Returns whether English rules can read texts in a language."""
     return language == ENGLISH and all(map(is_english, texts))

@@ -56,10 +56,11 @@ _IRREGULAR = {
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Returns the stem of a lower-case English word, as NLTK's `PorterStemmer` does; short words stay as they are.
+    """Returns a lower-case word's stem, as NLTK's `PorterStemmer` does.
 
-    Porter, Program 14, 1980, with a table of irregular words, and other rules for -ied, -y, -logy and words of two
-    letters before -ing. METEOR in NLTK and the stemmed ROUGE of rouge-score rest on it.
+    Of an English word; short words stay as they are. Porter, Program 14, 1980, with a table of irregular
+    words, and other rules for -ied, -y, -logy and words of two letters before -ing. METEOR in NLTK and the
+    stemmed ROUGE of rouge-score rest on it.
 
     >>> [stem(word) for word in ("effusions", "effusion", "enlarged", "opacities")]
     ['effus', 'effus', 'enlarg', 'opac']
@@ -84,7 +85,7 @@ def stem(word: str) -> str:
 
 
 def _find_consonants(word: str) -> list[bool]:
-    """Of each letter whether it is a consonant; a y is one where none stands before it."""
+    """Consonant flags by letter; y counts after a vowel."""
     kinds: list[bool] = []
     for letter in word:
         kinds.append(letter not in "aeiou" if letter != "y" else not kinds or not kinds[-1])
@@ -101,7 +102,7 @@ def _count_vowel_runs(word: str) -> int:
 
 
 def _is_cvc(word: str) -> bool:
-    """Whether it ends in consonant, vowel, consonant, and the last is not w, x or y; or is a vowel and a consonant."""
+    """True for Porter's *o: consonant, vowel, consonant (not w/x/y)."""
     kinds = _find_consonants(word)
     if len(word) == 2:
         return kinds == [False, True]
@@ -144,7 +145,7 @@ def _second_step(word: str) -> str:
 
 
 def _longest_ending(word: str, endings: Callable[[str], bool]) -> str:
-    """Returns the longest ending of a word that is one of some; "" where it has none."""
+    """Returns the longest of some endings of a word, or ""."""
     return next((word[start:] for start in range(len(word)) if endings(word[start:])), "")
 
 

@@ -86,7 +86,7 @@ _COVER = {"{": "}", "[": "]"}
 
 
 def sections(text: str) -> dict[str, str]:
-    r"""Returns the sections of a report in their order: name in lower case -> text, blanks folded.
+    r"""Returns report sections in order: lower-case name -> text.
 
     A heading stands at the start of a line or behind a sentence, with a colon, or alone on its line with a capital;
     marks of Markdown and numbers about it do not count. Names that mean the same are one section, as `NAMES` has them:
@@ -108,7 +108,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def section_spans(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yields the name of each section and where its text lies, in their order, as `sections` has them."""
+    """Yields section names and text spans, as `sections`."""
     name, start = "", 0
     if not _MAYBE.search(text):  # most sentences have no heading, and to look for each name takes long
         yield name, 0, len(text)
@@ -123,13 +123,15 @@ def section_spans(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def canonical(name: str) -> str:
-    """Returns the name that `sections` has for a heading: "impression" for "Conclusion"; in lower case for others."""
+    """Returns a heading's canonical name: "impression" for "Conclusion"."""
     name_ = " ".join(name.lower().split())
     return _SECTION.get(name_, name_)
 
 
 def chosen(text: str, wanted: Sequence[str]) -> str:
-    """Returns the wanted sections of a text, one after the other; all of it where it has none of them.
+    """Returns the wanted sections of a text, or all of it.
+
+    All where it has none of them.
 
     A text without any heading is taken for what was wanted. Sections are named as in `sections`, or as reports call
     them; one that is findings and impression in one is there for both.
@@ -151,7 +153,7 @@ def _strip_markup(text: str) -> str:
 
 
 def _json_sections(text: str) -> list[tuple[str, str]]:
-    """The sections of an object in JSON; none where it is not one, or has other values than texts or lists of texts."""
+    """Sections of a JSON object of texts; else none."""
     if not text.lstrip().startswith("{"):
         return []
     try:

@@ -26,7 +26,7 @@ _WRAPPED = 50
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yields where each sentence lies in a text: from its first letter to behind its last, marks of lists left out."""
+    """Yields sentence spans, without list marks."""
     end = len(text) if end is None else end
     begun = start
     for match in _END.finditer(text, start, end):

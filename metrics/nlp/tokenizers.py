@@ -27,7 +27,7 @@ _DASH = re.compile(r"([0-9])(-)")
 
 @lru_cache(maxsize=64)
 def words(text: str) -> tuple[str, ...]:
-    """Returns a text's words as ROUGE takes them: lower-case runs of letters and digits.
+    """Returns ROUGE's words: lower-case runs of letters and digits.
 
     Of a text in ASCII these are exactly the words of rouge-score. Of others it leaves nothing, so that a Chinese or
     Arabic text would score 0 against itself; here their letters count, and each Han or kana character is a word.
@@ -47,7 +47,9 @@ def split_words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def blank_words(text: str) -> tuple[str, ...]:
-    """Returns what stands between single blanks, as pycocoevalcap's ROUGE takes it; none of a text without words.
+    """Returns words between single blanks, as pycocoevalcap's ROUGE.
+
+    None of a text without words.
 
     A double blank makes an empty word, and a line break is part of one.
     """
@@ -56,13 +58,13 @@ def blank_words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def stemmed_words(text: str) -> tuple[str, ...]:
-    """Returns the words of `words` as rouge-score stems them: Porter stems of those longer than three letters."""
+    """Returns `words` stemmed as rouge-score: Porter, above three letters."""
     return tuple([stem(word) if len(word) > 3 else word for word in words(text)])
 
 
 @lru_cache(maxsize=64)
 def words_13a(text: str) -> tuple[str, ...]:
-    """Returns a text's words by the rule 13a of mteval, as sacreBLEU does: punctuation apart, case kept."""
+    """Returns words by mteval's 13a, as sacreBLEU."""
     text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, char in (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")):
         text = text.replace(entity, char)
@@ -70,14 +72,14 @@ def words_13a(text: str) -> tuple[str, ...]:
 
 
 def marks_apart(text: str) -> str:
-    """Returns a text with blanks about its marks, by the rule 13a; points and commas within numbers stay."""
+    """Returns a text with blanks about marks, by rule 13a."""
     text = _POINT_BEFORE.sub(r" \1 \2", _POINT_AFTER.sub(r"\1 \2 ", _SPACED.sub(r" \1 ", text)))
     return _DASH.sub(r"\1 \2 ", text)
 
 
 @lru_cache(maxsize=64)
 def normalised(text: str) -> str:
-    """Returns what is compared of a short answer: lower case, no articles, no punctuation, single blanks.
+    """Returns a normalised short answer: lower case, no articles, no punctuation.
 
     Full-width characters become plain ones. Decimal points, minus signs, per cent and signs such as < stay, for they
     are part of what is said, and so do an article that nothing follows, as in "hepatitis A", and a text that is nothing

@@ -25,7 +25,7 @@ _MARKER = re.compile(r"\([^()]*\)$")
 
 
 class WordNet:
-    """The database in a folder: synonyms of a word in any part of speech, of its base forms too.
+    """WordNet folder: synonyms of words and their base forms.
 
     Args:
         folder: holds `WORDNET_FILES`, such as `corpora/wordnet` of NLTK's data.
@@ -48,12 +48,12 @@ class WordNet:
             raise UserError(f"{self.folder / name}: cannot be read as WordNet's database: {error.strerror}") from error
 
     def _lines(self, name: str) -> dict[str, list[str]]:
-        """Returns first word -> the others, of lines that do not begin with a blank, as those of the licence do."""
+        """Returns first word -> others, skipping licence lines."""
         lines = self._read(name).decode("utf-8", "replace").splitlines()
         return {word: fields for word, *fields in (line.split() for line in lines if line[:1].strip())}
 
     def _synonyms(self, word: str) -> frozenset[str]:
-        """Returns the word and all single words that share a meaning with it or with a base form of it.
+        """Returns the word and single-word synonyms, also of base forms.
 
         Args:
             word: in lower case.

@@ -57,7 +57,7 @@ _WORD = late_pattern(r"[^\W_]+")
 
 
 class Span(NamedTuple):
-    """A piece of a text that may name a patient; it holds no text itself.
+    """Span of a text that may name a patient, without text.
 
     Attributes:
         kind: a key of `PATTERNS`, or what the vocabulary calls the term.
@@ -74,7 +74,7 @@ class Span(NamedTuple):
 
 @dataclass
 class Vocabulary:
-    """Terms that name somebody, such as parts of a patient's name and numbers; never to be shown.
+    """Identifying terms, such as name parts and numbers; never shown.
 
     Attributes:
         terms: the letters and digits of a term, without case -> what it is.
@@ -83,13 +83,13 @@ class Vocabulary:
     terms: dict[str, str] = field(default_factory=dict, repr=False)
 
     def add(self, value: str, what: str) -> None:
-        """Adds a number or another term that is looked for as a whole, in any spelling."""
+        """Adds a number or term, matched whole in any spelling."""
         term = folded(value)
         if len(term) >= SHORTEST:
             self.terms.setdefault(term, what)
 
     def add_person(self, name: str, what: str) -> None:
-        """Adds a name: each part of `SHORTEST` letters or more, and the first two parts together in both orders."""
+        """Adds a name: parts of `SHORTEST` letters, and first pairs."""
         parts = [folded(part) for part in _WORD.findall(name)]
         for part in parts:
             if len(part) >= SHORTEST and not part.isdigit():
@@ -104,7 +104,7 @@ class Vocabulary:
             self.terms.setdefault(term, what)
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yields where the terms stand in a text, as whole words or as several in a row, the longest first."""
+        """Yields term spans as whole words, longest first."""
         if not self.terms:
             return
         words = [(folded(match.group()), match.start(), match.end()) for match in _WORD.finditer(text)]
@@ -126,7 +126,7 @@ def folded(text: str) -> str:
 
 
 def spans_of(text: str, vocabulary: Vocabulary | None = None, *, kinds: Iterable[str] = PATTERNS) -> list[Span]:
-    """Returns what looks like a patient in a text, and what the vocabulary knows to be one: spans by their place.
+    """Returns spans resembling patients or in the vocabulary, in order.
 
     `kinds` are those of `PATTERNS` to look for. A pattern within a placeholder or within a term of the vocabulary is
     left out.

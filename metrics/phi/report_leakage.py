@@ -36,7 +36,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class Share(NamedTuple):
-    """How many of the texts, with the interval of Clopper and Pearson, which takes texts for independent.
+    """Share of texts with its Clopper-Pearson interval.
 
     Attributes:
         texts: with at least one.
@@ -70,7 +70,10 @@ class RarePhrases:
     _words: Mapping[str, int] = field(repr=False)
 
     def places(self, text: str) -> tuple[Flags, Flags]:
-        """Returns of each run of words of a text, (run,): whether it is rare, and whether it holds a placeholder."""
+        """Returns which word runs are rare, and which hold placeholders.
+
+        (run,) each.
+        """
         words = words_of(text)
         # A word that no training text has is in none of their phrases, and 0 stands for no word.
         numbers = np.array([self._words.get(word, 0) for word in words], dtype=np.uint64)
@@ -116,7 +119,9 @@ class Leakage:
     has_training: bool
 
     def shares(self) -> dict[str, Share]:
-        """Returns the share of texts with each of these; what could not be looked for is left out.
+        """Returns shares of texts by kind of leak.
+
+        What could not be looked for is left out.
 
         `phi_leak_rate`: a verified span. `phi_suspected_rate`: a suspected one. `leaked_vocabulary_rate`: a leaked
         phrase without placeholders. `leaked_marked_rate`: one with. `placeholder_rate`: a placeholder.
@@ -134,7 +139,7 @@ class Leakage:
 def leakage(
     texts: Sequence[str], *, vocabulary: Vocabulary | None = None, training: RarePhrases | None = None
 ) -> Leakage:
-    """Looks for patients in generated texts: for those of a vocabulary of the training set, and for its rare phrases.
+    """Searches generated texts for the training set's patients and phrases.
 
     Raises:
         ValueError: there are no texts.
@@ -161,7 +166,7 @@ def leakage(
 
 
 def rare_phrases(texts: Sequence[str], patients: Sequence[str], *, tokens: int = TOKENS) -> RarePhrases:
-    """Returns the runs of words that one patient's texts alone hold; sentences that several patients share name nobody.
+    """Returns word runs found in one patient's texts only.
 
     Words are lower-case runs of letters and digits; a placeholder is a word. Longer runs are rare where a part of them
     is, so that runs of exactly so many words (`tokens`) find them all; less than 8 tell chance from copies badly.
@@ -196,7 +201,7 @@ def placeholders(text: str) -> int:
 
 
 def words_of(text: str) -> list[str]:
-    """Returns the words that phrases are made of: lower-case runs of letters and digits, and `MARK` of placeholders."""
+    """Returns words for phrases: lower-case alphanumerics, `MARK` for placeholders."""
     return _TOKEN.findall(PLACEHOLDER.sub(f" {MARK} ", text.replace(MARK, " ")).casefold())
 
 
@@ -205,7 +210,7 @@ def _sliding_windows(values: Flags, size: int) -> Flags:
 
 
 def _hash_runs(numbers: Hashes, tokens: int) -> Hashes:
-    """64-bit hashes of runs of words, (run,): polynomials of well mixed numbers, equal for equal runs."""
+    """64-bit hashes of word runs, (run,)."""
     runs = max(0, len(numbers) - tokens + 1)
     hashes = np.zeros(runs, np.uint64)
     if not runs:
@@ -220,7 +225,7 @@ def _hash_runs(numbers: Hashes, tokens: int) -> Hashes:
 
 
 def _leaked_runs(text: str, training: RarePhrases | None) -> tuple[int, int, int]:
-    """Leaked phrases without and with placeholders, and the words of the longest run of them."""
+    """Leaked phrases without and with placeholders, and the longest."""
     if training is None:
         return 0, 0, 0
     rare, marked = training.places(text)
@@ -241,7 +246,7 @@ _KINDS = "spans: " + ", ".join(PATTERNS)
 
 
 def _written_text(pair: AnsweredQuestion) -> str | None:
-    """Text of a report or an answer in free words; None of another kind."""
+    """Free text of a report or answer; else None."""
     return pair.text if pair.kind in ("open", "report") and pair.preferences is None else None
 
 

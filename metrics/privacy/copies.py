@@ -57,7 +57,7 @@ FLIPS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 
 
 class Copies(NamedTuple):
-    """Of each picture, the training picture that it is most likely a copy of.
+    """Most likely training original of each picture.
 
     Attributes:
         scores: float64, (picture,): higher is more alike; -inf for pictures without any contrast.
@@ -69,7 +69,7 @@ class Copies(NamedTuple):
 
 
 def _list_poses() -> list[Map]:
-    """Affine maps, float32 (2, 3), from places in a posed picture to those in the original, both from -1 to 1."""
+    """Affine maps, float32 (2, 3), from posed to original positions."""
 
     def pose(scale: float, turn: float, right: float, down: float) -> Map:
         cosine, sine = scale * math.cos(turn), scale * math.sin(turn)
@@ -114,7 +114,7 @@ class CopyFinder:
         )
 
     def compare(self, pictures: npt.ArrayLike, *, skip: npt.ArrayLike | None = None) -> Copies:
-        """Returns how much each picture is like the training picture that it is most like.
+        """Returns each picture's similarity to its nearest training picture.
 
         Args:
             pictures: (picture, edge, edge).
@@ -133,7 +133,7 @@ class CopyFinder:
         return Copies(scores, indices)
 
     def _candidates(self, small: Floats, skip: npt.NDArray[Any]) -> Iterator[list[tuple[int, int, int]]]:
-        """Yields of each picture its nearest training pictures, each with the flip and pose in which it is nearest."""
+        """Yields nearest training pictures with flip and pose."""
         n = self._described.shape[1]
         turned = [_describe_pose(_local_contrast(small[:, ::rows, ::columns])) for rows, columns in FLIPS]
         mine = np.stack([_unit_rows((turned_picture - self._middle) @ self._axes) for turned_picture in turned])
@@ -226,7 +226,7 @@ def _as_squares(rows: npt.NDArray[Any]) -> Floats:
 
 
 def _copy_recalls(finder: CopyFinder, pictures: Floats, threshold: float, rng: np.random.Generator) -> dict[str, float]:
-    """Returns of each kind of copy the share that is found, of copies of pictures that are drawn."""
+    """Returns the share of drawn pictures' copies found, by kind."""
     recalls = {}
     for kind, transform in TRANSFORMS.items():
         chosen = rng.choice(len(pictures), min(PLANTED, len(pictures)), replace=False)
@@ -242,7 +242,7 @@ def _flip_picture(picture: Floats, rng: np.random.Generator) -> Floats:
 def _move_picture(
     picture: Floats, *, scale: float = 1, degrees: float = 0, shift: tuple[float, float] = (0, 0)
 ) -> Floats:
-    """Returns a picture turned, and moved by a share of its edge; beyond its edges it is mirrored."""
+    """Returns a picture rotated and shifted, with mirrored borders."""
     cv2 = _import_opencv()
     edge = len(picture)
     turn = cv2.getRotationMatrix2D(((edge - 1) / 2, (edge - 1) / 2), degrees, scale)
@@ -268,7 +268,7 @@ def _crop_to(share: float) -> Transform:
 
 
 def _recolour_by(change: Callable[[Floats], Floats]) -> Transform:
-    """Changes values from 0, the darkest of the picture, to 1, the brightest that 8 bits hold of it."""
+    """Recolours values from 0, the darkest, to 1, the brightest."""
 
     def recolour(picture: Floats, _: np.random.Generator) -> Floats:
         low, high = float(picture.min()), float(picture.max())
@@ -337,14 +337,14 @@ def _resize_pictures(pictures: Floats, edge: int) -> Floats:
 
 
 def _in_pixels(pose: Map, edge: int) -> Map:
-    """Returns a map of places from -1 to 1 as one of pixels of a square."""
+    """Returns a map on [-1, 1] in pixels of a square."""
     middle = (edge - 1) / 2
     linear = pose[:, :2]
     return np.column_stack([linear, middle * (pose[:, 2] + 1) - linear @ [middle, middle]]).astype(np.float32)
 
 
 def _local_contrast(small: Floats) -> Floats:
-    """Returns pixels against what lies around them, so that brightness and contrast do not count."""
+    """Returns pixels normalised by surroundings, free of brightness and contrast."""
     cv2 = _import_opencv()
     rows = []
     for picture in np.ascontiguousarray(small):
@@ -356,7 +356,7 @@ def _local_contrast(small: Floats) -> Floats:
 
 
 def _describe_pose(plain: Floats, pose: Map = POSES[0]) -> Floats:
-    """Returns (picture, 1024): what a pose shows of each picture, within a window, of length 1."""
+    """Returns unit descriptors of posed pictures in a window, (picture, 1024)."""
     cv2 = _import_opencv()
     half = SMALL // 2
     # From pixels of the smaller square to those of the larger, of which each has the mean of four.
@@ -370,7 +370,7 @@ def _describe_pose(plain: Floats, pose: Map = POSES[0]) -> Floats:
 
 
 def _make_window(edge: int) -> Floats:
-    """Full in the middle and nothing in the corners, where moved pictures show something else."""
+    """Window that fades to the corners, where moved pictures differ."""
     at = (np.arange(edge) - (edge - 1) / 2) / (edge / 2)
     radius = np.hypot(at[:, None], at[None])
     window: Floats = np.cos(np.clip((radius - 0.5) / 0.6, 0, 1) * math.pi / 2).astype(np.float32)
@@ -381,7 +381,7 @@ _WINDOW = _make_window(SMALL // 2)
 
 
 def _half_whitened(rows: Floats) -> Floats:
-    """Returns the main axes of centred rows, (feature, axis), each divided by the square root of its spread."""
+    """Returns principal axes divided by root spread, (feature, axis)."""
     values, vectors = np.linalg.eigh((rows.T @ rows / len(rows)).astype(np.float64))
     keep = slice(None, -FEATURES - 1, -1)
     spread = np.maximum(values[keep], 1e-9)
@@ -396,7 +396,7 @@ def _unit_rows(rows: Floats) -> Floats:
 
 
 def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[float, Map]:
-    """Fits the map by which a training picture lies best over a picture; returns how alike they then are, and the map.
+    """Aligns a training picture; returns similarity and map.
 
     How alike is atanh of a correlation, -3 where the two hardly overlap.
     """
@@ -435,13 +435,13 @@ APART = -3.0
 
 
 def _clipped_pixels(picture: Floats) -> npt.NDArray[np.bool_]:
-    """Where a picture is as bright as it can be, if that is so of more than a few pixels."""
+    """Pixels at maximum brightness, where more than a few."""
     top = picture >= picture.max() - 1e-3 * (picture.max() - picture.min())
     return top if 0.01 < top.mean() < 0.9 else np.zeros_like(top)
 
 
 def _block_correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]) -> float:
-    """Returns atanh of the mean of the correlation of all pixels and of the mean correlation of blocks.
+    """Returns atanh of mean pixel and block correlation.
 
     Blocks weigh by their contrast: where there is hardly any, compression and noise leave nothing to correlate.
     """
@@ -461,7 +461,7 @@ def _block_correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]
 
 
 def _normalised_correlation(one: Floats, other: Floats) -> tuple[float, float]:
-    """Returns the correlation of two lists of pixels, and the product of their contrasts; 0 where one has none."""
+    """Returns correlation and product of contrasts; 0 without contrast."""
     a, b = one - one.mean(), other - other.mean()
     length = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
     return (float((a * b).sum()) / length, length) if length > 1e-12 else (0.0, 0.0)

@@ -88,13 +88,13 @@ def copying_test(
 
 
 def _share_above(one: Doubles, other: Doubles) -> Doubles:
-    """Returns the share of `other` that each of `one` is above, ties halved, (row,)."""
+    """Returns shares of `other` below each of `one`, ties half."""
     ordered = np.sort(other)
     return (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
 
 
 def _kmeans_centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
-    """Returns the centres of k-means, (cell, d), begun at rows that are drawn far from each other."""
+    """Returns k-means centres, (cell, d), from distant starting rows."""
     chosen = [int(rng.integers(len(rows)))]
     least = ((rows - rows[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < many and least.any():

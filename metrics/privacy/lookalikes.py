@@ -49,7 +49,7 @@ class Looks(NamedTuple):
 
 
 def looks_of(picture: npt.ArrayLike) -> Looks:
-    """Reduced form of one picture, (row, column) or (channel, row, column) of any numbers; NaN counts as 0."""
+    """Reduced picture of (row, column) or (channel, row, column); NaN is 0."""
     from scipy.fft import dctn
     from scipy.ndimage import uniform_filter
 
@@ -74,7 +74,7 @@ def joined_looks(looks: list[Looks]) -> Looks:
 
 
 def lookalikes_between(one: Looks, other: Looks, least: float = ALIKE) -> Iterator[tuple[int, int, float]]:
-    """Yields pairs of pictures of two sets that look alike, with their correlation from `least` to 1.
+    """Yields similar pairs of two sets, correlation from `least`.
 
     In the order of the first set. Pictures of one colour are like none.
     """

@@ -133,7 +133,7 @@ def mia_tpr_at_fpr(
 
 
 def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns the likelihood ratio of each sample, log p(loss | member) - log p(loss | not): higher means a member.
+    """Returns likelihood ratios, log p(loss | member) - log p(loss | not).
 
     Losses of the model that is attacked are (sample,), log or logit losses being nearer to normal; those of the shadow
     models are (model, sample), and `trained_on` says, bool, whether each was trained on the sample. Those of the models
@@ -192,7 +192,7 @@ def _check_scores(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
 
 
 def _find_threshold(negatives: npt.NDArray[np.float64], fpr: float, what: str) -> tuple[float, float]:
-    """Returns the least score that at most `fpr` of negatives exceed, and the share that do."""
+    """Returns the threshold at which `fpr` negatives exceed, and their share."""
     if not 0 < fpr < 1:
         raise SetError(f"Expected the false-positive rate to be in (0, 1), got {fpr}")
     allowed = math.floor(fpr * len(negatives) + EDGE)

@@ -163,7 +163,7 @@ def memorisation_curve(
     percentile: float = PERCENTILE,
     **options: Unpack[ScreenOptions],
 ) -> list[CurvePoint]:
-    """Returns the share of training rows that are memorised, by how often each was seen in training.
+    """Returns the memorised share by repetitions in training.
 
     Each training image stands there once; `seen`, int (n,), at least 1, is how often: in the training list, or with its
     near copies, which `near_copies` counts. `edges` are the least number of each group; rows below the first are left
@@ -196,7 +196,7 @@ def memorisation_curve(
 
 
 def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
-    """Returns how many rows of a set (n, d) are no further than `within` from each row, itself counted: int64, (n,).
+    """Returns rows within `within` of each row, itself included: int64, (n,).
 
     `within` is in units of the features; 0 counts equal rows.
 
@@ -226,7 +226,7 @@ def _number_groups(groups: Array | None) -> Array | None:
 
 
 def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.float64]:
-    """Returns squared distances to the nearest other row, of another group where there are groups."""
+    """Returns squared distances to the nearest row of other groups."""
     both = None if groups is None else (groups, groups)
     return near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
 
@@ -249,7 +249,7 @@ def _authentic_rows(queries: FeatureSet, train: FeatureSet, own: npt.NDArray[np.
 def _memorised_rows(
     trio: MembershipSets, percentile: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
-    """Returns which training and which hold-out rows have a generated row too near, and how near that is."""
+    """Returns training and hold-out rows with close generated ones, and distance."""
     if not 0 < percentile < 100:
         raise SetError(f"Expected the percentile to be in (0, 100), got {percentile}")
     limit = float(np.percentile(_nearest_other(trio.train, trio.patients), percentile))

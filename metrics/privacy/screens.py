@@ -85,7 +85,10 @@ class MembershipSets(NamedTuple):
     options: ScreenOptions
 
     def value(self, metric: str, value: float, **found: Any) -> SetValue:
-        """Returns the result, with n, d, extractor and flags filled in; `details` gains the hold-out's n."""
+        """Returns the result with n, d, extractor and flags.
+
+        `details` gains the hold-out's n.
+        """
         details = {"n_holdout": float(len(self.holdout.rows)), **found.pop("details", {})}
         return SetValue(
             metric,
@@ -274,7 +277,7 @@ def closest_pairs(
     count: int = 12,
     **options: Unpack[ScreenOptions],
 ) -> list[Pair]:
-    """Returns the generated rows that come nearest to training, each with its training row: a gallery to look at."""
+    """Returns generated rows nearest to training, with those rows."""
     trio = prepare_membership_sets(train, holdout, generated, options)
     nearest = near(trio.generated, trio.train, 1)
     generated_distances = trio.length(nearest.squares[:, 0])
@@ -291,7 +294,7 @@ def closest_pairs(
 
 
 def closer(made: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
-    """Returns the probability that one of `made` is less than one of `other`, ties halved."""
+    """Returns P(`made` < `other`), ties half."""
     ordered = np.sort(other)
     above = len(other) - np.searchsorted(ordered, made, "left").astype(float)
     strictly = len(other) - np.searchsorted(ordered, made, "right").astype(float)

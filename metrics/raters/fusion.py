@@ -77,7 +77,7 @@ def _mark_likelihood(marked: Floats, yes: Floats, no: Floats) -> Floats:
 
 
 def fuse_masks(masks: Bools, how: Fusion = "majority") -> Bools:
-    """Fuses masks of readers: voxels that more than half mark, that STAPLE gives 0.5 or more, or the first reader's.
+    """Fuses readers' masks: majority, STAPLE at 0.5, or first reader.
 
     A tie of an even number of readers is no majority.
 

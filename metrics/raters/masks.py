@@ -216,7 +216,7 @@ def rater_scores(
 
 
 def worst_rater_scores(regions: Mapping[str, Sequence[int]], metrics: Sequence[str]) -> list[LabelScore]:
-    """Returns scores of status "failed" of a case without an answer; NaN of what says how readers agree."""
+    """Returns failed scores of an unanswered case; readers' agreement is NaN."""
     wanted = rater_metrics(metrics)
     return [
         LabelScore(name, asked_for, float(definition.worst), "failed")

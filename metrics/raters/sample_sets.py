@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def pairwise_iou(first: Bools, second: Bools) -> Floats:
-    """Returns the IoU of each mask with each, (first, second); 1 of two empty ones."""
+    """Returns pairwise IoU, (first, second); 1 of empty pairs."""
     rows, columns = (masks.reshape(len(masks), -1).astype(np.float64) for masks in (first, second))
     both = rows @ columns.T
     either = rows.sum(axis=1)[:, None] + columns.sum(axis=1)[None] - both
@@ -22,7 +22,9 @@ def pairwise_iou(first: Bools, second: Bools) -> Floats:
 
 
 def generalised_energy_distance(samples: Bools, raters: Bools, *, unbiased: bool = False) -> float:
-    """Generalised energy distance squared (GED^2): 2 E d(S, Y) - E d(S, S') - E d(Y, Y'), d being 1 - IoU.
+    """Generalised energy distance squared (GED^2) of samples and readers.
+
+    2 E d(S, Y) - E d(S, S') - E d(Y, Y'), d being 1 - IoU.
 
     Args:
         samples: (sample, *spatial), masks of a model.
@@ -54,7 +56,7 @@ def _distance_within(masks: Bools, *, unbiased: bool) -> float:
 
 
 def matched_iou(samples: Bools, raters: Bools) -> float:
-    """Hungarian-matched IoU: the mean IoU of the best assignment of samples to readers, NaN of an empty set.
+    """Hungarian-matched IoU of samples and readers; NaN of empty sets.
 
     Either set is repeated to their least common multiple.
 
@@ -71,7 +73,7 @@ def matched_iou(samples: Bools, raters: Bools) -> float:
 
 
 def share_covered(samples: Bools, raters: Bools, threshold: float) -> float:
-    """Returns the share of readers whose best sample has an IoU above a threshold; NaN of an empty set."""
+    """Returns readers covered by samples above an IoU; empty is NaN."""
     if not len(samples) or not len(raters):
         return math.nan
     return float((pairwise_iou(samples, raters).max(axis=0) > threshold).mean())

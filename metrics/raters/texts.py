@@ -79,7 +79,7 @@ def _mean_of_left_out(pair: AnsweredQuestion, name: str, *, readers: bool) -> fl
 
 
 def _reader_texts(pair: AnsweredQuestion) -> Sequence[str]:
-    """Returns what readers said: several right texts, or `readers` beside the answer of a choice."""
+    """Returns readers' texts: several right ones, or `readers`."""
     readers = pair.more.get("readers")
     if readers is not None:
         return [str(value) for value in readers]

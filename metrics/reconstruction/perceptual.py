@@ -58,7 +58,7 @@ def dists(distances: Sequence[float], preset: str | None = None) -> float:
 
 
 def pictures(reference: Array, reconstruction: Array, preset: str | None, data_range: float | None = None) -> Array:
-    """Returns what a network is shown of two images: float32, (slice, 2, row, column), from 0 to 1.
+    """Returns a network's pictures: float32, (slice, 2, row, column), 0 to 1.
 
     Magnitudes over the data range, cut at 0 and 1. Where the reference goes below 0, its smallest value becomes 0.
     Images are given as to `psnr`.
@@ -78,7 +78,7 @@ def pictures(reference: Array, reconstruction: Array, preset: str | None, data_r
 
 
 def check_perceived(metrics: Sequence[str], data_range: float | None) -> None:
-    """Raises UsageError for metrics of this kind that have neither a preset nor a data range."""
+    """Raises UsageError for network metrics without preset and data range."""
     for name in metrics:
         if parse(name)[1] is None and data_range is None:
             raise UsageError(f"Metric {name!r} needs a data range: set data_range, or name a preset, as in {name}@wang")

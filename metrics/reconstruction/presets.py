@@ -112,7 +112,7 @@ class ImagePair:
     preset: ImagePreset
 
     def slices(self, *, complex_error: bool = False) -> Iterator[Slice]:
-        """Yields slice after slice, as magnitudes unless both are complex and differences are to be complex."""
+        """Yields slices, as magnitudes unless complex differences are wanted."""
         both = self.reference.dtype.kind == self.reconstruction.dtype.kind == "c"
         for reference_slice, reconstructed_slice, data_range in zip(
             self.reference, self.reconstruction, self.ranges, strict=True
@@ -125,7 +125,10 @@ class ImagePair:
                 yield Slice(_as_magnitude(reference_slice), _as_magnitude(reconstructed_slice), float(data_range))
 
     def sums(self) -> tuple[Array, Array]:
-        """Returns the sums of squared errors and of squares of the reference, float64: of the volume, or by slice."""
+        """Returns sums of squared errors and reference squares, by volume or slice.
+
+        float64.
+        """
         both = [
             (_image_energy(pair_slice.reconstruction - pair_slice.reference), _image_energy(pair_slice.reference))
             for pair_slice in self.slices(complex_error=self.preset.complex_error)
@@ -136,7 +139,9 @@ class ImagePair:
         return errors, powers
 
     def relative(self) -> Array:
-        """Returns the sum of squared errors over that of squares of the reference, float64: of the volume, or by slice.
+        """Returns squared errors over reference squares, by volume or slice.
+
+        float64.
 
         Raises:
             ValueError: If the reference is 0 everywhere.
@@ -147,7 +152,9 @@ class ImagePair:
         return errors / powers
 
     def levels(self, which: Literal["range", "mean"], data_range: float | None) -> Array:
-        """Returns the spread or the mean of the reference, float64: of the volume, or by slice.
+        """Returns the reference's spread or mean, by volume or slice.
+
+        float64.
 
         Raises:
             ValueError: If it is not above 0.
@@ -163,7 +170,7 @@ class ImagePair:
         return levels
 
     def mean(self, judge: Callable[[Slice], float], smallest: int) -> float:
-        """Returns the mean of a number over the slices that have it; NaN where none has.
+        """Returns the mean over slices with values; NaN without.
 
         Args:
             judge: Of one slice; NaN where it is not defined.
@@ -194,7 +201,7 @@ def preset_of(name: str) -> ImagePreset:
 def image_pair(
     reference: Array, reconstruction: Array, preset: str | None, data_range: float | None, *, ranged: bool = True
 ) -> ImagePair:
-    """Checks two images, which are given as to `psnr`, and takes their data range, if one is needed.
+    """Checks two images as for `psnr`, with their data range.
 
     Raises:
         ValueError: If the images differ in shape or bit depth, are no images, hold values that are not finite, if the

@@ -69,7 +69,7 @@ def worst_image_scores(metrics: Sequence[str], *, known: bool = True) -> list[La
 
 
 def image_metrics(metrics: Sequence[str], data_range: float | None = None) -> dict[str, tuple[Metric, str | None]]:
-    """Returns the metrics asked for with their presets, by the name they were asked by.
+    """Returns requested metrics with presets, by requested name.
 
     Raises:
         UsageError: If there is no such metric of images, no such preset, or neither a preset nor a data range.

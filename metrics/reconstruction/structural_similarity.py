@@ -78,7 +78,7 @@ def similarity(
 
 
 def multiscale_similarity(reference: Array, image: Array, data_range: float) -> float:
-    """Returns the product over five scales of contrast, at the coarsest of SSIM, each to its exponent.
+    """Returns five-scale contrast times coarsest SSIM, each to its exponent.
 
     Images are float64, (row, column), at least 176 along each axis. A mean below 0 counts as 0. From scale to scale
     both are averaged over 2 x 2 pixels; a last row or column without a partner is dropped.
@@ -102,7 +102,7 @@ def halved(image: Array) -> Array:
 
 
 def _strip_moments(reference: Array, image: Array, strip: Array) -> Array:
-    """Both images, the sum of their squares, and their product: the window's means of these are all that is needed."""
+    """Both images, sum of squares, and product, sufficient for windows."""
     moments: Array = strip[:, : len(reference)]
     moments[0], moments[1] = reference, image
     np.multiply(reference, reference, out=moments[2])
@@ -139,7 +139,7 @@ def _strip_sums(means: Array, first: float | None, second: float, sample: float)
 
 @lru_cache(maxsize=2)
 def _window_matrices(window: str) -> tuple[Array, Array]:
-    """Matrices that a strip is multiplied by from the left, (STRIP, STRIP + reach), and from the right."""
+    """Left (STRIP, STRIP + reach) and right window matrices of strips."""
     taps = taps_of(window)
     weights = np.full(taps, 1 / taps)
     if window == "gaussian":

@@ -24,7 +24,7 @@ GMSD_C = 170 / 255**2
 
 
 def information_fidelity(reference: Array, image: Array, noise: float) -> float:
-    """Returns VIF in the pixel domain over four scales; NaN where the reference tells nothing.
+    """Returns pixel-domain VIF over four scales; NaN for uninformative references.
 
     Args:
         reference: float64, (row, column), at least 41 along each axis.
@@ -81,7 +81,7 @@ def haar_similarity(reference: Array, image: Array) -> float:
 
 
 def gradient_deviation(reference: Array, image: Array) -> float:
-    """Returns GMSD: the standard deviation over pixels of how alike the lengths of the gradients are.
+    """Returns GMSD: deviation of gradient magnitude similarity over pixels.
 
     Args:
         reference: float64, from 0 to 1, (row, column).
@@ -103,7 +103,7 @@ def _window_means(image: Array, weights: Array) -> Array:
 
 
 def _average_quarters(image: Array) -> Array:
-    """Averages 2 x 2 pixels; beyond a last row or column of an odd number lie zeros, as the authors have it."""
+    """Averages 2 x 2 pixels, zero-padded at odd ends, as the authors."""
     rows, columns = image.shape
     even = np.pad(image, ((0, rows % 2), (0, columns % 2)))
     quarters: Array = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
@@ -111,7 +111,7 @@ def _average_quarters(image: Array) -> Array:
 
 
 def _haar_coefficients(image: Array, scale: int, axis: int) -> Array:
-    """Haar coefficients of one scale and direction at every pixel, with zeros around the image."""
+    """Haar coefficients of a scale and direction, zero-padded."""
     from scipy.ndimage import correlate1d
 
     size = 2**scale

@@ -37,7 +37,9 @@ _COUNTS = ("pairs", "error", "missing", "invented")
 
 
 def set_f1(said: Iterable[object], due: Iterable[object]) -> float:
-    """Returns 2 |A and B| / (|A| + |B|) of two sets, in [0, 1]: 1 where both are empty, 0 where one of them is.
+    """Returns set F1, 2 |A and B| / (|A| + |B|), in [0, 1].
+
+    1 where both are empty, 0 where one of them is.
 
     >>> set_f1({"a", "b"}, {"b"})
     0.6666666666666666
@@ -50,7 +52,7 @@ def set_f1(said: Iterable[object], due: Iterable[object]) -> float:
 
 @lru_cache(maxsize=64)
 def finding_facts(text: str) -> frozenset[tuple[str, int, str]]:
-    """Returns what a report says of findings: (observation, status, side); the side of absent ones is left out.
+    """Returns facts (observation, status, side); absent ones have no side.
 
     Statuses are 1 present, 2 absent, 3 uncertain; sides "left", "right", "bilateral" or "", as in `mentions`.
     """
@@ -61,7 +63,7 @@ def finding_facts(text: str) -> frozenset[tuple[str, int, str]]:
 
 
 def change_words(text: str) -> frozenset[str]:
-    """Returns which of the 44 words of change of F1-temporal stand in a text, in lower case.
+    """Returns F1-temporal's 44 change words found in a text.
 
     Underscores and dashes part words; of other marks only those of sentences and brackets do, as in the original, so
     that "new/old" is one word and none of them.
@@ -73,7 +75,7 @@ def change_words(text: str) -> frozenset[str]:
 def matched_measurements(
     said: Sequence[Measurement], due: Sequence[Measurement]
 ) -> tuple[list[tuple[Measurement, Measurement]], list[Measurement], list[Measurement]]:
-    """Pairs the lengths of a report with those of its reference: (pairs, missing from the report, invented in it).
+    """Pairs lengths of report and reference: (pairs, missing, invented).
 
     A pair measures the same thing, and not on different sides. As many are paired as can be, those that differ least
     in their largest extent. Lengths of an earlier time and advice on moving something do not take part.

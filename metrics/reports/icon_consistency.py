@@ -78,7 +78,7 @@ class Written(NamedTuple):
 
 
 def overlap_coefficient(one: Set[Any], other: Set[Any]) -> float:
-    """Returns the share of the smaller set that is in the other, 0 to 1; 0 where either is empty.
+    """Returns the overlap coefficient of sets, 0 to 1; empty is 0.
 
     >>> overlap_coefficient({"edema", "left"}, {"edema", "right", "small"})
     0.5
@@ -87,7 +87,7 @@ def overlap_coefficient(one: Set[Any], other: Set[Any]) -> float:
 
 
 def equivalents_in_sets(sets: Sequence[Hashable]) -> Pairs:
-    """Returns the pairs of reports of one set, int64, (pair, 2), each in both orders.
+    """Returns pairs within sets, int64, (pair, 2), in both orders.
 
     Args:
         sets: of each report what names its set; None or "" for a report of none.
@@ -102,7 +102,7 @@ def equivalents_in_sets(sets: Sequence[Hashable]) -> Pairs:
 def equivalents_by_observations(
     observations: Sequence[Set[str]], studies: Sequence[Hashable] | None = None, least: float = EQUIVALENT
 ) -> Pairs:
-    """Returns the pairs of reports whose positive observations overlap, int64, (pair, 2), each in both orders.
+    """Returns pairs with overlapping positive observations, int64, (pair, 2).
 
     Args:
         observations: of each reference, what it says is there; a report of none has no equivalents.
@@ -163,7 +163,7 @@ def consistency(
 
 
 def _membership_table(sets: Sequence[Set[str]]) -> Any:
-    """Which of all names each set has: a sparse matrix of 0 and 1, (set, name)."""
+    """Membership of names in sets, sparse (set, name)."""
     from scipy.sparse import csr_array
 
     names: dict[str, int] = {}
@@ -183,7 +183,7 @@ def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Numbers:
 
 @lru_cache(maxsize=1 << 16)
 def rule_attributes(text: str) -> frozenset[str]:
-    """Returns the attributes of what a report says is there or may be, by our own rules.
+    """Returns attributes of present or possible findings, by our rules.
 
     Each finding, each with its side, and each with its change: "Edema", "Edema: bilateral", "Edema: improved".
     """
@@ -199,7 +199,7 @@ def rule_attributes(text: str) -> frozenset[str]:
 
 
 def graph_attributes(annotation: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the words, in lower case, of what RadGraph says is there or may be, and of what belongs to it.
+    """Returns RadGraph's lower-case words of present or possible findings.
 
     That is an observation, what modifies it, and where it is located.
 

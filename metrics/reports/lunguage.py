@@ -118,7 +118,7 @@ def row_similarity(
     *,
     temporal: bool = False,
 ) -> Numbers:
-    """Returns how similar each row of a reference is to each predicted one: (reference row, predicted row).
+    """Returns row similarities: (reference row, predicted row).
 
     The product of three: of the phrases (the finding with what describes it), or of a patient's studies of the groups
     of findings; of the attributes, weighted by `ATTRIBUTES`, where one that only one row has counts 0; and, of a
@@ -180,7 +180,7 @@ def lunguage_of(
     *,
     temporal: bool = False,
 ) -> Matched:
-    """Returns LUNGUAGESCORE of one study's rows, or of those of all studies of a patient; as `soft_match`.
+    """Returns LUNGUAGESCORE of a study's or patient's rows, as `soft_match`.
 
     The authors' similarity of texts of attributes is the mean cosine of BioLORD-2023 and MedCPT; of phrases BioLORD
     takes the mean of all tokens. Equal rows score 1 where equal texts have a similarity of 1.
@@ -198,7 +198,7 @@ def lunguage_scores(
     *,
     temporal: bool = False,
 ) -> dict[str, Matched]:
-    """Returns LUNGUAGESCORE of each study, or of each patient where `temporal`, of the references.
+    """Returns LUNGUAGESCORE by study, or by patient where `temporal`.
 
     Rows are as `read_rows` gives them, similarities as in `lunguage_of`. A study that the predictions lack scores 0;
     the authors' code leaves it out, so that a model gains by writing less.
@@ -210,7 +210,7 @@ def lunguage_scores(
 
 
 def texts_in(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Returns the phrases of a study's rows, and the texts of their attributes: what models are to embed."""
+    """Returns phrases and attribute texts to embed, of a study."""
     values = [_cell_text(row.get(name)) for row in rows for name in ATTRIBUTES if name not in EXACT]
     return [_row_phrase(row) for row in rows], [value for value in values if value]
 
@@ -218,7 +218,7 @@ def texts_in(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
 def _weighted_similarity(
     reference: Sequence[Row], prediction: Sequence[Row], weights: Mapping[str, float], similarity: Similarity
 ) -> Numbers:
-    """The weighted similarity of attributes, of those that either row has: (reference row, predicted row)."""
+    """Weighted similarity of present attributes: (reference row, predicted row)."""
     worth = np.zeros((len(reference), len(prediction)))
     norm = np.zeros_like(worth)
     for name, weight in weights.items():
@@ -249,7 +249,7 @@ def _weighted_similarity(
 
 
 def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:
-    """The similarity of each pair of texts; distinct ones are asked for once, and empty ones not at all."""
+    """Similarity of text pairs, asking distinct nonempty ones once."""
     reference_texts, predicted_texts = sorted({text for text in given if text}), sorted({text for text in said if text})
     similarities = np.zeros((len(reference_texts) + 1, len(predicted_texts) + 1))
     if reference_texts and predicted_texts:
@@ -283,7 +283,7 @@ def _row_entity(row: Row) -> str:
 
 
 def _place_in_time(row: Row) -> dict[str, Any]:
-    """The times of a row: one that has no course is of the first, one without a place is placed by its study."""
+    """Times of a row: missing course is first, missing place the study's."""
     return {
         "sequence": _cell_text(row.get("sequence")) or _cell_text(row.get("study_id")),
         "episode": _cell_text(row.get("episode")) or "1",
@@ -291,7 +291,7 @@ def _place_in_time(row: Row) -> dict[str, Any]:
 
 
 def _cell_text(value: Any) -> str:
-    """A cell as text; "" for nothing, for NaN and for what tables write in its place."""
+    """Cell text; "" for missing values and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     text = " ".join(str(value).split())
@@ -299,7 +299,7 @@ def _cell_text(value: Any) -> str:
 
 
 def _plain_text(text: str) -> str:
-    """A text to be compared as it is: in lower case, whole numbers as such."""
+    """Lower-case text with plain whole numbers, for comparison."""
     lowered = text.lower()
     return lowered.removesuffix(".0") if lowered.removesuffix(".0").isdigit() else lowered
 

@@ -60,7 +60,7 @@ def radcliq_of(
     chexbert_similarity: float,
     bleu_2: float,
 ) -> float:
-    """Returns RadCliQ: about how many errors a radiologist would count in a report, from four scores of it.
+    """Returns RadCliQ: a radiologist's expected error count, from four scores.
 
     A line fitted to radiologists' counts, on scores that are standardised by means and deviations of the authors' data.
     It is no count: it may be negative. In v1 BLEU has a slope of 4e-12, none in effect; in v0 a positive one, so that
@@ -86,7 +86,7 @@ def radcliq_of(
 
 
 def bleu_2(reference: str, prediction: str) -> float:
-    """Returns BLEU-2 of one report as CXR-Report-Metric computes it with fast-bleu, which RadCliQ takes.
+    """Returns BLEU-2 as CXR-Report-Metric with fast-bleu, for RadCliQ.
 
     Words between blanks, in lower case, with full stops apart; no bigram in common counts as 0.1 of one (smoothing
     method 1 of Chen and Cherry 2014), no word in common gives 0.

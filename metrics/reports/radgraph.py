@@ -64,7 +64,7 @@ def radgraph_f1(reference: Annotation, prediction: Annotation, level: Level = "p
 
 
 def radgraph_combined(reference: Annotation, prediction: Annotation) -> float:
-    """Returns the mean of entity F1 and relation F1, which RadCliQ is made of, in [0, 1].
+    """Returns RadGraph's mean of entity and relation F1, in [0, 1].
 
     Entities are (words, label), relations (entity, entity at which it points, type), with case as it is. Unlike in
     `radgraph_f1`, relations count for themselves: identical reports without a relation have 0.5, because the F1 of two

@@ -157,7 +157,7 @@ class Match(NamedTuple):
 
 
 def top_matches(kinds: Sequence[str], others: Sequence[str], similarity: npt.ArrayLike) -> list[Match]:
-    """Returns the match of each entity of one report; none where the other report has no entities.
+    """Returns each entity's match; none where the other report lacks entities.
 
     Similarities are cosines, (entity, other); of entities that are as similar, the first counts.
 
@@ -174,7 +174,7 @@ def top_matches(kinds: Sequence[str], others: Sequence[str], similarity: npt.Arr
 
 
 def rate_of_matches(of_reference: Iterable[Match], of_prediction: Iterable[Match], table: str = "long") -> float:
-    """Returns RaTEScore of matches in both directions, by the `long` or the `short` table.
+    """Returns RaTEScore of two-way matches, by `long` or `short` table.
 
     In each direction, the mean similarity weighted by the types of the two entities (`AFFINITY`); a similarity counts
     less where one report says what the other denies. Then the harmonic mean of both. In [0, 1]; 0.5 where one report
@@ -196,7 +196,7 @@ def rate_of_matches(of_reference: Iterable[Match], of_prediction: Iterable[Match
 def rate_score(
     reference: Sequence[str], prediction: Sequence[str], similarity: npt.ArrayLike, table: str = "long"
 ) -> float:
-    """Returns RaTEScore of a pair from the types of its entities and their similarities.
+    """Returns RaTEScore of a pair, from entity types and similarities.
 
     Args:
         reference: types of the reference's entities, of `TYPES`, in upper or lower case.

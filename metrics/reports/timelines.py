@@ -36,7 +36,10 @@ LEVELS = ("entity", "episode", "entity_published", "episode_published")
 
 
 def timeline_row(given: Row) -> dict[str, Any]:
-    """Returns a row under our names; cells that say nothing are left out, and `loc:` before places is taken off."""
+    """Returns a timeline row in our names, without empty cells.
+
+    `loc:` before places is taken off.
+    """
     row: dict[str, Any] = {
         name: next((given[column] for column in columns if _is_said(given.get(column))), None)
         for name, columns in COLUMNS.items()
@@ -48,7 +51,7 @@ def timeline_row(given: Row) -> dict[str, Any]:
 
 
 def read_timeline(text: str, given: Sequence[Row] = ()) -> list[dict[str, Any]] | None:
-    """Reads the rows that a text holds as JSON, whatever stands about it; None where it holds none.
+    """Reads JSON rows within a text; None without.
 
     Args:
         text: with a list of rows, an object with `rows`, or `results`: groups of `group_name`, `findings` (each an
@@ -68,7 +71,7 @@ def read_timeline(text: str, given: Sequence[Row] = ()) -> list[dict[str, Any]] 
 
 
 def groups_of(rows: Sequence[Row], given: Sequence[Row], level: str) -> list[Hashable]:
-    """Returns the group of each given finding: of one that no row names, a group of its own.
+    """Returns each finding's group; unnamed ones have their own.
 
     Args:
         rows: with `idx`; of two rows of one finding the first counts.
@@ -90,7 +93,7 @@ def groups_of(rows: Sequence[Row], given: Sequence[Row], level: str) -> list[Has
 
 
 def pair_f1(truth: Sequence[Hashable], prediction: Sequence[Hashable]) -> float:
-    """Returns the F1 of pairs of findings that share a group; 1 where neither side has any pair.
+    """Returns the F1 of co-grouped pairs; 1 where neither has any.
 
     >>> pair_f1([0, 0, 1], [0, 0, 0])
     0.5
@@ -101,7 +104,7 @@ def pair_f1(truth: Sequence[Hashable], prediction: Sequence[Hashable]) -> float:
 
 
 def purity(truth: Sequence[Hashable], prediction: Sequence[Hashable]) -> float:
-    """Returns the share of findings whose true group is the most frequent one of the group they were put in.
+    """Returns the purity of groups: share in the majority's group.
 
     >>> purity([0, 0, 1], [0, 0, 0])
     0.6666666666666666
@@ -170,7 +173,7 @@ def _reference_rows(pair: AnsweredQuestion) -> list[dict[str, Any]] | None:
 def _by_groups(
     pair: AnsweredQuestion, level: str, compared: Callable[[list[Hashable], list[Hashable]], float]
 ) -> float:
-    """Compares groups of the findings that were given; NaN of fewer than two, 0 where an answer groups none."""
+    """Compares groupings; NaN of fewer than two, 0 without groups."""
     reference_rows = _reference_rows(pair) or []
     if len(reference_rows) < 2 or any("idx" not in row for row in reference_rows):
         return math.nan
@@ -183,7 +186,7 @@ def _by_groups(
 
 
 def _shared_words(texts: Sequence[str], others: Sequence[str]) -> list[list[float]]:
-    """The share of words that two texts have in common, of those that either has."""
+    """Share of common words of two texts."""
     sets = [[frozenset(text.lower().split()) for text in some] for some in (texts, others)]
     return [[len(first & second) / len(first | second) for second in sets[1]] for first in sets[0]]
 

@@ -48,7 +48,7 @@ class Rarity(NamedTuple):
 
 
 def rarity(texts: Iterable[Iterable[Hashable]]) -> Rarity:
-    """Returns how rare tokens are in texts, as bert-score weighs them: by how many texts have each.
+    """Returns inverse document frequencies of tokens, as bert-score.
 
     Args:
         texts: the tokens of each text, with the special ones: what all texts have weighs 0.
@@ -111,7 +111,7 @@ def bertscore_of(
 
 
 def rescaled(scores: BertScores, baseline: BertScores) -> BertScores:
-    """Returns scores as (x - b) / (1 - b), which leaves 1 where it is and makes b 0."""
+    """Returns scores rescaled to (x - b) / (1 - b)."""
     return BertScores(*((score - base) / (1 - base) for score, base in zip(scores, baseline, strict=True)))
 
 

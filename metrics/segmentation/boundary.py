@@ -54,7 +54,7 @@ def boundary_iou(pair: LabelPair, distance: float) -> float:
 
 
 def _border_voxels(mask: Bools, spacing: Spacing, limit: float) -> Bools:
-    """Returns the voxels of a mask that have a face neighbour outside it, or any voxel outside within `limit` mm."""
+    """Returns border voxels of a mask, or within `limit` mm."""
     from scipy.ndimage import binary_erosion, distance_transform_edt
 
     # A step as long as the mask leads out of it, and so would a longer one.
@@ -68,7 +68,7 @@ def _border_voxels(mask: Bools, spacing: Spacing, limit: float) -> Bools:
 
 
 def _ball_neighbourhood(spacing: Spacing, limit: float, reach: Sequence[int]) -> dict[tuple[int, ...], int]:
-    """Returns the voxels within `limit` mm of a voxel, and its face neighbours, as rows along the last axis.
+    """Returns voxels within `limit` mm, and face neighbours, by rows.
 
     Voxels more than `reach` steps away along an axis are left out. A row is its place along the other axes,
     relative to the voxel -> how many voxels it reaches to either side.

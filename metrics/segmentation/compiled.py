@@ -37,7 +37,7 @@ class Kernels(NamedTuple):
 
 
 def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int, int, int]:
-    """Returns the first row, the end of rows, and the same of columns, that hold all that is not 0 in two pictures."""
+    """Returns row and column bounds of nonzero pixels in two pictures."""
     rows, columns = np.zeros(one.shape[0], np.uint8), np.zeros(one.shape[1], np.uint8)
     for row in range(one.shape[0]):
         mine, theirs, held = one[row], other[row], np.uint8(0)
@@ -55,7 +55,7 @@ def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int,
 def _crop_pair(
     one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[np.uint8, int, int, int]]:
-    """Returns two pictures cropped to `_find_box`, with a line of 0 around, that box, and what they hold.
+    """Returns two pictures cropped by `_find_box` with zero margin, and content.
 
     That is all bits that any pixel has, and how many pixels have the lowest: of the one, of the other, of both.
     """
@@ -83,7 +83,7 @@ def _crop_pair(
 def _find_contour(
     codes: npt.NDArray[Any], label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]
 ) -> Points:
-    """Returns the points of a label's surface, (n, 3): row and column in the box's, and the kind of each.
+    """Returns a label's contour points, (n, 3): row, column, kind.
 
     Args:
         codes: padded by a 0 on each side at least.
@@ -131,7 +131,7 @@ def _find_contour(
 
 
 def _rows_off(targets: Points, shape: tuple[int, int]) -> Steps:
-    """Returns how many rows each place is from a target of its own column, (rows, columns); `FAR` where it has none."""
+    """Returns rows to the column's nearest target, (rows, columns); else `FAR`."""
     rows, columns = shape
     off = np.full((rows, columns), FAR, np.int16)
     for at in range(len(targets)):
@@ -146,7 +146,7 @@ def _rows_off(targets: Points, shape: tuple[int, int]) -> Steps:
 
 
 def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> Steps:
-    """Returns the rows and columns from each point to the nearest target, (n, 2): 0 where there is no target.
+    """Returns steps to the nearest targets, (n, 2); 0 without.
 
     The least sum of two squares over the columns, nearest first, until a column alone is farther.
     """
@@ -169,7 +169,7 @@ def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> S
 
 
 def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-    """Returns what steps there may be, and how many points of each kind have them, (n,) and (n, kinds).
+    """Returns distinct steps (n,) and point counts by kind (n, kinds).
 
     Steps are rows times a width plus columns, ascending; the width comes last.
     """
@@ -197,7 +197,7 @@ def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[
 def _distance_profile(
     points: Points, targets: Points, shape: tuple[int, int], spacing: tuple[float, float], weights: Floats
 ) -> tuple[Floats, Floats]:
-    """Returns the distances in mm from points to targets, each once and ascending, and how much surface is at each."""
+    """Returns ascending distances in mm, and surface at each."""
     different, times, width = _count_steps(
         points, _find_nearest(points, _rows_off(targets, shape), spacing), len(weights)
     )
@@ -279,13 +279,13 @@ _spared: Iterator[int] = iter(())
 
 @cache
 def spare_loading() -> None:
-    """Leaves the first pictures of this process to NumPy, for whoever may judge but a few hundred."""
+    """Keeps a process's first pictures in NumPy, sparing compilation."""
     global _spared  # noqa: PLW0603 - as what is loaded is the process's
     _spared = iter(range(SPARED))
 
 
 def kernels(longest: int) -> Kernels | None:
-    """Returns the compiled functions; None where Numba is not installed, for a picture of so many lines, or not yet."""
+    """Returns compiled functions; None without Numba or worth."""
     return _compile_kernels() if longest < LONGEST and next(_spared, None) is None else None
 
 
@@ -296,7 +296,7 @@ def contour_profiles(
     spacing: Spacing,
     surface: str,
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
-    """Returns the distances from the contours of one picture to those of another, label by label, and back.
+    """Returns contour distances between two pictures by label, both ways.
 
     Args:
         compiled: the functions that do it.

@@ -28,7 +28,7 @@ _RUNS = 16
 
 
 def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair], Found]:
-    """Keeps what several metrics need of a pair for as long as the pair lives.
+    """Caches a value of a pair while the pair lives.
 
     What `function` returns must not hold the pair itself.
     """
@@ -44,7 +44,9 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 
 
 def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
-    """Numbers the connected parts of a mask (*spatial) from 1: int32, 0 outside the mask, and how many there are.
+    """Numbers connected parts of a mask (*spatial): int32, and count.
+
+    From 1; 0 outside the mask.
 
     Voxels that share a "corner" are connected (26 neighbours, 2-D: 8), or only those that share a "face" (6, 2-D: 4).
     Parts are in the order of their first voxel.
@@ -75,7 +77,7 @@ def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers
 def _connected_runs(
     starts: Integers, lengths: Integers, shape: tuple[int, ...], connectivity: str
 ) -> tuple[Integers, Integers]:
-    """Returns which runs of voxels along the last axis are connected, as pairs of their places in the list.
+    """Returns connected voxel runs of the last axis, as pairs.
 
     Args:
         starts: (run,), ascending: the first voxel of each, counted through the image.
@@ -102,7 +104,7 @@ def _connected_runs(
 
 
 def dilated(mask: Bools, steps: int) -> Bools:
-    """Returns the mask grown step by step by the voxels that share a face or an edge with it.
+    """Returns the mask dilated by face and edge neighbours, stepwise.
 
     Those are the 18 neighbours of `generate_binary_structure(3, 2)`; in 2-D all 8.
     """
@@ -129,7 +131,7 @@ def _spread_mask(mask: Bools, axis: int) -> Bools:
 
 
 def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
-    """Returns which parts of two numberings share voxels: numbers in `one`, in `other`, and how many voxels.
+    """Returns overlapping parts of two numberings, with voxels.
 
     Ordered by the number in `one`, then in `other`; 0 is no part.
     """
@@ -178,7 +180,7 @@ def match_parts(
 def _near_centroids(
     reference: Integers, prediction: Integers, spacing: tuple[float, ...], threshold: float
 ) -> tuple[Integers, Integers, Floats]:
-    """Returns the pairs of parts whose centroids are at most `threshold` mm apart, and how far they are."""
+    """Returns pairs of parts with centroids within `threshold` mm, and distances."""
     from scipy.spatial import cKDTree
 
     ours, theirs = centroids(reference, spacing), centroids(prediction, spacing)
@@ -192,7 +194,7 @@ def _near_centroids(
 
 
 def centroids(parts: Integers, spacing: tuple[float, ...]) -> Floats:
-    """Returns the centre of mass of each part, (part, axes) in mm from the first voxel's centre."""
+    """Returns centres of mass, (part, axes) in mm."""
     voxels = np.nonzero(parts)
     numbers = parts[voxels]
     sizes = np.bincount(numbers)[1:]
@@ -213,7 +215,7 @@ def _match_greedily(ones: Integers, others: Integers, reward: Floats) -> Integer
 
 
 def hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
-    """Returns the indices, ascending, of the pairs with the largest sum of rewards, each part in one pair at most."""
+    """Returns ascending index pairs of the best one-to-one assignment."""
     from scipy.optimize import linear_sum_assignment
 
     rows, row = np.unique(ones, return_inverse=True)

@@ -56,11 +56,14 @@ class Distances:
         return float(self.values[-1]) if len(self.values) else math.nan
 
     def within(self, tolerance: float) -> float:
-        """The surface that is at most `tolerance` mm away, with a slack of one in a million."""
+        """Surface within `tolerance` mm, with a slack of 1e-6."""
         return float(self._cumulated[self.values.searchsorted(tolerance * (1 + TOLERANCE_SLACK), side="right")])
 
     def percentile(self, percent: float) -> float:
-        """The distance in mm that `percent` (0 to 100) of the surface does not exceed; NaN without a surface."""
+        """Distance in mm at `percent` of surface; NaN without surface.
+
+        From 0 to 100.
+        """
         if not len(self.values):
             return math.nan
         reached = self._cumulated[1:]

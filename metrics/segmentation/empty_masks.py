@@ -27,7 +27,7 @@ _IN_WORDS: Mapping[Status, str] = {
 
 @dataclass(frozen=True)
 class EmptyPolicy:
-    """Values of metrics for a label that the reference, the prediction or each of them lacks.
+    """Metric values for labels missing in reference, prediction or both.
 
     A rule is a number, "best" or "worst" (the metric's own), or "skip": NaN, which is left out of means and
     counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2");
@@ -71,7 +71,7 @@ class EmptyPolicy:
 
     @classmethod
     def of(cls, wanted: EmptyPolicy | str | Mapping[str, Any]) -> EmptyPolicy:
-        """Returns a policy given as itself, as the name of a preset, or as in a config.
+        """Returns a policy from itself, a preset or a config.
 
         In a config a status may have one rule for all metrics (`missed: worst`), and `preset` names what is
         changed: `{preset: monai, distance: 374}`.
@@ -102,7 +102,7 @@ class EmptyPolicy:
         return cls(**changed).check()
 
     def rule(self, status: Status, metric: Metric) -> Rule | None:
-        """Returns the rule for a metric, or None where the metric itself defines its value."""
+        """Returns a metric's rule, or None where it decides itself."""
         rules: Rules = getattr(self, status)
         if metric.name in rules:
             return rules[metric.name]
@@ -133,7 +133,7 @@ class EmptyPolicy:
         return diagonal if self.distance == "diagonal" else float(self.distance)
 
     def describe(self, metrics: Sequence[Metric], units: str = "mm") -> str:
-        """Says in words what the policy makes of empty masks, for the footnote of a table.
+        """Policy on empty masks in words, for footnotes.
 
         Args:
             metrics: The metrics of the table; rules for others are left out.

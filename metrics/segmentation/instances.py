@@ -102,11 +102,11 @@ class Matches:
 
     @cached_property
     def overlaps(self) -> tuple[Integers, Integers, Integers]:
-        """Which instances share voxels, matched or not: of the reference, of the prediction, how many, (overlap,)."""
+        """Overlapping instances: reference, prediction and voxels, (overlap,)."""
         return shared_voxels(self.reference, self.prediction)
 
     def of_size(self, size: str) -> tuple[int, int]:
-        """How many instances of the reference are "small", "medium" or "large", and how many of those match."""
+        """Reference instances by size class, and matched ones."""
         low, high = self.settings.instances.sizes
         volumes = self.sizes * math.prod(self.spacing)
         wanted = {"small": volumes < low, "medium": (volumes >= low) & (volumes < high), "large": volumes >= high}[size]
@@ -119,7 +119,7 @@ class Matches:
 
 @once_per_pair
 def matched_instances(pair: LabelPair) -> Matches:
-    """Returns the instances of both masks of a pair and which of them match, by the pair's `InstanceRule`."""
+    """Returns a pair's instances and matches, by its `InstanceRule`."""
     rule = pair.settings.instances
     least = rule.min_volume / pair.voxel_size * (1 - 1e-9)
     reference, sizes = _large_enough(_pair_instances(pair, 0), least)
@@ -139,7 +139,7 @@ def matched_instances(pair: LabelPair) -> Matches:
 
 
 def _pair_instances(pair: LabelPair, side: int) -> Integers:
-    """Returns the instances of the reference (side 0) or the prediction (1), cropped as the pair; gaps may be left."""
+    """Returns instances of reference (0) or prediction (1), cropped."""
     rule, mask = pair.settings.instances, (pair.reference, pair.prediction)[side]
     if rule.source == "components":
         return connected_parts(mask, rule.connectivity)[0]
@@ -154,7 +154,7 @@ def _pair_instances(pair: LabelPair, side: int) -> Integers:
 
 
 def _large_enough(parts: Integers, least: float) -> tuple[Integers, Integers]:
-    """Returns the parts of at least so many voxels, numbered from 1 without gaps, and their sizes in voxels."""
+    """Returns parts of minimum size, renumbered, with voxels."""
     sizes = np.bincount(parts.ravel(), minlength=1)
     sizes[0] = 0
     is_kept = (sizes >= least) & (sizes > 0)
@@ -281,7 +281,7 @@ def _pair_ious(found: Matches, ones: Integers, others: Integers, shared: Integer
 
 
 def _aggregated_jaccard(found: Matches, ones: Integers, others: Integers, shared: Integers) -> float:
-    """Returns the voxels that pairs share, over those of their unions and of the instances in no pair."""
+    """Returns shared voxels over unions and unpaired instances."""
     paired, used = found.sizes[ones - 1], np.unique(others)
     unions = (paired + found.predicted_sizes[others - 1] - shared).sum()
     alone = found.sizes.sum() - paired.sum() + found.predicted_sizes.sum() - found.predicted_sizes[used - 1].sum()
@@ -477,5 +477,5 @@ def sensitivity_large(rows: ScoreTable) -> float:
 
 
 def _total_count(rows: ScoreTable, name: str) -> float:
-    """Returns the sum of a count over all cases and labels; NaN if one of them has no value."""
+    """Returns a count's sum over cases and labels; NaN if undefined."""
     return float(rows.of(name).value.sum())

@@ -22,7 +22,7 @@ LONGEST_TABLE = 1 << 20
 
 
 class LabelIndex:
-    """The number of each region: its label, if labels are small and stand alone; or else 1, 2, ... in their order.
+    """Number of each region: small single label, or running number.
 
     Attributes:
         numbers: The number of each region, above 0.
@@ -86,7 +86,7 @@ VOXELS_AT_ONCE = 1 << 17
 
 
 class LabelMapPair:
-    """A reference and a prediction, of which some regions are judged, each a label or several.
+    """Reference and prediction with judged regions, of one or more labels.
 
     What distances need is computed for all regions together, when it is first asked for.
 
@@ -122,7 +122,7 @@ class LabelMapPair:
         self._number([label_map[self._crop] for label_map in straight], regions, ignore)
 
     def _cut(self, reference: LabelMap, prediction: LabelMap, regions: Sequence[Sequence[int]]) -> bool:
-        """Crops and counts the masks of a picture, where they are all there is and compiled functions can."""
+        """Crops and counts a picture's masks by compiled functions, where possible."""
         if len(regions) != 1 or tuple(regions[0]) != (1,) or len(self.shape) != 2:
             return False
         maps = [
@@ -143,7 +143,7 @@ class LabelMapPair:
         return True
 
     def _number(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]], ignore: int | None) -> None:
-        """Copies the cropped maps, as numbers of regions, with a margin of zeros around them, and counts."""
+        """Numbers the cropped maps with zero margin, and counts."""
         numbering = LabelIndex(maps, regions)
         self._numbers = numbering.numbers
         shape, self._inside = _with_margins(maps[0].shape, ball(self._spacing).reach)
@@ -165,12 +165,12 @@ class LabelMapPair:
         return bool(self._counts[0][number] or self._counts[1][number])
 
     def sizes(self, region: int) -> tuple[int, int, int]:
-        """Returns the voxels of a region in the reference, in the prediction and in both."""
+        """Returns a region's voxels in reference, prediction and both."""
         reference, prediction, both = (counts[self._numbers[region]] for counts in self._counts)
         return reference, prediction, both
 
     def box(self, region: int) -> Box:
-        """Returns the smallest box of the image that holds a region in both maps, an empty one if it is in neither."""
+        """Returns the smallest box of a region in both maps."""
         slices: dict[int, slice] = {}
         sizes = [self.shape[axis] for axis in self._order]
         parts = zip(self._order, self._turn, self._crop, self._boxes[self._numbers[region]], sizes, strict=True)
@@ -180,7 +180,7 @@ class LabelMapPair:
         return tuple(slices[axis] for axis in range(len(slices)))
 
     def masks(self, region: int) -> tuple[Bools, Bools]:
-        """Returns the masks of a region, cropped to its box, whose last axis is that along which they lie in memory."""
+        """Returns a region's cropped masks, memory-contiguous along the last axis."""
         number = self._numbers[region]
         back = np.argsort(self._order)
         reference_mask, predicted_mask = (
@@ -241,7 +241,7 @@ class LabelMapPair:
 
 
 def _joint_box(maps: Sequence[LabelMap]) -> Box:
-    """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
+    """Returns the smallest box of nonzero voxels in any map."""
     if maps[0].ndim == 2:
         rows = _held_slice(_held_along(maps, axis=1))
         return rows, _held_slice(_held_along([label_map[rows] for label_map in maps], axis=0))
@@ -265,7 +265,7 @@ def _held_slice(held: npt.NDArray[Any]) -> slice:
 
 
 def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple[int, ...], Box]:
-    """Returns the shape with a margin of zeros, and where in it the map is.
+    """Returns the shape with zero margins, and the map's place.
 
     The row of voxels goes on from the end of a line to the start of the next, so along all axes but the first
     one margin keeps lines apart on both sides. It is wider than the reach, since surfels lie up to one place
@@ -279,7 +279,7 @@ def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple
 
 
 def _voxel_counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
-    """Returns the voxels of each number above 0 in one map, in the other and in both, (3, highest + 1)."""
+    """Returns voxels by number in each map and both, (3, highest + 1)."""
     first_codes, second_codes = (codes.reshape(-1) for codes in maps)
     if highest == 1:  # then they hold nothing but 0 and 1
         sizes = [0, 0, 0]

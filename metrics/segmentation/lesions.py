@@ -85,14 +85,14 @@ class Lesions:
         return len(self.parts) - self.tp
 
     def mean(self, values: float, penalty: float, perfect: float) -> float:
-        """Returns the score: the lesions' sum and the false positives' penalties over the number of both."""
+        """Returns lesions' sum and penalties over lesions and false positives."""
         counted = self.false_positives if self.rule.false_positives else 0
         number = len(self.parts) + counted
         return (values + counted * penalty) / number if number else perfect
 
     @cached_property
     def surfels(self) -> list[LabelPair]:
-        """The masks of each lesion that was found and of its prediction, to measure between surfels."""
+        """Masks of found lesions and predictions, for surfel distances."""
         return [LabelPair(*masks, self.spacing, "surfel") for masks in self._found()]
 
     @cached_property
@@ -122,7 +122,7 @@ class Lesions:
 
 @once_per_pair
 def lesions_of(pair: LabelPair) -> Lesions:
-    """Returns the lesions of a pair and what was found of them, by the pair's `LesionRule`.
+    """Returns a pair's lesions and detections, by its `LesionRule`.
 
     All within the box that holds both masks: a path of neighbours that leaves a box can be pressed flat against
     its side, so that neither distances in steps nor connections depend on what lies outside.
@@ -190,7 +190,7 @@ def _number_dilated(mask: Bools, pair: LabelPair, rule: LesionRule) -> Integers:
 
 
 def _join_lesions(pair: LabelPair, rule: LesionRule, lesions: Callable[[LabelPair], Integers]) -> Integers:
-    """Returns, by the number of each lesion, that of the lesion that it is part of after joining."""
+    """Returns each lesion's number after joining."""
     ours = lesions(pair)
     groups = np.arange(int(ours.max(initial=0)) + 1)
     for name in rule.join_through:
@@ -214,7 +214,7 @@ def _join_lesions(pair: LabelPair, rule: LesionRule, lesions: Callable[[LabelPai
 def _touching_lesions(
     one: Integers, offset: tuple[int, ...], other: Integers, other_offset: tuple[int, ...]
 ) -> tuple[Integers, Integers]:
-    """Returns which lesions are at most one step apart, by their numbers in two boxes of the image."""
+    """Returns adjacent lesions of two boxes, at most one step apart."""
     margins = np.pad(one, 2)  # so that whatever lies within a step of the box has all its neighbours
     shift = np.subtract(other_offset, offset)
     near = tuple(
@@ -295,7 +295,7 @@ def _surface_dice(pair: LabelPair, tolerance: float) -> float:
 
 @once_per_pair
 def _kept_surfaces(pair: LabelPair) -> dict[Surface, LabelPair]:
-    """The whole label without predicted lesions that the rule drops, to measure between either kind of surface."""
+    """Whole label without dropped lesions, for both surface kinds."""
     prediction = lesions_of(pair).prediction > 0
     return {kind: LabelPair(pair.reference, prediction, pair.spacing, kind) for kind in ("surfel", "voxel")}
 

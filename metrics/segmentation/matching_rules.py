@@ -20,7 +20,7 @@ _ONE_OF: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class InstanceRule:
-    """How a mask falls into instances, and how those of two masks are matched one to one.
+    """How masks split into instances and match one to one.
 
     Attributes:
         source: "components": the connected parts of a mask are its instances; "given": those that the mask itself
@@ -48,7 +48,9 @@ class InstanceRule:
 
     @classmethod
     def of(cls, wanted: InstanceRule | str | Mapping[str, Any] | None) -> InstanceRule:
-        """Returns a rule given as itself, as its source ("given") or as in a config; None is the default.
+        """Returns a rule from itself, its source ("given") or config.
+
+        None is the default.
 
         Raises:
             UsageError: There is no such key, or a value is invalid.
@@ -82,7 +84,7 @@ class InstanceRule:
 
 @dataclass(frozen=True)
 class LesionRule:
-    """How lesion-wise scores tell lesions apart and what they cost, as the BraTS challenges do it.
+    """How lesions split and score, as in the BraTS challenges.
 
     Attributes:
         name: What a table calls the rule.
@@ -113,7 +115,9 @@ class LesionRule:
 
     @classmethod
     def of(cls, wanted: LesionRule | str | Mapping[str, Any] | None) -> LesionRule:
-        """Returns a rule given as itself, as a preset's name or as in a config; None is "brats2023-gli".
+        """Returns a rule from itself, a preset or config.
+
+        None is "brats2023-gli".
 
         In a config `preset` names what is changed: `{preset: brats2024-ped, min_volume: 5}`.
 

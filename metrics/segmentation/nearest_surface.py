@@ -88,7 +88,7 @@ def step_lengths(steps: npt.NDArray[np.int64], spacing: Spacing) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class DistanceProfiles:
-    """The distances from the surfaces of one map to those of another, label by label.
+    """Surface distances between two maps, by label.
 
     Attributes:
         apart: By label, distances in mm, each once and ascending, with how much surface is at each.
@@ -100,7 +100,7 @@ class DistanceProfiles:
     near: tuple[Floats, Floats] | None = None
 
     def of(self, label: int) -> tuple[Floats, Floats]:
-        """Returns the distances of one label, each once and ascending, and how much surface is at each."""
+        """Returns a label's ascending distances, with surface at each."""
         if self.near is None:
             return self.apart.get(label, (np.empty(0), np.empty(0)))
         lengths, surface = self.near
@@ -117,7 +117,7 @@ class DistanceProfiles:
 def nearest(
     one: LabelSurfaces, other: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
-    """Returns the distances from the points of one border to the other, within each label, and back.
+    """Returns border distances within each label, both ways.
 
     Args:
         one: A border; distances to a label that the other lacks are inf.
@@ -147,7 +147,7 @@ def nearest(
 def _of_contours(
     one: LabelSurfaces, other: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
-    """Returns what `nearest` does, of the borders in a picture: label by label, each within its own box."""
+    """Returns `nearest` for pictures' borders, boxed by label."""
     profiles_: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
     labels = one.sets.shape[1]
     sides = (one, other) if labels == 2 else (_by_label(one), _by_label(other))
@@ -165,7 +165,7 @@ def _of_contours(
 
 
 def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
-    """Returns distances of points, each once and ascending, and how much surface is at each; a point has a weight."""
+    """Returns ascending distances with their weighted surface."""
     values, which = np.unique(lengths, return_inverse=True)
     times = np.bincount(which * len(weights) + cells, minlength=len(values) * len(weights))
     return values, (times.reshape(-1, len(weights)) * weights).sum(axis=1)
@@ -180,7 +180,7 @@ def _by_label(border: LabelSurfaces) -> LabelSurfaces:
 def _crop_points(
     places: list[Indices], shape: tuple[int, ...], spacing: Spacing
 ) -> tuple[list[Indices], tuple[int, ...]]:
-    """Returns places in the smallest box that holds all, with the margins that `_in_picture` needs, and its shape."""
+    """Returns points in their smallest box with margins, and shape."""
     rows, columns = np.divmod(np.concatenate(places), shape[1])
     if not len(rows):
         return places, (1, 1)
@@ -192,7 +192,7 @@ def _crop_points(
 
 @cache
 def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
-    """Returns which of the lengths each pair of steps has, columns * (NOWHERE + 1) + rows, and those lengths in mm.
+    """Returns length ranks of step pairs, and lengths in mm.
 
     Lengths are ascending, and the last is inf: that of rows that no pass over the columns reaches.
     """
@@ -212,7 +212,7 @@ def _in_picture(
     weights: Floats,
     spacing: Spacing,
 ) -> tuple[Floats, Floats]:
-    """Returns the distances in mm from points of a picture to the nearest targets (none: inf), and the surface at each.
+    """Returns distances in mm to the nearest targets, and surface.
 
     First how far each place is from a target of its own column, as far as the ball reaches; then, for the points alone,
     the least sum of two squares over the columns around (Saito and Toriwaki 1994). What is farther is left to others.
@@ -277,7 +277,7 @@ class _Search:
     ranks: Indices
 
     def near_surface(self, start: LabelSurfaces) -> tuple[Floats, list[Points]]:
-        """Returns how much surface of each label is at each distance, (ranks, labels + 1), and the points left."""
+        """Returns label surface by distance, (ranks, labels + 1), and remaining points."""
         labels, kinds = len(self.sizes), len(start.weights)
         keys = [np.zeros(0, np.int64)]
         remaining = [(start.index[:0], start.label[:0], keys[0])]
@@ -296,7 +296,7 @@ class _Search:
         return surface.reshape(ranks, labels).astype(np.float64), remaining
 
     def _near(self, points: Points, stride: int, keys: list[Indices]) -> Points:
-        """Finds the nearest targets of points; adds rank times `stride` and the point's key to `keys`.
+        """Finds nearest targets; adds rank times `stride` and key to `keys`.
 
         Returns:
             The points that are left, when it no longer pays to look further places up.
@@ -333,7 +333,7 @@ class _Search:
         return hit
 
     def _cheaper(self, label: Codes, places: int) -> bool:
-        """Whether looking up so many more places costs less than building trees of the labels' surfaces."""
+        """Whether further lookups cost less than building trees."""
         points = self.sizes[np.bincount(label, minlength=len(self.sizes)) > 0].sum()
         return bool(len(label) * places < BUILDING * points)
 
@@ -341,7 +341,7 @@ class _Search:
 def _far_distances(
     left: list[Points], weights: Floats, target: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> dict[int, tuple[Floats, Floats]]:
-    """Returns the distances of the points that are left, by label, with how much surface is at each."""
+    """Returns remaining points' distances by label, with surface."""
     index, labels, keys = (np.concatenate(parts) for parts in zip(*left, strict=True))
     profiles = {}
     for label in np.unique(labels).tolist():
@@ -356,7 +356,7 @@ def _far_distances(
 
 
 def _by_tree(points: Indices, targets: Indices, spacing: Spacing) -> Floats:
-    """Returns the distance in mm from each point, (axes, n) in voxels, to the nearest target (none: inf)."""
+    """Returns distances in mm of (axes, n) voxels; inf without targets."""
     from scipy.spatial import cKDTree
 
     if not targets.size:
@@ -370,7 +370,7 @@ def _by_tree(points: Indices, targets: Indices, spacing: Spacing) -> Floats:
 
 
 def _within_reach(points: Indices, targets: Indices, spacing: Spacing) -> Indices:
-    """Returns which targets may be the nearest of a point: a few, where the points are all in one place.
+    """Returns targets that may be nearest, few for clustered points.
 
     Every point is within some distance of one target, the farthest from the points' box to it. A target that is
     farther from all of the box is the nearest of none.
@@ -384,7 +384,7 @@ def _within_reach(points: Indices, targets: Indices, spacing: Spacing) -> Indice
 
 
 def _count_keys(keys: Indices, limit: int) -> tuple[Indices, Indices]:
-    """Returns the different ones of many numbers below a limit, and how often each is there."""
+    """Returns distinct keys below a limit, and counts."""
     if limit > LONGEST_TABLE:
         different, times = np.unique(keys, return_counts=True)
         return different, times

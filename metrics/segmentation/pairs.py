@@ -39,7 +39,7 @@ class Settings:
 
 
 class LabelPair:
-    """One label of one case: the reference's mask, the prediction's, and what metrics need of them.
+    """Masks of one label in reference and prediction, with facts.
 
     Masks are cropped to the box that holds both, and are only cut out, as distances are only measured, when
     they are first asked for; distances of all labels of a case are measured together.
@@ -77,7 +77,7 @@ class LabelPair:
     def of(
         cls, maps: LabelMapPair, region: int, settings: Settings, name: str, siblings: CaseLabels | None = None
     ) -> LabelPair:
-        """Returns the pair of one region of two label maps; what it needs is computed with the other regions'."""
+        """Returns a region's pair of two label maps, computed jointly."""
         pair = cls.__new__(cls)
         cls._set(pair, maps, region, settings, name, siblings)
         return pair
@@ -114,7 +114,7 @@ class LabelPair:
         return self._masks[1]
 
     def sibling(self, name: str) -> LabelPair | None:
-        """Returns the pair of another label of the case, cropped to its own box; None if the case names no such one."""
+        """Returns another label's pair, in its own box; None if unknown."""
         return self._siblings.get(name) if self._siblings else None
 
     @property
@@ -126,12 +126,12 @@ class LabelPair:
 
     @property
     def voxel_size(self) -> float:
-        """The volume of a voxel in mm3 (2-D: the area of a pixel in mm2)."""
+        """Voxel volume in mm3, or pixel area in mm2."""
         return math.prod(self.spacing)
 
     @property
     def diagonal(self) -> float:
-        """The diagonal of the image in mm: the farthest apart two of its points can be."""
+        """Image diagonal in mm, the largest possible distance."""
         return math.hypot(*np.multiply(self.shape, self.spacing))
 
     @cached_property
@@ -190,7 +190,7 @@ def check_arrays(
 
 
 def checked_spacing(spacing: Sequence[float], axes: int) -> Spacing:
-    """Returns the spacing as floats, checked to be one positive number of mm per axis."""
+    """Returns valid spacing: one positive number of mm per axis."""
     sizes = tuple(float(size) for size in spacing)
     if len(sizes) != axes or not all(0 < size < math.inf for size in sizes):
         raise ValueError(f"Expected `spacing` to be {axes} positive numbers of mm, got {sizes}")
@@ -205,7 +205,7 @@ def label_pairs(
     settings: Mapping[str, Settings],
     ignore: int | None = None,
 ) -> dict[str, LabelPair]:
-    """Returns the pair of masks of each region, by name and in the order of the regions.
+    """Returns mask pairs by region name, in order.
 
     They know each other as siblings. Maps are integer label maps or boolean masks, 2-D or 3-D; regions may overlap, and
     are of labels of 1 or above. Voxels of the reference with the label `ignore` are background in both maps.
@@ -222,7 +222,7 @@ def label_pairs(
 def mask_pairs(
     reference: Bools, prediction: Bools, spacing: Spacing, settings: Mapping[str, Settings]
 ) -> Iterator[tuple[str, LabelPair]]:
-    """Yields the pair of each of several masks, one after the other; they know each other as siblings.
+    """Yields mask pairs one by one, as siblings.
 
     Args:
         reference: (region, *spatial), bool.
@@ -242,7 +242,7 @@ def mask_pairs(
 
 
 def _region_layers(regions: Mapping[str, Sequence[int]]) -> list[list[str]]:
-    """Deals regions out into as few layers as it takes for no two of a layer to share a label."""
+    """Splits regions into few layers without shared labels."""
     layers: list[tuple[list[str], set[int]]] = []
     for name, labels in regions.items():
         for layer, taken in layers:

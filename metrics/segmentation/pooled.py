@@ -61,7 +61,7 @@ def _check_parameter(parameter: str) -> None:
 
 
 def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Real:
-    """Contribution of each row to the sizes of its label, (row, label x 4)."""
+    """Row contributions to label sizes, (row, label x 4)."""
     label = np.unique(rows.label, return_inverse=True)[1]
     size = np.argmax(rows.metric[:, None] == np.array(SIZES), axis=1)
     added = np.zeros((rows.value.size, (int(label.max(initial=-1)) + 1) * len(SIZES)))
@@ -70,7 +70,7 @@ def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Real:
 
 
 def _of_labels(sums: Real, parameter: str | None) -> tuple[Real, Real]:
-    """Voxels of both, and of either twice where they are both, (..., label); the background comes last if it counts.
+    """Intersection and summed sizes, (..., label), background last if counted.
 
     The background is what is outside of the one label; of several labels their sizes do not tell it: NaN.
     """
@@ -120,7 +120,7 @@ def pooled_iou(sums: Real, parameter: str | None = None) -> Real:
 
 
 def _mean_quotient(over: Real, under: Real) -> Real:
-    """The mean of quotients over the last axis, without those of 0 by 0."""
+    """Mean quotient over the last axis, without 0 / 0."""
     held = under != 0  # NaN stays
     with np.errstate(invalid="ignore"):
         total = np.where(held, over / np.where(held, under, 1), 0).sum(axis=-1) / held.sum(axis=-1)

@@ -42,7 +42,7 @@ probability_metrics = partial(asked_metrics, kind="probability", what="probabili
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityPair:
-    """One label of one case: the reference's mask and the model's probability of the label.
+    """Reference mask and predicted probability of one label.
 
     Attributes:
         reference: Boolean, of any shape.
@@ -90,7 +90,7 @@ class ProbabilityPair:
 
     @property
     def status(self) -> Literal["present", "missed", "hallucinated", "absent"]:
-        """As in `LabelScore`; the label is predicted if a probability is at least 0.5."""
+        """Status as in `LabelScore`; predicted from probability 0.5."""
         if self.reference_size:
             return "present" if self.highest >= 0.5 else "missed"
         return "hallucinated" if self.highest >= 0.5 else "absent"
@@ -283,7 +283,7 @@ def probability_scores(
 
 
 def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: bool = True) -> list[LabelScore]:
-    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+    """Returns "failed" scores of a case without an answer.
 
     Every value is NaN where the reference is not `known`, for then nobody is judged.
 
@@ -303,7 +303,7 @@ def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: b
 
 
 def _sum_channels(channels: Sequence[Array], name: str) -> Array:
-    """Returns the probability that a voxel belongs to any of some classes; of one, as it is."""
+    """Returns summed class probabilities of a voxel; one stays."""
     if len(channels) == 1:
         return channels[0]
     total = np.sum(channels, axis=0, dtype=np.float64)
@@ -338,7 +338,7 @@ def _label_channels(
 
 
 def _bin_errors(pair: ProbabilityPair, bins: float) -> tuple[Floats, Floats]:
-    """Returns |mean y - mean p| and the number of voxels of each bin that holds one."""
+    """Returns bins' |mean y - mean p| and voxel numbers."""
     if bins < 1 or bins != int(bins):
         raise UsageError(
             f"Expected the number of bins of a calibration error to be a whole number above 0, got {bins:g}"

@@ -120,7 +120,7 @@ def scores_of_pairs(
     instances: InstanceRule | str | Mapping[str, Any] | None,
     lesions: LesionRule | str | Mapping[str, Any] | None,
 ) -> list[LabelScore]:
-    """Returns what `segmentation_scores` does, of pairs of masks that come from elsewhere, such as a GPU.
+    """Returns `segmentation_scores` of external mask pairs, as from GPUs.
 
     `pairs_of` is given the spacing (checked), the labels of each region, how each region is judged, and the label to
     ignore; it yields the name of each region with its pair.
@@ -156,7 +156,7 @@ def worst_scores(
     spacing: Sequence[float] | None,
     empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
 ) -> list[LabelScore]:
-    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+    """Returns "failed" scores of a case without an answer.
 
     Every label gets every metric's worst value, a distance the `distance` of the policy for empty masks. Where even the
     image is unknown (`shape` or `spacing`, in mm, is None), nothing can be said of the case and every value is NaN.
@@ -182,7 +182,7 @@ def worst_scores(
 
 
 def needs_spacing(found: Metric, rule: InstanceRule) -> bool:
-    """Returns whether a metric needs the spacing: for lengths, or for sizes of lesions or instances."""
+    """Returns whether a metric needs spacing, for lengths or sizes."""
     if found.needs_spacing or found.unit not in ("", "%") or "lesions" in found.rules:
         return True
     sized = rule.min_volume > 0 or rule.matching == "centroid" or found.name.split("_")[0] in _SIZES
@@ -201,7 +201,7 @@ def _pair_value(pair: LabelPair, found: Metric, parameter: float | None, policy:
 def _check_spacing(
     spacing: Sequence[float], asked: RequestedMetrics, policy: EmptyPolicy, rule: InstanceRule
 ) -> tuple[float, ...] | None:
-    """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
+    """Returns checked spacing; None where unknown and skipped."""
     if not any(math.isnan(size) for size in spacing):
         return checked_spacing(spacing, len(spacing))
     measured = [name for name, (definition, _) in asked.items() if needs_spacing(definition, rule)]
@@ -261,7 +261,7 @@ def _region_pairs(
     settings: Mapping[str, Settings],
     ignore: int | None,
 ) -> Iterator[tuple[str, LabelPair]]:
-    """Yields the pair of masks of each region, in the order of the regions."""
+    """Yields mask pairs of regions, in order."""
     if reference.dtype.kind == "b" and reference.ndim == len(spacing) + 1:
         if ignore is not None:
             raise ValueError(f"Expected no `ignore` with boolean masks, which hold no label {ignore}")

@@ -42,7 +42,7 @@ _SQUARE: tuple[Point, ...] = ((0, 0), (0, 2), (2, 2), (2, 0))
 
 @cache
 def surfel_measures(spacing: Spacing) -> Floats:
-    """Returns the surface in each code's cell: (256,) areas in mm2, or (16,) lengths in mm for 2-D.
+    """Returns surface by code: (256,) mm2, or 2-D (16,) mm.
 
     Bit k of a code says whether corner k, in `itertools.product((0, 1), repeat=axes)` order, is inside.
     """
@@ -61,7 +61,7 @@ def surfel_measures(spacing: Spacing) -> Floats:
 
 @cache
 def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
-    """Returns the code of every contour segment of the 16 squares, and the segment in pixel edges."""
+    """Returns contour segments by code of 16 squares, in edges."""
     vectors = [
         (code, np.subtract(end, start) / 2)
         for code, corners in _iterate_cells(axes=2)
@@ -72,7 +72,7 @@ def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
 
 @cache
 def _area_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
-    """Returns the code of every triangle of the 256 cubes, and its area vector on a cube of unit edges."""
+    """Returns triangles' codes and area vectors, of 256 unit cubes."""
     vectors = [
         (code, _area_vector(triangle))
         for code, corners in _iterate_cells(axes=3)
@@ -83,7 +83,7 @@ def _area_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 def _iterate_cells(axes: int) -> Iterator[tuple[int, frozenset[Point]]]:
-    """Yields each code with the corners that are the fewer: the inside ones, or else the outside ones."""
+    """Yields codes with the fewer corners, inside or outside."""
     corners = list(itertools.product((0, 2), repeat=axes))
     for code in range(2 ** len(corners)):
         inside = frozenset(corner for bit, corner in enumerate(corners) if code >> bit & 1)
@@ -91,7 +91,7 @@ def _iterate_cells(axes: int) -> Iterator[tuple[int, frozenset[Point]]]:
 
 
 def _face_segments(ring: tuple[Point, ...], corners: frozenset[Point]) -> list[Segment]:
-    """Returns how the surface crosses one face, given as a ring of four corners."""
+    """Returns the surface's segments across a face's corner ring."""
     edges = list(zip(ring, (*ring[1:], ring[0]), strict=True))
     middles = [_middle_point(a, b) if (a in corners) != (b in corners) else None for a, b in edges]
     crossed = [middle for middle in middles if middle is not None]
@@ -106,7 +106,7 @@ def _face_segments(ring: tuple[Point, ...], corners: frozenset[Point]) -> list[S
 
 
 def _cube_loops(corners: frozenset[Point]) -> list[list[Point]]:
-    """Returns the closed polygons in which the surface crosses the six faces of one cube."""
+    """Returns the surface's closed polygons on a cube's faces."""
     links: dict[Point, list[Point]] = {}
     for axis, side in itertools.product(range(3), (0, 2)):
         ring = tuple((*corner[:axis], side, *corner[axis:]) for corner in _SQUARE)
@@ -137,7 +137,7 @@ def _total_area(triangles: tuple[Triangle, ...]) -> float:
 
 
 def _area_vector(triangle: Triangle) -> Floats:
-    """Returns the vector normal to the triangle whose length is its area, for a cube of unit edges."""
+    """Returns the normal of a triangle, scaled to its area."""
     a, b, c = (np.asarray(point) / 2 for point in triangle)
     vector: Floats = np.cross(b - a, c - a) / 2
     return vector
@@ -199,7 +199,7 @@ def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
 
 
 def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
-    """Returns every corner between voxels of different labels, for each label at it, with its 2x2x2 code's area.
+    """Returns border corners by label, with surface areas.
 
     Args:
         codes: C-contiguous label map, padded by a 0 on each side at least.
@@ -224,12 +224,12 @@ def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
 
 
 def _neighbour_steps(codes: Codes) -> tuple[int, ...]:
-    """Returns how far apart neighbours along each axis are in the row of voxels."""
+    """Returns memory steps between neighbours along each axis."""
     return tuple(stride // codes.itemsize for stride in codes.strides)
 
 
 def _where_mixed(flat: Codes, steps: Sequence[int], *, inside: bool) -> Indices:
-    """Returns the places whose voxel differs from one that lies some step on; `inside`: where it is not 0 itself."""
+    """Returns positions whose voxel differs a step on."""
     first, last = max(0, -min(steps)), flat.size - max(steps)
     parts = [np.zeros(0, np.int64)]
     for start in range(first, last, VOXELS_AT_ONCE):
@@ -247,7 +247,7 @@ def _where_mixed(flat: Codes, steps: Sequence[int], *, inside: bool) -> Indices:
 
 
 def _label_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> Layer:
-    """Returns the only label at corners of a map of 0 and 1, where its voxels are bits of the code as they stand."""
+    """Returns binary maps' corner labels, whose voxels are code bits."""
     code = np.zeros(len(places), np.uint8)
     for bit, corner in enumerate(corners):
         code |= np.left_shift(flat[places + corner], bit, dtype=np.uint8)
@@ -255,7 +255,7 @@ def _label_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> L
 
 
 def _labels_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> list[Layer]:
-    """Returns each label but 0 of the voxels around corners, the first layer being one of every corner."""
+    """Returns nonzero labels around corners, first layer complete."""
     high, low = np.empty((2, len(places)), flat.dtype)
     high_code, low_code = np.empty((2, len(places)), np.uint8)
     for start in range(0, len(places), POINTS_AT_ONCE):
@@ -280,13 +280,13 @@ def _labels_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> 
 
 @cache
 def kinds_of(spacing: Spacing) -> tuple[Floats, Bytes]:
-    """Returns the different measures of 2x2x2 codes, ascending, and which of them each code has."""
+    """Returns ascending code measures, and each code's index."""
     weights, kinds = np.unique(surfel_measures(spacing), return_inverse=True)
     return weights, kinds.astype(np.uint8)
 
 
 def _corner_codes(values: Codes, label: Codes) -> Bytes:
-    """Returns a bit for each of the voxels around a corner: whether it has the label."""
+    """Returns code bits: which voxels around corners have the label."""
     code = np.zeros(len(label), np.uint8)
     for bit, voxel in enumerate(values):
         code |= np.left_shift((voxel == label).view(np.uint8), bit, dtype=np.uint8)
@@ -294,7 +294,7 @@ def _corner_codes(values: Codes, label: Codes) -> Bytes:
 
 
 def _number_corners(layers: Sequence[Layer], labels: int) -> tuple[Codes, Bools]:
-    """Returns the number of each corner, its label or (above the highest label) of its set, and who is in a set.
+    """Returns corner numbers: labels, or label sets with members.
 
     A set is built up layer by layer: the number so far and the next label make a new number. So a set has as
     many numbers as there are orders in which it came about.
@@ -316,7 +316,7 @@ def _number_corners(layers: Sequence[Layer], labels: int) -> tuple[Codes, Bools]
 
 
 def _unique_keys(keys: Indices, limit: int) -> tuple[Indices, Indices]:
-    """Returns the different ones of many numbers below a limit, and which of them each is."""
+    """Returns distinct keys below a limit, and each one's index."""
     if limit > LONGEST_TABLE:
         return np.unique(keys, return_inverse=True)
     table = np.zeros(limit, np.int64)

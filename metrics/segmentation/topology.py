@@ -20,7 +20,7 @@ from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
 
 
 def centreline(mask: Bools, spacing: Spacing) -> Bools:
-    """Returns the voxels of a mask's centreline: at least one in every part of the mask.
+    """Returns a mask's centreline, at least a voxel per part.
 
     The mask is thinned by scikit-image: in 2-D after Zhang and Suen 1984, in 3-D after Lee et al. 1994. Where thinning
     leaves nothing of a part (voxels that share a corner), as it does with a tube of 4 x 4 voxels (scikit-image issue
@@ -195,7 +195,7 @@ def _centreline_sensitivity(pair: LabelPair) -> float:
 
 
 def _centreline_share(mask: Bools, target: Bools, spacing: Spacing) -> float:
-    """Returns the share of a mask's centreline that lies in another mask; NaN if the mask is empty."""
+    """Returns the centreline share inside another mask; empty is NaN."""
     if not mask.any():
         return math.nan
     line = centreline(mask, spacing)
@@ -204,7 +204,7 @@ def _centreline_share(mask: Bools, target: Bools, spacing: Spacing) -> float:
 
 @once_per_pair
 def _betti_errors(pair: LabelPair) -> tuple[float, ...]:
-    """Returns the absolute difference of each Betti number; NaN if both masks are empty."""
+    """Returns Betti number differences; NaN if both are empty."""
     if pair.status == "absent":
         return (math.nan,) * 3
     both = zip(_betti_numbers(pair.reference), _betti_numbers(pair.prediction), strict=True)
@@ -221,7 +221,7 @@ def _betti_numbers(mask: Bools) -> tuple[int, int, int]:
 
 
 def _euler_characteristic(mask: Bools) -> int:
-    """Returns the Euler characteristic: corners less edges plus faces less cubes of the closed voxels."""
+    """Returns the Euler characteristic of closed voxels."""
     padded = np.pad(mask, 1)
     total = 0
     for flat in itertools.product((False, True), repeat=mask.ndim):

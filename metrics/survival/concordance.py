@@ -22,7 +22,9 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class Concordance(NamedTuple):
-    """The index, and the weights of pairs behind it; without weights their numbers. Each (...), one for each resample.
+    """Concordance index with pair weights or counts, by resample.
+
+    Each (...), one for each resample.
 
     Attributes:
         value: (concordant + half of tied) / all of them, in [0, 1]; 0.5 is chance, NaN is that no pair can be compared.
@@ -143,7 +145,7 @@ class Pairs:
         return Concordance(value, concordant, every - concordant - tied, tied)
 
     def _count_once(self, shape: tuple[int, ...], event_weights: npt.ArrayLike | None) -> Concordance:
-        """The concordance of cases that count once each, by one wavelet matrix of ranks in the order of risk.
+        """Concordance of unit-weight cases, by a wavelet matrix.
 
         For each case with an event it is counted how many of lower and of equal risk have a higher rank, bit by bit: of
         ranks that share the higher bits and have a 0 where it has one, those with a 1.
@@ -172,7 +174,7 @@ class Pairs:
 
 
 def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) -> list[Places]:
-    """Counts, for each rank in `own`, how many of the first `end` ranks are higher, for each of `ends`.
+    """Counts higher ranks among the first `ends`, for `own`.
 
     Of ranks that share the higher bits and have a 0 where `own` has one, those with a 1 are higher. `begin` is where
     ranks of each prefix begin, `passed` what lies before them and must not count.
@@ -200,12 +202,12 @@ def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) 
 
 
 def _group_starts(new: Bools) -> tuple[Places, Places]:
-    """Where each group begins, with the end of the last; and the group of each place. `new` marks the first of each."""
+    """Group starts with final end, and each place's group."""
     return np.r_[np.flatnonzero(new), len(new)], np.cumsum(new) - 1
 
 
 def harrell(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike) -> Concordance:
-    """Returns Harrell's C of a test set: of all pairs that can be compared, the share in which risk agrees with time.
+    """Returns Harrell's C: concordant share of comparable pairs.
 
     Args:
         times: (case,) until the event, or until the case was last seen.
@@ -220,7 +222,7 @@ def harrell(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike) -
 
 
 def uno(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike, tau: float = math.inf) -> Concordance:
-    """Returns Uno's C: pairs as of Harrell's, each weighted by 1 / G(t)^2 at the time t of its event, if before tau.
+    """Returns Uno's C: Harrell's pairs weighted by 1 / G(t)^2.
 
     G is the share that is not censored yet, estimated in the same cases. Unlike Harrell's it does not depend on how
     long cases were followed, as far as that has nothing to do with their risk.
@@ -239,7 +241,10 @@ def uno(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike, tau: 
 
 
 def uno_weights(pairs: Pairs, weights: Floats, tau: float = math.inf) -> Floats:
-    """Returns 1 / G(t)^2 of each case with an event before tau, and 0 of the others, (..., case)."""
+    """Returns 1 / G(t)^2 of events before tau, else 0.
+
+    (..., case).
+    """
     reached = censoring_curve(pairs.times, pairs.events, weights).at(pairs.times)
     counts = pairs.events & (pairs.times < tau) & (reached > 0)
     weighed: Floats = np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)

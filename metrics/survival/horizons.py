@@ -20,7 +20,7 @@ def _default_weights(times: Array, weights: npt.ArrayLike | None) -> Floats:
 
 
 def _pair_share(risks: Array, positive: Floats, negative: Floats) -> Floats:
-    """The share of pairs of a positive above a negative, ties half, by weights (..., case): (...)."""
+    """Share of pairs with the positive higher, weighted (..., case)."""
     order = np.argsort(-np.where(np.isnan(risks), np.inf, risks), kind="stable")
     ordered = risks[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -39,7 +39,7 @@ def dynamic_auc(
     horizon: float,
     weights: npt.ArrayLike | None = None,
 ) -> Floats:
-    """Returns the cumulative/dynamic AUC at a time: who had the event by then, against who lasted longer.
+    """Returns cumulative/dynamic AUC at a time.
 
     Positives count 1 / G at the time of their event, estimated in the same cases.
 
@@ -72,7 +72,7 @@ def yearly_auroc(
     horizon: float,
     weights: npt.ArrayLike | None = None,
 ) -> Floats:
-    """Returns the AUROC of having had the event by a time, among those of whom that is known, each counted once.
+    """Returns the AUROC of events by a time, unweighted.
 
     Positives had it at the horizon or before, negatives were followed up to it. As NLST's risks are judged; it is
     biased where many are censored, for which `dynamic_auc` is made. Arguments and values are those of it.
@@ -95,7 +95,7 @@ def brier_score(
     horizon: float,
     weights: npt.ArrayLike | None = None,
 ) -> Floats:
-    """Returns the mean squared difference at a time between predicted survival and whether a case had survived.
+    """Returns the Brier score at a time: squared error of survival.
 
     Who had the event counts 1 / G at the time of it, who lasted longer 1 / G at the horizon, and who was censored
     before it 0; divided by all cases.
@@ -128,7 +128,7 @@ def brier_score(
 
 
 def integrated_brier_score(horizons: Sequence[float], scores: Sequence[Floats]) -> Floats:
-    """Returns the mean over time of Brier scores (...), by the trapezium rule between the first horizon and the last.
+    """Returns the integrated Brier score (...), trapezoidal over horizons.
 
     Raises:
         ValueError: there are fewer than two horizons, or they do not ascend.
@@ -144,7 +144,7 @@ def integrated_brier_score(horizons: Sequence[float], scores: Sequence[Floats]) 
 def mean_over_time(
     horizons: Sequence[float], values: Sequence[Floats], times: Array, events: Array, weights: Floats
 ) -> Floats:
-    """Returns the mean of values (...) at horizons, each weighted by how much survival falls up to it.
+    """Returns means over horizons, weighted by the fall of survival.
 
     As scikit-survival averages its AUC over time; survival is Kaplan and Meier's of the same cases.
     """

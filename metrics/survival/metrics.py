@@ -91,7 +91,7 @@ def predicted_survival(followed: Followed) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class _Observed:
-    """Cases of one run as arrays, (case,) each; `columns` are their places among the rows that are weighed."""
+    """Arrays of a run's cases, (case,); `columns` are weighed rows."""
 
     times: Floats
     events: Bools

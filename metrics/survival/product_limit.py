@@ -15,7 +15,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A step function that falls from 1, right-continuous: its value at a time holds from that time on.
+    """Right-continuous step function, falling from 1.
 
     Attributes:
         times: (step,) ascending, all times at which anybody was seen.
@@ -36,7 +36,10 @@ class Curve:
         return held
 
     def median(self) -> Floats:
-        """The first time at which survival is at most one half, (...); NaN where it stays above."""
+        """First time with survival at most one half; else NaN.
+
+        (...).
+        """
         below = self.survival <= 0.5
         first = self.times[np.argmax(below, axis=-1)] if self.times.size else np.nan
         return np.where(below.any(axis=-1), first, np.nan)
@@ -56,7 +59,9 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.Array
 
 
 def censoring_curve(times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Curve:
-    """Returns G, how many are not censored yet, by the same estimate with the parts of event and censoring exchanged.
+    """Returns the censoring curve G: share uncensored yet.
+
+    By the same estimate with the parts of event and censoring exchanged.
 
     Events at a time come before what is censored then, so who has the event is no longer at risk of being censored.
     The arguments are those of `kaplan_meier`, of which `events` of the curve then counts the censored.
@@ -86,7 +91,7 @@ def _product_limit(
 
 
 class LogRank(NamedTuple):
-    """How far groups differ in survival: the statistic, its degrees of freedom, and the p value of chi-squared."""
+    """Log-rank test: statistic, degrees of freedom, p value."""
 
     statistic: float
     degrees: int

@@ -16,7 +16,7 @@ def sybil_concordance(
     weights: npt.ArrayLike | None = None,
     reached: npt.ArrayLike | None = None,
 ) -> Floats:
-    """C-index of which each pair is weighted by 1 / G^2 at its later time, and judged by the risks of that year.
+    """C-index weighted by 1 / G^2 at the pair's later time.
 
     Published as Uno's, whose weights are those of the earlier event. Ties of risk count half.
 
@@ -55,13 +55,13 @@ def sybil_concordance(
 
 
 def _comparable_pairs(times: Floats, events: Bools, step: float) -> list[tuple[Bools, Bools]]:
-    """Cases that end at a time, and those whose earlier event they are compared with."""
+    """Cases ending at a time, and their comparable earlier events."""
     at = times == step
     return [(at & events, events & (times < step)), (at & ~events, events & (times <= step))]
 
 
 def _compare_pairs(risk: Floats, earlier: Bools, later: Bools, weights: Floats) -> tuple[Floats, Floats]:
-    """Pairs in which the earlier has the higher risk, ties as half, and all pairs: (resample,) each.
+    """Concordant pairs (ties half) and all pairs: (resample,).
 
     A case that failed is on the wrong side of its pairs.
     """

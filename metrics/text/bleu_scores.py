@@ -33,7 +33,7 @@ Real = npt.NDArray[np.float64]
 
 
 def order_of(name: str, n: float) -> int:
-    """Returns n of a metric as a whole number; raises UsageError for any but 1, 2, 3 and 4."""
+    """Returns n as integer; UsageError unless 1 to 4."""
     if n not in range(1, ORDERS + 1):
         raise UsageError(f"Expected n of metric {name!r} to be 1, 2, 3 or 4, as in '{name}@4', got {n:g}")
     return int(n)
@@ -72,7 +72,7 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Re
 
 
 def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
-    """Returns what tells of a BLEU's evidence how long answers are: no score of words means much without it.
+    """Returns answer lengths of BLEU evidence, needed for interpretation.
 
     Args:
         evidence: the BLEU.
@@ -91,19 +91,19 @@ def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
 
 
 def _split_sums(sums: Real, order: int) -> tuple[Real, Real, Real]:
-    """Returns matches and n-grams said, (..., n), and the words of the right text, (...)."""
+    """Returns matches, answer n-grams (..., n), and reference words (...)."""
     return sums[..., :order], sums[..., order:-1], sums[..., -1]
 
 
 def _brevity_penalty(said: Real, due: Real) -> Real:
-    """Returns exp(1 - r / c) where c words were said for r that were due, 1 where more were; 0 for none."""
+    """Returns the brevity penalty exp(1 - r / c), at most 1; empty 0."""
     words = said[..., 0]
     shorter = 1 - due / np.where(words > 0, words, np.inf)
     return np.where(words > 0, np.exp(np.minimum(0, np.where(words > 0, shorter, 0))), 0.0)
 
 
 def _geometric_mean(shares: Real) -> Real:
-    """Returns the geometric mean over the last axis; 0 where a share is 0."""
+    """Returns the geometric mean over the last axis; zeros give 0."""
     with np.errstate(divide="ignore"):
         logs: Real = np.log(shares).mean(axis=-1)
     return np.exp(logs)
@@ -114,14 +114,14 @@ def _mask_values(values: Real, due: Real) -> Real:
 
 
 def bleu_coco(sums: Real, order: int) -> Real:
-    """Returns BLEU of sums of counts, as pycocoevalcap: where no n-gram matches, a share is tiny instead of 0."""
+    """Returns pycocoevalcap's BLEU of summed counts, with tiny shares for 0."""
     matches, predicted_words, due = _split_sums(sums, order)
     shares = np.where(matches > 0, matches / np.maximum(predicted_words, 1), _TINY / (predicted_words + _SMALL))
     return _mask_values(_geometric_mean(shares) * _brevity_penalty(predicted_words, due), due)
 
 
 def bleu_smoothed(sums: Real, order: int, smoothing: str = "none", *, effective: bool = False) -> Real:
-    """Returns BLEU of sums of counts, smoothed as sacreBLEU does; 0 where nothing matches.
+    """Returns BLEU of summed counts, smoothed as sacreBLEU; unmatched 0.
 
     Args:
         sums: (..., 2 order + 1): by n the n-grams that match, by n those that were said, the words of the right text.
@@ -200,7 +200,9 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
 
 
 def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False) -> Counts | None:
-    """Returns what is counted of a pair; None where there is nothing to judge, and where words need blanks.
+    """Returns counts of a pair; None without text or words.
+
+    Where words need blanks.
 
     Args:
         pair: of texts.

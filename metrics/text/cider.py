@@ -33,7 +33,7 @@ _SIGMA = 6.0
 
 @dataclass(frozen=True, eq=False)
 class Consensus:
-    """How many reports of a set have each n-gram, for n from 1 to 4.
+    """Document frequencies of n-grams in reports, n from 1 to 4.
 
     Attributes:
         known: the n-grams of the set.
@@ -78,7 +78,10 @@ class Consensus:
         )
 
     def scores(self, pairings: Iterable[Pairing]) -> list[float]:
-        """Returns CIDEr-D of texts, each beside its references: 10 times the mean of its likeness to them."""
+        """Returns CIDEr-D of texts beside their references.
+
+        10 times the mean of its likeness to them.
+        """
         return [score for counts in count_together(pairings, self.known) for score in self._scores(counts)]
 
     def _scores(self, counts: GramCounts) -> list[float]:
@@ -98,13 +101,13 @@ class Consensus:
 
 
 def _mean_cosines(products: Real, norms: Real) -> Real:
-    """Returns the mean cosine over lengths of n-grams, 0 for each that either text has none of: (text, n) -> (text)."""
+    """Returns mean cosines over n, empty ones 0: (text, n) -> (text)."""
     each = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return np.asarray((each[:, 0] + each[:, 1] + each[:, 2] + each[:, 3]) / ORDERS)
 
 
 def _distinct_numbers(ascending: Whole) -> tuple[Whole, Whole]:
-    """Returns what occurs in ascending numbers, each once, and by number its place among these."""
+    """Returns distinct ascending numbers, and each number's index."""
     first = np.ones(ascending.size, bool)
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
     return ascending[first], np.cumsum(first) - 1

@@ -28,7 +28,7 @@ _LIST = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)
 
 
 class Entity(NamedTuple):
-    """Entity of a text: its words in lower case, its type, and where it begins and ends (-1 where that is not told)."""
+    """Entity: lower-case words, type, begin and end (-1 if untold)."""
 
     text: str
     kind: str
@@ -52,7 +52,7 @@ Read = tuple[list[Entity], list[tuple[Any, ...]]]
 
 
 def read_entities(text: str) -> Read | None:
-    """Returns the entities and relations of a JSON text; None where it holds no such JSON.
+    """Returns entities and relations of a JSON text; else None.
 
     It is a list of entities `{"text", "type", "start", "end"}`, of which start and end may lack, or an object with
     `entities` and `relations` `{"type", "head", "tail"}`, whose head and tail are places in the list of entities. What
@@ -93,7 +93,7 @@ def _read_relation(one: Any, entities: Sequence[Entity | None]) -> tuple[Any, ..
 
 
 def matched(said: Read, due: Read, how: str) -> int:
-    """Returns how many of what was said are due, each once: by one of `MATCHES`.
+    """Returns one-to-one matches, by one of `MATCHES`.
 
     Raises:
         UsageError: there is no such way.

@@ -21,7 +21,7 @@ _SMALL = 1e-8
 
 
 class Correction(NamedTuple):
-    """Error of a note: whether there is one, the number of its sentence or -1, and the sentence as corrected."""
+    """Error of a note: presence, sentence number or -1, correction."""
 
     flag: bool
     sentence: int
@@ -29,7 +29,7 @@ class Correction(NamedTuple):
 
 
 def read_correction(text: str) -> Correction | None:
-    """Returns what a reply tells: of the first line `FLAG SENTENCE CORRECTION`, perhaps behind the note's id.
+    """Returns a reply's first `FLAG SENTENCE CORRECTION`.
 
     Flags are 1 and 0; quotes about the correction are left out, and what follows flag 0 counts as none. The word
     CORRECT alone tells none, too. None of a reply without such a line.
@@ -43,7 +43,7 @@ def read_correction(text: str) -> Correction | None:
 
 
 def rouge_of_sets(text: str, reference: str, n: int) -> float:
-    """Returns ROUGE-N F1 of sets of n-grams of blank-separated words, as the package `rouge` 1.0.1 has it.
+    """Returns set-based ROUGE-N F1, as `rouge` 1.0.1.
 
     Full stops part words, n-grams that repeat count once, and 1e-8 keeps the quotient defined.
 

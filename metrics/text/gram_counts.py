@@ -28,7 +28,7 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Numbers of the n-grams of a set of texts, for n from 1 to 4.
+    """N-gram numbers of a set of texts, n from 1 to 4.
 
     Attributes:
         words: word -> its number.
@@ -85,7 +85,7 @@ class GramCounts:
 
     @cached_property
     def shared(self) -> tuple[Whole, Whole]:
-        """Entries of references whose n-gram what was written has too, and in parallel its entries there."""
+        """Reference entries shared with the text, and its own entries."""
         texts = self.leader.size
         keys = self.gram * texts + self.text
         owner = self.leader[self.text]
@@ -96,7 +96,7 @@ class GramCounts:
         return right[hit], at[hit]
 
     def sums(self, entries: Whole, values: Whole | Real) -> Real:
-        """Returns sums of a value of some entries, by text and n; added up in the order in which a text has them.
+        """Returns entry sums by text and n, in text order.
 
         So they are the same to the last bit, whatever other texts were counted in the same pass.
         """
@@ -114,7 +114,9 @@ def count_together(pairings: Iterable[Pairing], known: Known = NOTHING) -> Itera
 
 
 def ranks(tokens: Whole, text: Whole, known: Known) -> Iterator[tuple[Whole, Whole]]:
-    """Yields the n-grams of some texts by their numbers, for n from 1 to 4, and of each the text that has it.
+    """Yields numbered n-grams by n, with their texts.
+
+    For n from 1 to 4.
 
     Args:
         tokens: numbers of all words of all texts, one text after the other.

@@ -19,7 +19,7 @@ def meteor_of(
     stem: Callable[[str], str] = stem,
     synonyms: Callable[[str], Collection[str]] | None = None,
 ) -> float:
-    """Returns METEOR of words that are equal or have the same stem, or with `synonyms` such a stem.
+    """Returns METEOR by equal words, stems, and optional `synonyms`.
 
     With m words aligned in c runs, P = m / words said, R = m / words of the reference:
     P R / (0.9 P + 0.1 R) (1 - 0.5 (c / m)^3). Identical texts of w words have 1 - 0.5 / w^3.

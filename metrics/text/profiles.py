@@ -25,7 +25,7 @@ _MARKS = str.maketrans(dict.fromkeys(".,?;*!%^&_+()]{}" + "".join(map(chr, range
 
 
 def r2gen_iu(report: str) -> str:
-    """Returns a report as R2Gen's tokeniser cleans those of IU X-ray, to the character.
+    """Returns a report cleaned by R2Gen's IU X-ray tokeniser.
 
     Lower case, numbers of lists and punctuation away, " . " between sentences. A report of nothing but numbers and
     marks, and even "", becomes " .".
@@ -55,7 +55,7 @@ CLEANERS: dict[str, Callable[[str], str]] = {"r2gen_iu": r2gen_iu, "r2gen_mimic"
 
 @lru_cache(maxsize=64)
 def cleaned(text: str, name: str) -> str:
-    """Returns a text without what a cleaner of `CLEANERS` takes away, its words between single blanks.
+    """Returns a text cleaned by one of `CLEANERS`, single-spaced.
 
     R2Gen's reports pass through its vocabulary, which leaves single blanks. An empty text stays empty: R2Gen's cleaner
     would make a full stop of it, which a right report has too.

@@ -19,13 +19,16 @@ _BETA = 1.2
 
 
 def rouge_n(text: Words, reference: Words, n: int) -> float:
-    """Returns ROUGE-N: the F1 of the n-grams that two texts share. 0 where either has none."""
+    """Returns ROUGE-N: F1 of shared n-grams; empty 0."""
     shared = overlap(text, reference, n)
     return _overlap_f1(shared, max(0, len(text) - n + 1), max(0, len(reference) - n + 1))
 
 
 def rouge_longest(text: Words, reference: Words) -> float:
-    """Returns ROUGE-L: the F1 of the longest common subsequence of words. 0 where either text is empty."""
+    """Returns ROUGE-L: F1 of the longest common word subsequence.
+
+    0 where either text is empty.
+    """
     return _overlap_f1(common_subsequence(text, reference), len(text), len(reference))
 
 

@@ -51,7 +51,7 @@ class TextScores:
 
     @cached_property
     def lengths(self) -> Spread:
-        """Quartiles of `length_ratio`: a text score says little where they are far from 1."""
+        """Quartiles of `length_ratio`, on which text scores depend."""
         ratios = self._measured.values("length_ratio")
         ratios = ratios[~np.isnan(ratios)]
         return Spread(*np.percentile(ratios, [25, 50, 75]).tolist()) if ratios.size else Spread(*[math.nan] * 3)
@@ -72,7 +72,7 @@ def text_scores(
     language: str = "en",
     missing: Literal["raise", "empty"] = "raise",
 ) -> TextScores:
-    """Scores texts beside their references, with metrics that need neither weights nor a judge.
+    """Scores texts against references, without weights or judges.
 
     Texts are taken as they are: no thinking, heading or section is left out of them. An empty prediction has each
     metric's worst value. A report whose references hold nothing but blanks is not judged: NaN, left out of the value.
@@ -164,7 +164,7 @@ def _is_missing(given: Any) -> bool:
 
 
 def _check_metrics(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[list[str], str]:
-    """Returns the names of metrics and the name of a cleaner; raises UsageError for any that cannot be."""
+    """Returns metric and cleaner names; UsageError for invalid ones."""
     from medimg_eval.metrics.text import profiles
 
     names = [metrics] if isinstance(metrics, str) else list(metrics or ())
@@ -223,7 +223,7 @@ class _Measured:
         self._rows: dict[tuple[str, ...], ScoreTable] = {}
 
     def take(self, names: Sequence[str]) -> None:
-        """Asks metrics and what summaries need, report by report: they share the words of a text."""
+        """Computes metrics report by report, sharing words."""
         wanted = dict.fromkeys(name_ for name in names for name_ in parse(name)[0].needs or (name,))
         parsed = [(name, *parse(name)) for name in wanted if name not in self._held]
         calls = [
@@ -244,7 +244,7 @@ class _Measured:
         return self._held[name]
 
     def values(self, name: str) -> Real:
-        """Returns by report a metric's value: of one that judges several things, the mean."""
+        """Returns a metric's value by report, averaged over labels."""
         values = self.given(name)
         return np.array(
             [_known_mean(np.array([*value.values()])) if isinstance(value, Mapping) else value for value in values],
@@ -266,7 +266,7 @@ class _Measured:
 
 
 def _score_columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:
-    """Returns of what a metric returned for each report: the report, the label and the value of each row."""
+    """Returns report, label and value columns of a metric."""
     if not any(isinstance(value, Mapping) for value in given):
         return np.arange(len(given)), np.full(len(given), "report"), np.array(given, np.float64)
     several = [value if isinstance(value, Mapping) else {"report": value} for value in given]

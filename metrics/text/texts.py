@@ -35,7 +35,7 @@ overlap_metric = partial(metric, kind="answer", higher_is_better=True, best=1.0,
 
 
 def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
-    """Returns what was answered in free words, "" for nothing, and the texts that are right: both as they are.
+    """Returns raw answer, "" for none, and right texts.
 
     None for a question of another kind, of a model that chose without writing, and where no right text has a letter.
     """
@@ -45,7 +45,7 @@ def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
 
 
 def cleaned_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
-    """Returns the texts of `texts_of` as metrics of words take them: cleaned as the pair says.
+    """Returns `texts_of` cleaned as the pair states, for word metrics.
 
     Raises:
         UsageError: there is no cleaner of the pair's name.
@@ -71,7 +71,7 @@ def tokeniser_of(tokenise: Tokeniser, language: str) -> Tokeniser:
 
 
 def told_in(settings: str, language: str) -> str:
-    """Returns what decides a metric's value in a language, from what does in English, by names of tokenisers.
+    """Returns a metric's definition in a language, by tokeniser names.
 
     >>> told_in("tokeniser: blanks, case: kept", "zh")
     'tokeniser: zh, case: kept, language: zh'
@@ -86,7 +86,7 @@ def told_in(settings: str, language: str) -> str:
 
 
 def unserved(metrics: Iterable[str], language: str) -> str:
-    """Returns which of some metrics cannot serve a language, and why, in words; "" where all can.
+    """Returns metrics that cannot serve a language, with reasons; else "".
 
     Porter's stems and WordNet's synonyms are English; 13a and intl are rules of languages with blanks.
     """
@@ -102,7 +102,7 @@ def unserved(metrics: Iterable[str], language: str) -> str:
 
 
 def with_others(pair: AnsweredQuestion, measure: Callable[..., Sequence[Value]], *settings: Any) -> Value:
-    """Returns what is measured of a pair that has texts, in one pass with those that are judged one after the other.
+    """Returns a pair's measurement, batched with its successors.
 
     Args:
         pair: the pair.
@@ -133,7 +133,7 @@ def _goes_with(other: AnsweredQuestion, pair: AnsweredQuestion) -> bool:
 
 
 def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:
-    """Returns the best value over the right texts, which is NaN where there is nothing to judge."""
+    """Returns the best value over right texts; NaN without."""
     texts = cleaned_of(pair)
     if texts is None:
         return math.nan
@@ -143,11 +143,11 @@ def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words,
 
 
 def read_value(pair: AnsweredQuestion, annotator: str, value: Callable[[Any], float]) -> float:
-    """Returns what is made of an annotator's reading; NaN of other questions, and where the annotator failed."""
+    """Returns an annotator's reading; NaN for others and failures."""
     read = None if texts_of(pair) is None else pair.read(annotator)
     return math.nan if read is None else value(read)
 
 
 def read_part(pair: AnsweredQuestion, annotator: str, which: str) -> float:
-    """Returns a number of an annotator's reading; NaN also where the reading has none."""
+    """Returns a reading's number; NaN also where missing."""
     return read_value(pair, annotator, lambda read: math.nan if read[which] is None else float(read[which]))

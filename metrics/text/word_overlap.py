@@ -27,7 +27,7 @@ class Counts(NamedTuple):
 
 
 def ngrams(words: Words, n: int) -> Iterator[Any]:
-    """Yields the runs of n words: tuples, or the words themselves where n is 1."""
+    """Yields word n-grams: tuples, or words for n = 1."""
     return iter(words) if n == 1 else zip(*(words[start:] for start in range(n)), strict=False)
 
 
@@ -63,7 +63,7 @@ def _clipped_count(text: Words, references: tuple[Words, ...], n: int) -> int:
 
 
 def overlap(one: Words, other: Words, n: int = 1) -> int:
-    """Returns how many n-grams two texts share, each as often as the one has it that has it less often."""
+    """Returns shared n-grams, clipped by the rarer count."""
     return _clipped_count(one, (other,), n)
 
 
@@ -87,7 +87,7 @@ def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 class Alignment(NamedTuple):
-    """METEOR's alignment: how many words match, and in how many runs that are in order on both sides."""
+    """METEOR alignment: matched words and ordered chunks."""
 
     matches: int
     chunks: int
@@ -99,7 +99,7 @@ def aligned_words(
     stem: Callable[[str], str],
     synonyms: Callable[[str], Collection[str]] | None = None,
 ) -> Alignment:
-    """Aligns words that are equal, then of those left ones that have the same stem, as NLTK's METEOR does.
+    """Aligns equal words, then equal stems, as NLTK's METEOR.
 
     Each word from the last to the first takes the last word of the reference that is still free. With `synonyms`, those
     left after that are aligned whose stem is a synonym of the other's stem: as in NLTK, which looks up stems.
@@ -143,7 +143,7 @@ def _by_word(placed: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
 def _pair_off(
     said: Sequence[str], waiting: Iterable[int], free: Mapping[str, list[int]], partners: list[int]
 ) -> list[int]:
-    """Gives each waiting word the last free place of the same word; returns those that find none."""
+    """Pairs words with the last free equals; returns the rest."""
     lone = []
     for index in waiting:
         if options := free.get(said[index]):

@@ -35,12 +35,15 @@ _within = partial(
 
 
 def turns_of(pair: AnsweredQuestion) -> Sequence[Mapping[str, Any]]:
-    """Returns what is known of each reply of the model: of one that calls tools its steps."""
+    """Returns facts of each model reply, or agent step."""
     return [step for step in pair.trace if step.get("kind") == "model"] if pair.trace else pair.turns
 
 
 def spent(pair: AnsweredQuestion, name: str) -> float:
-    """Returns how much of one thing all replies took, such as `output`; NaN where one did not report it."""
+    """Returns total use of a kind, such as `output`.
+
+    NaN where one reply did not report it.
+    """
     values = [turn.get("usage", {}).get(name) for turn in turns_of(pair)]
     return float(sum(values)) if values and None not in values else math.nan
 

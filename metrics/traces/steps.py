@@ -50,7 +50,7 @@ def expected_call(message: Mapping[str, Any]) -> Call | None:
 
 
 def _next_step(pair: AnsweredQuestion) -> tuple[Call | None, Call | None] | None:
-    """Returns the first call that was made and the one that was due, each None for an answer; None without a step."""
+    """Returns the call made and the call due; None for answers."""
     expected, turns = pair.more.get("expected"), turns_of(pair)
     if not isinstance(expected, Mapping) or not pair.trace:
         return None
@@ -109,7 +109,7 @@ def listed_answer(pair: AnsweredQuestion) -> float:
 
 
 def _session_calls(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
-    """Returns the names of first calls of replies and of recorded messages; None without a recorded session."""
+    """Returns first calls of replies and of the recorded session."""
     dialogs = pair.more.get("dialogs")
     if not isinstance(dialogs, Sequence) or not pair.trace:
         return None

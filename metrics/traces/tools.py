@@ -34,7 +34,7 @@ _number = partial(metric, kind="answer", higher_is_better=None, best=math.nan, w
 
 
 def shared_calls(predicted: Sequence[str], reference: Sequence[str]) -> int:
-    """Returns how many calls two sequences of names share, each counted as often as both have it.
+    """Returns calls shared by two sequences, with multiplicity.
 
     >>> shared_calls(["segment", "segment", "measure"], ["segment", "measure", "lookup"])
     2
@@ -60,7 +60,7 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def same_arguments(predicted: Any, reference: Any) -> bool:
-    """Returns whether two arguments are the same: numbers within 1e-6 of each other, texts in any case, files by name.
+    """Returns whether arguments agree: numbers 1e-6, texts caseless, files named.
 
     >>> same_arguments({"image": "/data/x.png", "t": 1.0}, {"image": "x.png", "t": 1})
     True
@@ -89,7 +89,7 @@ def same_arguments(predicted: Any, reference: Any) -> bool:
 
 
 def calls_in(pair: AnsweredQuestion) -> list[Call]:
-    """Returns the calls of a trace in order, also those that could not be carried out."""
+    """Returns calls of a trace in order, failed ones included."""
     return [step for step in pair.trace if step.get("kind") == "tool"]
 
 
@@ -113,7 +113,7 @@ def _call_names(pair: AnsweredQuestion) -> tuple[list[str], list[str]] | None:
 
 
 def _count_share(pair: AnsweredQuestion, counts: Callable[[list[str], list[str]], tuple[float, float]]) -> float:
-    """Returns a ratio of counts; where it is over nothing, 1 where the reference has no calls either, else 0."""
+    """Returns a count ratio; over nothing 1 if due none, else 0."""
     names = _call_names(pair)
     if names is None:
         return math.nan

@@ -60,7 +60,7 @@ def detect_unknown(known: npt.ArrayLike, unknown: npt.ArrayLike) -> Detection:
 
 
 def detection_values(scores: Floats, unknown: npt.NDArray[np.bool_], times: Floats) -> Floats:
-    """Returns `MEASURES` of inputs that count so many times: (resample, input) -> (resample, measure).
+    """Returns `MEASURES` of weighted inputs: (resample, input) -> (resample, measure).
 
     NaN where a resample lacks known or unknown inputs.
     """
@@ -91,7 +91,7 @@ def _trapezoid_area(across: Floats, up: Floats) -> Floats:
 
 
 def _precision_area(right: Floats, wrong: Floats) -> Floats:
-    """Returns the trapezoid area over recall, from precision 1 at recall 0; counts are cumulative."""
+    """Returns the trapezoid precision-recall area from (0, 1), cumulative counts."""
     recall = quotient(right, np.repeat(right[:, -1:], right.shape[1], axis=1))
     precision = quotient(right, right + wrong, 1.0)
     defined = wrong[:, -1] > 0

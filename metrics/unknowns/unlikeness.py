@@ -34,7 +34,7 @@ def entropy(probabilities: npt.ArrayLike) -> Floats:
 
 
 def energy(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
-    """Returns -T log sum exp(logit / T), (case, class) -> (case,); probabilities after a softmax have lost it.
+    """Returns energy, -T log sum exp(logit / T), (case, class) -> (case,).
 
     >>> energy([[0.0, 0.0]]).round(4).tolist()
     [-0.6931]
@@ -47,7 +47,7 @@ def energy(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
 
 
 def joint_energy(probabilities: npt.ArrayLike) -> Floats:
-    """Returns -sum log(1 + exp(logit)) of classes that do not exclude each other, (case, class) -> (case,).
+    """Returns joint energy, -sum log(1 + exp(logit)): (case, class) -> (case,).
 
     Of sigmoids the logit is known, and log(1 + exp(logit)) is -log(1 - p).
 
@@ -58,7 +58,9 @@ def joint_energy(probabilities: npt.ArrayLike) -> Floats:
 
 
 def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequence[Hashable] | None = None) -> Floats:
-    """Returns the squared Mahalanobis distance to the nearest class of known cases, (case, feature) -> (case,).
+    """Returns squared Mahalanobis distance to the nearest known class.
+
+    (case, feature) -> (case,).
 
     One covariance is shared by all classes, with a millionth of its mean variance added to the diagonal.
 
@@ -87,7 +89,9 @@ def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequ
 
 
 def nearest_neighbour(features: npt.ArrayLike, reference: npt.ArrayLike, neighbours: int | None = None) -> Floats:
-    """Returns the distance to the k-th nearest known case, both of length 1, (case, feature) -> (case,).
+    """Returns k-th neighbour distance to known cases, unit vectors.
+
+    (case, feature) -> (case,).
 
     Args:
         features: of what is judged.

@@ -22,7 +22,9 @@ _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst
 
 
 def cited_spans(text: str) -> list[Span]:
-    """Returns the spans of time that an answer cites, in seconds: those behind its last `evidence`, else all.
+    """Returns time spans an answer cites, after its last `evidence`.
+
+    In seconds; all where it says no such word.
 
     >>> cited_spans("At 3-5 s a clip is seen. Evidence: [12, 18.5], 00:40-00:45. Answer: B")
     [(12.0, 18.5), (40.0, 45.0)]
@@ -32,7 +34,10 @@ def cited_spans(text: str) -> list[Span]:
 
 
 def true_evidence(pair: AnsweredQuestion) -> list[Span]:
-    """Returns the right spans of a question, `evidence` of its key: pairs of seconds, such in JSON, or texts."""
+    """Returns right spans of a question's `evidence`.
+
+    Pairs of seconds, such in JSON, or texts.
+    """
     stated: Any = pair.more.get("evidence") or ()
     if isinstance(stated, str):
         try:
@@ -48,7 +53,10 @@ def true_evidence(pair: AnsweredQuestion) -> list[Span]:
 
 
 def looked_at(steps: Sequence[Mapping[str, Any]]) -> list[Span]:
-    """Returns the stretches that calls with `start` and `end` showed, in seconds; those that failed showed nothing."""
+    """Returns stretches shown by calls, in seconds, without failures.
+
+    Calls with `start` and `end`.
+    """
     calls = [step for step in steps if step.get("kind") == "tool" and not step.get("error")]
     arguments = [step.get("arguments", {}) for step in calls]
     return [

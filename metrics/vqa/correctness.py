@@ -200,7 +200,7 @@ def _without_commas(text: str) -> str:
 
 
 def _best_value(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> float:
-    """Returns the best value over the right texts that have a word; NaN where there is none or nothing to judge."""
+    """Returns the best value over nonempty right texts; else NaN."""
     texts = texts_of(pair)
     due = [reference_words for right in (texts[1] if texts else ()) if (reference_words := words(normalised(right)))]
     if texts is None or not due:
@@ -210,7 +210,7 @@ def _best_value(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[
 
 
 def _llava_med_words(text: str) -> list[str]:
-    """Returns the words of a text by the rules of the VQA v2 evaluation, as LLaVA-Med copied them.
+    """Returns words by VQA v2's rules, as LLaVA-Med copied.
 
     A mark of punctuation that touches a blank anywhere in the text vanishes, another becomes a blank; all vanish where
     a comma stands between digits.
@@ -290,7 +290,7 @@ def offered_options(pair: AnsweredQuestion) -> float:
 
 
 def _given_answer(pair: AnsweredQuestion) -> Any:
-    """Returns the answer that was given, "" for none; None where it is not one, or of a kind that has no classes."""
+    """Returns the given answer, "" for none; None without classes."""
     if pair.kind not in (*_CHOSEN_FROM, "open"):
         return None
     if pair.preferences is not None:
@@ -352,7 +352,7 @@ def weighted_f1(rows: ScoreTable) -> float:
 
 
 def _answer_classes(rows: ScoreTable) -> tuple[Floats, Floats]:
-    """Returns the given and the right class of each question of which both are known."""
+    """Returns given and right classes, where both are known."""
     _, _, values = aligned(rows, CLASSES)
     values = values[~np.isnan(values).any(axis=1)]
     return values[:, 0], values[:, 1]
@@ -365,7 +365,7 @@ def _recall_of(rows: ScoreTable, wanted: float) -> float:
 
 
 def _f1_by_class(rows: ScoreTable) -> tuple[Floats, Floats]:
-    """Returns the F1 of each class of the key, and how often it is right."""
+    """Returns each key class's F1 and frequency."""
     given_classes, right = _answer_classes(rows)
     names, support = np.unique(right, return_counts=True)
     hits = (given_classes == right).astype(float)

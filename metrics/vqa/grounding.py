@@ -72,7 +72,7 @@ def box3d_iou(pair: AnsweredQuestion) -> float:
 
 
 def _only_box(answer: Any) -> Any:
-    """Returns a box, or the only one of an answer that names some; None where there are several or none."""
+    """Returns the only box of an answer; else None."""
     if not isinstance(answer, Mapping):
         return answer
     boxes = [box for box in answer.values() if read_numbers(box, 6) is not None]
@@ -80,7 +80,7 @@ def _only_box(answer: Any) -> Any:
 
 
 def iou_3d(answer: Any, right: Any) -> float:
-    """Returns the IoU of two boxes (x1, y1, z1, x2, y2, z2); 0 where the answer is none."""
+    """Returns IoU of (x1, y1, z1, x2, y2, z2) boxes; else 0."""
     numbers = read_numbers(answer, 6)
     return 0.0 if numbers is None else float(box_ious(numbers[None], np.array([right], float))[0, 0])
 
@@ -102,7 +102,7 @@ def point_in_box(pair: AnsweredQuestion, patch: float = 0.0) -> float:
 
 
 def in_box(pair: AnsweredQuestion, patch: float) -> float:
-    """Returns whether the answered point lies in the right box, widened by half the side of a patch."""
+    """Returns whether a point lies in the patch-widened box."""
     point = read_numbers(pair.extraction.value, 2)
     if point is None:
         return 0.0
@@ -141,20 +141,20 @@ def accuracy_in_range(pair: AnsweredQuestion) -> float:
 
 
 def limits_of(pair: AnsweredQuestion) -> tuple[float, float] | None:
-    """Returns the least and the largest right number; None where the answer key gives neither."""
+    """Returns right limits of a number; None where neither exists."""
     if "low" not in pair.more and "high" not in pair.more:
         return None
     return float(pair.more.get("low", -math.inf)), float(pair.more.get("high", math.inf))
 
 
 def in_limits(pair: AnsweredQuestion, low: float, high: float) -> float:
-    """Returns whether the answered number lies between two limits, both included; 0 without a number."""
+    """Returns whether a number lies within limits; 0 without one."""
     number = _first_number(pair.extraction.value)
     return float(number is not None and low <= number <= high)
 
 
 def _relative_error(pair: AnsweredQuestion) -> float:
-    """Returns the relative error of a number: infinite for none, NaN where there is nothing to judge."""
+    """Returns a number's relative error: infinite missing, NaN unjudgeable."""
     right = _first_number(pair.value)
     if pair.kind != "number" or right is None:
         return math.nan
@@ -286,7 +286,7 @@ def _first_number(value: Any) -> float | None:
 
 
 def read_numbers(value: Any, count: int) -> Any:
-    """Returns so many finite numbers as an array; None where a value is something else."""
+    """Returns a fixed count of finite numbers; None otherwise."""
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -295,7 +295,7 @@ def read_numbers(value: Any, count: int) -> Any:
 
 
 def _region_types(value: Any) -> dict[str, str]:
-    """Returns region id -> type, ids without leading zeros, types without case and punctuation."""
+    """Returns region id -> type, normalised."""
     if not isinstance(value, Mapping):
         return {}
     return {_normalise_id(name): normalised(str(kind)) for name, kind in value.items()}
@@ -307,7 +307,7 @@ def _normalise_id(name: Any) -> str:
 
 
 def _grade_leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields each grade of a nested mapping with the names that lead to it."""
+    """Yields grades of a nested mapping with their keys."""
     if not isinstance(value, Mapping):
         if above:
             number = _first_number(value)

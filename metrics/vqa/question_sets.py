@@ -55,10 +55,13 @@ class Sets(NamedTuple):
 
 
 class Answers:
-    """The rows of one metric, looked at in place: `ScoreTable.where` would spell out every attribute each time."""
+    """Rows of one metric in place, without expanding attributes.
+
+    `ScoreTable.where` would spell out every attribute each time.
+    """
 
     def __init__(self, rows: ScoreTable, metric: str = "accuracy", *, known: bool = True) -> None:
-        """Chooses the rows of a metric; with `known` only those that have a value."""
+        """Selects a metric's rows; `known` only those with values."""
         self.rows = rows
         chosen = rows.metric == metric
         self.at = np.flatnonzero(chosen & ~np.isnan(rows.value) if known else chosen)
@@ -80,7 +83,9 @@ class Answers:
 
 
 def sets_of(answers: Answers) -> Sets:
-    """Puts rows into their sets, as many of one name as the bootstrap drew; rows without a set are left out.
+    """Groups rows into sets, repeated as the bootstrap drew.
+
+    Rows without a set are left out.
 
     So are sets of which a record cannot be understood.
 
@@ -114,13 +119,13 @@ def sets_of(answers: Answers) -> Sets:
 
 
 def _number_texts(texts: npt.NDArray[np.str_]) -> Ints:
-    """Numbers texts in the order of their first occurrence, several times as fast as sorting them."""
+    """Numbers texts by first occurrence, faster than sorting."""
     number_of: dict[str, int] = {}
     return np.array([number_of.setdefault(text, len(number_of)) for text in texts.tolist()], np.int64)
 
 
 def _sort_positions(members: npt.NDArray[np.str_]) -> Ints:
-    """Returns the place of each member's number among all there are, so that they sort by number: 2 before 10."""
+    """Returns member numbers' ranks, numeric: 2 before 10."""
     names, inverse = np.unique(members, return_inverse=True)
     numbers = [(float(name), name) if name.replace(".", "", 1).isdecimal() else (math.inf, name) for name in names]
     rank = np.empty(len(names), np.int64)
@@ -254,7 +259,7 @@ def macro_group_accuracy(rows: ScoreTable, attribute: str) -> float:
 
 
 def _over_groups(names: npt.NDArray[np.str_], values: Floats) -> float:
-    """Returns the mean over groups of the mean in each; a name may list several groups."""
+    """Returns the mean of group means; names may list groups."""
     groups: dict[str, list[float]] = {}
     lists = {name: [part for name in name.split(",") if (part := name.strip())] for name in set(names.tolist())}
     for name, value in zip(names.tolist(), values.tolist(), strict=True):
@@ -264,7 +269,7 @@ def _over_groups(names: npt.NDArray[np.str_], values: Floats) -> float:
 
 
 def _step_chances(rows: ScoreTable) -> tuple[Floats, Sets]:
-    """Returns the chance that each step and all before it were right, in the order of the sets, and the sets."""
+    """Returns cumulative step success by set, and the sets."""
     judged = Answers(rows)
     sets = sets_of(judged)
     reached = judged.value[sets.order].astype(np.float64)

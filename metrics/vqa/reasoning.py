@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"^\s*(?:step\s*)?\d+\s*[.):]\s*|^\s*[-*]\s+", re.IGNORECAS
 
 
 def steps_of(text: str) -> list[str]:
-    r"""Returns the steps of a text: its lines and sentences, without numbers before them, up to the first brace.
+    r"""Returns reasoning steps of a text, by lines and sentences.
 
     >>> steps_of("1. Find the patella. 2) Look at the marrow.\n- No lesion\n{...}")
     ['Find the patella.', 'Look at the marrow.', 'No lesion']
@@ -40,7 +40,7 @@ def steps_of(text: str) -> list[str]:
 
 
 def said_at(right: Sequence[str], said: Sequence[str], least: float) -> list[int]:
-    """Returns the place of each right step among those said; -1 of one that none says.
+    """Returns the index of each right step; -1 if unstated.
 
     A step says another where it has at least that share of its words; of several the one with the largest share, the
     first of these.
@@ -111,7 +111,7 @@ def graded_box_iou(pair: AnsweredQuestion) -> float:
 
 
 def _box_of(answer: Any) -> Any:
-    """The `box` of an answer, wherever it stands in it; None where there is none."""
+    """The `box` of an answer, nested anywhere; None without."""
     if not isinstance(answer, Mapping):
         return None
     if "box" in answer:

@@ -21,7 +21,9 @@ _answers = partial(
 
 
 def read_spans(text: str) -> list[Span]:
-    """Spans of time that a text names, in its order, in seconds: `12.5-20 s`, `00:12 to 01:30`, `[3, 9]`.
+    """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`.
+
+    In its order; also `[3, 9]`.
 
     Spans of percentages are none. A reversed span is turned round.
     """

@@ -45,7 +45,7 @@ class Counts(NamedTuple):
 
 
 def frame_confusion(truth: npt.ArrayLike, prediction: npt.ArrayLike, classes: int) -> Ints:
-    """Confusion matrix of one video, int64, (class, class + 1): truth by prediction, the last column for none.
+    """Confusion matrix of a video, int64, (class, class + 1).
 
     Args:
         truth: integers, (frame,), 0 to classes - 1; below 0 for frames that are not judged.
@@ -81,7 +81,7 @@ def confusion_counts(confusion: npt.ArrayLike) -> Counts:
 def relaxed_counts(
     truth: npt.ArrayLike, prediction: npt.ArrayLike, *, fps: float = 1.0, published: bool = False
 ) -> Counts:
-    """Counts under Cholec80's relaxed boundary: changes of phase may come 10 s early or late.
+    """Counts under Cholec80's relaxed boundary of 10 s.
 
     In the first 10 s of a run of one phase the phase before is forgiven (of the last two phases also the one before
     that), in the last 10 s the phase after (of the last four also the next but one).
@@ -169,7 +169,7 @@ _SWITCHES = {
 
 
 def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
-    """Values of each class, float64, (..., class), 0 to 1; NaN of a class that the rule leaves out.
+    """Values by class, float64, (..., class), 0 to 1; omitted NaN.
 
     Relaxed counts can exceed 1, and are clipped, as the authors do.
     """
@@ -199,7 +199,7 @@ def mean_known(values: Floats, axis: int = -1) -> Floats:
 
 
 def frame_value(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
-    """The value of all classes together, (...,), of counts of one video or of pooled ones."""
+    """Value over all classes, (...,), of one or pooled videos."""
     if measure == "accuracy":
         with np.errstate(divide="ignore", invalid="ignore"):
             return counts.right / counts.total

@@ -98,14 +98,14 @@ class FramePair:
         return best_overlaps(*self.segments)
 
     def hits(self, percent: float) -> SegmentHits:
-        """Segments that hit, are false and are missed at a percentage of IoU; raises ValueError as `segment_hits`."""
+        """Segment hits at a percentage of IoU; ValueError as `segment_hits`."""
         truth, prediction = self.segments
         return hits_at(self._best, percent / 100, len(truth.labels), len(prediction.labels))
 
 
 @dataclass(frozen=True, eq=False)
 class PresencePair:
-    """Which classes are present in each frame of one video, and how sure a model is of each.
+    """Classes present by frame of a video, with confidences.
 
     Attributes:
         classes: names, in order; triplets are named such as `grasper,retract,gallbladder`.

@@ -15,7 +15,9 @@ COMPONENTS = ("ivt", "i", "v", "t", "iv", "it")
 
 
 def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
-    """Average precision of each class over the frames of a video, float64, (class,), 0 to 1; NaN where it never is.
+    """Average precision by class over a video's frames, float64, (class,).
+
+    0 to 1; NaN where it never is.
 
     Sum over distinct scores of the rise of recall times precision, without interpolation; tied scores are one step.
 
@@ -48,7 +50,9 @@ def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floa
 
 
 def mean_video_average_precision(videos: Sequence[npt.ArrayLike], *, last_counts: int = 1) -> float:
-    """Mean over videos of each class, then over classes, both without NaN: CholecT50's official number.
+    """CholecT50's official mAP: mean over videos, then classes.
+
+    Both without NaN.
 
     Args:
         videos: of each the average precisions, (class,).
@@ -63,7 +67,7 @@ def mean_video_average_precision(videos: Sequence[npt.ArrayLike], *, last_counts
 
 
 def top_k_recall(truth: npt.ArrayLike, scores: npt.ArrayLike, k: int) -> float:
-    """Share of the classes present that are among the k best scores of their frame, over all frames together."""
+    """Share of present classes among a frame's k best scores."""
     present, frame_scores = np.asarray(truth).astype(bool), np.asarray(scores)
     best = np.argsort(-frame_scores, axis=1, kind="stable")[:, :k]
     total = present.sum()
@@ -71,7 +75,7 @@ def top_k_recall(truth: npt.ArrayLike, scores: npt.ArrayLike, k: int) -> float:
 
 
 def component_groups(triplets: Sequence[str], component: str) -> dict[str, list[int]]:
-    """Component class -> places of the triplets that hold it, in the order of first occurrence.
+    """Component class -> triplet indices, by first occurrence.
 
     Args:
         triplets: names such as `grasper,retract,gallbladder`.
@@ -107,7 +111,7 @@ def triplet_detection_precision(
     threshold: float = 0.5,
     published: bool = False,
 ) -> Floats:
-    """Eleven-point average precision of boxes of triplets, float64, (class,); NaN where there is neither.
+    """Eleven-point AP of triplet boxes, float64, (class,); undefined NaN.
 
     Args:
         truth: of each frame (class, box), a box as x, y, width, height.

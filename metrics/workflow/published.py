@@ -17,7 +17,9 @@ PITVIS_INSTRUMENTS = 19
 
 
 def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequence[int] = PITVIS_LEFT_OUT) -> float:
-    """PitVis' score of steps of one video, 0 to 1: mean of macro-F1 and edit score; NaN of no judged frame.
+    """PitVis' step score: mean of macro-F1 and edit score.
+
+    Of one video, 0 to 1; NaN of no judged frame.
 
     Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
     prediction in what stays.
@@ -37,7 +39,9 @@ def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequ
 def pitvis_instruments(
     truth: Sequence[Sequence[int]], prediction: Sequence[Sequence[int]], *, published: bool = False
 ) -> float:
-    """PitVis' weighted F1 of instruments of one video, 0 to 1; NaN where none is true.
+    """PitVis' weighted instrument F1 of one video, 0 to 1.
+
+    NaN where none is true.
 
     Args:
         truth: of each frame the classes that are present, 0 to 18; below 0 for none.
@@ -53,7 +57,9 @@ def pitvis_instruments(
 
 
 def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, published: bool = False) -> float:
-    """F1 of classes of one video weighted by their true frames, 0 to 1; NaN where none is true.
+    """Presence F1 of a video, weighted by true frames, 0 to 1.
+
+    NaN where none is true.
 
     Args:
         truth: bool, (frame, class).
@@ -70,12 +76,18 @@ def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, pub
 
 
 def sar_rarp_score(first: float, second: float) -> float:
-    """SAR-RARP50's score of a task: the root of the product of two means, such as accuracy and F1@10."""
+    """SAR-RARP50's score: root of the product of two means.
+
+    Such as accuracy and F1@10.
+    """
     return math.sqrt(first * second)
 
 
 def skill_correlation(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
-    """Spearman's rho of one fold, -1 to 1; 0 where either side is constant, NaN below two."""
+    """Spearman's rho of a fold, -1 to 1; constant 0, small NaN.
+
+    NaN below two.
+    """
     from scipy.stats import rankdata
 
     true, predicted = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
@@ -88,6 +100,6 @@ def skill_correlation(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
 
 
 def fisher_mean(correlations: Sequence[float]) -> float:
-    """The mean of correlations over tasks by Fisher's z; one of exactly 1 or -1 makes it so."""
+    """Mean correlation by Fisher's z; an exact 1 or -1 dominates."""
     with np.errstate(divide="ignore"):
         return float(np.tanh(np.mean(np.arctanh(np.asarray(correlations, np.float64)))))

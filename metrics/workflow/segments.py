@@ -26,7 +26,7 @@ class Segments(NamedTuple):
 
 
 def segments_of(labels: npt.ArrayLike, background: Collection[int] = ()) -> Segments:
-    """The runs of integer labels, (frame,); those of background classes are left out, their time stays."""
+    """Runs of integer labels, (frame,), without background."""
     array = np.asarray(labels)
     starts = np.flatnonzero(np.r_[True, array[1:] != array[:-1]]) if array.size else np.zeros(0, np.int64)
     ends = np.r_[starts[1:], array.size][: len(starts)]
@@ -35,7 +35,7 @@ def segments_of(labels: npt.ArrayLike, background: Collection[int] = ()) -> Segm
 
 
 def edit_distance(first: Sequence[int] | Ints, second: Sequence[int] | Ints) -> int:
-    """Levenshtein distance of two sequences of integers, by Myers' bit vectors on Python's integers."""
+    """Levenshtein distance of integer sequences, by Myers' bit vectors."""
     pattern, text = np.asarray(first), np.asarray(second)
     if len(pattern) < len(text):
         pattern, text = text, pattern  # a turn for each of the shorter, a bit for each of the longer
@@ -62,7 +62,9 @@ def edit_distance(first: Sequence[int] | Ints, second: Sequence[int] | Ints) -> 
 
 
 def edit_score(truth: Segments, prediction: Segments) -> float:
-    """1 - edit distance of the labels of segments / the longer count, 0 to 1; 1 where both are empty.
+    """Edit score of segments, 0 to 1; 1 where both are empty.
+
+    1 - edit distance of the labels of segments / the longer count.
 
     Source: eval.py of MS-TCN, which gives 0 / 0 where both are empty, and percent.
     """
@@ -71,7 +73,7 @@ def edit_score(truth: Segments, prediction: Segments) -> float:
 
 
 class SegmentHits(NamedTuple):
-    """Predicted segments that hit (tp) and do not (fp), and true ones that nothing hits (fn)."""
+    """Segment counts: hits (tp), false (fp) and missed (fn)."""
 
     tp: int
     fp: int
@@ -79,13 +81,13 @@ class SegmentHits(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """2 tp / (2 tp + fp + fn); NaN where there is no segment on either side."""
+        """2 tp / (2 tp + fp + fn); NaN without segments."""
         total = 2 * self.tp + self.fp + self.fn
         return 2 * self.tp / total if total else float("nan")
 
 
 def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, npt.NDArray[np.float64]]:
-    """The true segment of its class of the largest IoU, and that IoU, of each predicted one that meets any.
+    """Best-overlapping true segment of each predicted one, with IoU.
 
     Returns:
         Places of true segments, int64, and IoUs, float64, (predicted segment that meets one of its class,), in order;
@@ -111,7 +113,7 @@ def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, npt.NDAr
 
 
 def segment_hits(truth: Segments, prediction: Segments, threshold: float) -> SegmentHits:
-    """Matches each predicted segment, in order, with the true one of its class of the largest IoU.
+    """Matches predicted segments in order with the best true ones.
 
     It hits where the IoU reaches the threshold and no earlier one hit the same.
 

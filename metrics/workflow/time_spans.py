@@ -26,7 +26,9 @@ def read_seconds(text: str) -> float:
 
 
 def temporal_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
-    """Intersection over union of spans of time, float64, 0 to 1; spans (..., 2) in seconds, broadcast.
+    """IoU of time spans (..., 2), float64, 0 to 1, broadcast.
+
+    In seconds.
 
     A reversed span is turned round; one without a length meets nothing; NaN is 0, as where an answer has no span.
     """
@@ -39,7 +41,7 @@ def temporal_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
 
 
 def union_iou(first: Sequence[Span], second: Sequence[Span]) -> float:
-    """IoU of two sets of spans, each as the time that any of its spans covers; 0 where both are empty."""
+    """IoU of two span sets' covered time; empty sets 0."""
     a, b = _merge_spans(first), _merge_spans(second)
     shared = sum(max(0.0, min(x[1], y[1]) - max(x[0], y[0])) for x in a for y in b)
     union = sum(end - start for start, end in (*a, *b)) - shared
@@ -57,7 +59,7 @@ def _merge_spans(spans: Sequence[Span]) -> list[Span]:
 
 
 def recall_at(truth: Sequence[Span], ranked: Sequence[Sequence[Span]], n: int, threshold: float) -> float:
-    """R@n, IoU >= threshold: share of items whose first n spans hold one that reaches the truth; NaN of no item."""
+    """R@n at an IoU threshold, over items; NaN without items."""
     best = [
         max((float(temporal_iou(true, span)) for span in predicted_spans[:n]), default=0.0)
         for true, predicted_spans in zip(truth, ranked, strict=True)
@@ -66,7 +68,7 @@ def recall_at(truth: Sequence[Span], ranked: Sequence[Sequence[Span]], n: int, t
 
 
 def event_hits(truth: Sequence[Any], prediction: Sequence[Any], tolerance: float) -> tuple[int, int, int]:
-    """Counts of hits, false and missed events: times, each matched once, with the most matches that there are.
+    """Event hits, false alarms and misses, by maximum matching.
 
     Args:
         truth: times of events.

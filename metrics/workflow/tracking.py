@@ -13,7 +13,7 @@ TAP_VID_THRESHOLDS = (1, 2, 4, 8, 16)
 
 
 def within_radius(truth: npt.ArrayLike, prediction: npt.ArrayLike, radius: float, *, strict: bool = False) -> float:
-    """Share of true points whose prediction is at most `radius` away, 0 to 1; NaN of no point.
+    """Share of points within `radius`, 0 to 1; NaN without points.
 
     Args:
         truth: (point, axis); rows with NaN are not visible, and not counted.
@@ -42,7 +42,10 @@ def mean_track_error(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, publish
 
 
 class TapVid(NamedTuple):
-    """TAP-Vid's measures, 0 to 1: position within thresholds, occlusion accuracy, average Jaccard; NaN of no frame."""
+    """TAP-Vid: position, occlusion accuracy and average Jaccard, 0 to 1.
+
+    NaN of no frame.
+    """
 
     delta_avg: float
     occlusion_accuracy: float

@@ -17,7 +17,7 @@ from medimg_eval.models.hub import WithWeights
 
 
 class Annotator(WithWeights, ABC):
-    """Base of `TextAnnotator` and `PairAnnotator`: whatever they raise is recorded against the batch's reports."""
+    """Base of text and pair annotators; their errors concern a batch."""
 
     @property
     def revision(self) -> str:
@@ -47,7 +47,7 @@ class TextAnnotator(Annotator):
 
 
 class PairAnnotator(Annotator):
-    """Compares a report with its reference: similarities that are too large to keep, such as of embeddings."""
+    """Compares reports with references where similarities are too large to keep."""
 
     uses_corpus: ClassVar[bool] = False
     """Whether what it returns depends on the whole set of references, such as on how many of them have a word."""

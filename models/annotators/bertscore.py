@@ -48,7 +48,7 @@ class Tokens(NamedTuple):
 
 
 class BertScore(PairAnnotator):
-    """BERTScore by bert-score's rules (Zhang et al. 2020), with tokens of an encoder's layer.
+    """BERTScore by bert-score's rules (Zhang et al. 2020).
 
     Texts are read one at a time, so that a score does not depend on what is beside it. A text that is longer than the
     model reads is cut at its end, and told.

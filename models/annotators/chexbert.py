@@ -69,7 +69,7 @@ class _CheXbertModel(Annotator):
         self.device, self.preferred_batch = device, preferred_batch
 
     def vectors(self, texts: Sequence[str]) -> tuple[Tensor, list[bool]]:
-        """Returns the last layer's first vector of each text, (text, feature), and which texts were cut off."""
+        """Returns first vectors of the last layer (text, feature); texts cut."""
         import torch
 
         network, tokenizer = self._loaded
@@ -93,7 +93,9 @@ class _CheXbertModel(Annotator):
 
 
 class CheXbert(_CheXbertModel, TextAnnotator):
-    """Reads 14 observations: observation -> 0 blank, 1 positive, 2 negative, 3 uncertain; `cut` where it read a part.
+    """CheXbert's 14 observations: 0 blank, 1 positive, 2 negative, 3 uncertain.
+
+    `cut` stands beside them where only a part was read.
 
     No Finding is 1 or 0. An empty text is not read: all is blank. Smit et al. 2020; the network is BERT base with a
     linear layer for each observation.
@@ -112,7 +114,7 @@ class CheXbert(_CheXbertModel, TextAnnotator):
 
 
 class CheXbertSimilarity(_CheXbertModel, PairAnnotator):
-    """Compares reports: `cosine` of their vectors, in [-1, 1], and `cut` where it read a part of one.
+    """Similarity of reports: `cosine` in [-1, 1]; `cut` for truncated ones.
 
     An empty text is not read, and has 0 with any other.
     """

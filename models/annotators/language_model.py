@@ -35,7 +35,7 @@ class LabelledReport:
     problem: str = ""
 
     def keep(self, topic: str, reply: str | Failure) -> bool:
-        """Keeps the reply to a topic, or why there is none; whether there is one."""
+        """Stores a topic's reply or failure; says whether it succeeded."""
         if isinstance(reply, Failure):
             self.problem = reply.message
             return False
@@ -52,7 +52,7 @@ class LabelledReport:
 
 
 class LanguageModelLabeler(TextAnnotator):
-    """Asks a language model for the labels of reports, by a labelling scheme: finding -> state.
+    """Labels reports by a language model: finding -> state of a scheme.
 
     A report of which a finding could not be read has no labels, and counts as failed.
 
@@ -90,15 +90,18 @@ class LanguageModelLabeler(TextAnnotator):
 
     @property
     def revision(self) -> str:
-        """Identity of the model's class and the scheme in signatures; the rest of the model is in its config."""
+        """Identity of class and scheme; the model's own is its config."""
         return f"{type(self.model).__name__}, scheme {digest(vars(self.scheme))}"
 
     def annotate(self, texts: Sequence[str]) -> Sequence[Any]:
-        """Labels a batch; None of a report of which a finding could not be read."""
+        """Labels a batch; None for reports with an unreadable finding."""
         return [self.scheme.states_of(label.readings) for label in self.label(texts)]
 
     def label(self, texts: Sequence[str]) -> list[LabelledReport]:
-        """Labels of a batch of reports with the replies that they were read in; raises what the model raises."""
+        """Labels of reports, with the replies they were read in.
+
+        Raises whatever the model raises.
+        """
         return label_texts(self.scheme, texts, self.written)
 
     def written(self, prompts: Sequence[Prompt]) -> list[str]:

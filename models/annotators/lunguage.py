@@ -36,7 +36,7 @@ _MEDCPT = Weights.of_encoder("medcpt", "ncbi/MedCPT-Query-Encoder", "see the mod
 
 
 class Lunguage(PairAnnotator):
-    """Compares the structured rows of two reports, by the mean cosine of BioLORD-2023 and MedCPT.
+    """Similarity of structured reports: mean cosine of BioLORD-2023 and MedCPT.
 
     Of phrases BioLORD's vector is the mean over tokens; all others are those of the first token, as in the authors'
     code. A text without a word has no rows; one whose rows are not in the file cannot be compared.
@@ -62,7 +62,7 @@ class Lunguage(PairAnnotator):
         self.device, self.preferred_batch = device, preferred_batch
 
     def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, float | None]]:
-        """Returns `f1`, `precision` and `recall` of each pair, None where neither report has rows.
+        """Returns `f1`, `precision`, `recall` per pair; None without any rows.
 
         Raises:
             CaseError: the rows of a report are not in the file.
@@ -111,7 +111,7 @@ class Lunguage(PairAnnotator):
 
 
 class LunguageTimeline(PairAnnotator):
-    """Compares the structured rows of all studies of a patient, which both texts hold as JSON, as `Lunguage` does.
+    """Similarity of a patient's structured studies, JSON texts, as in `Lunguage`.
 
     Args:
         biolord: a folder, or a repository in the hub's cache.
@@ -132,7 +132,7 @@ class LunguageTimeline(PairAnnotator):
         self.device, self.preferred_batch = device, preferred_batch
 
     def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, float | None]]:
-        """Returns `f1`, `precision`, `recall` and `f1_published` of each pair, None where neither side has rows.
+        """Returns `f1`, `precision`, `recall`, `f1_published` per pair; None without rows.
 
         Raises:
             CaseError: a reference holds no rows.

@@ -47,7 +47,7 @@ class Entity(NamedTuple):
 
 
 def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Returns the entities that labels of tokens say: first token, one behind the last, type in lower case.
+    """Returns entities of token labels: start, end, type in lower case.
 
     Each token has a label: `O`, or `B-` or `I-` with a type. `B-TYPE` begins an entity, and `I-` of any type goes on
     with it; an `I-` that follows none is left out, as RaTEScore's code does. Tokens that the tokenizer adds are not
@@ -65,7 +65,7 @@ def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int,
 
 
 class RaTEScore(PairAnnotator):
-    """Finds the entities of two reports and matches each with the most similar one of the other.
+    """RaTEScore: entities of two reports, each matched with the most similar.
 
     Sentences are those of `medimg_eval.metrics.reports.sentences`, where the authors' code takes medspacy's; texts
     are not cut, unless a sentence is longer than 512 tokens. A pair is read by itself, so that an empty report cannot
@@ -130,7 +130,7 @@ class RaTEScore(PairAnnotator):
         return compared
 
     def _read(self, texts: Sequence[str]) -> dict[str, tuple[list[Entity], bool]]:
-        """By sentence: its entities, and whether it was cut; those of like length are read together."""
+        """Entities by sentence, and whether it was cut."""
         import torch
 
         entities_by_text: dict[str, tuple[list[Entity], bool]] = {}

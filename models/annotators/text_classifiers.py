@@ -50,7 +50,9 @@ _PUNKT = Weights(
 
 
 class ReportClassifier(TextAnnotator):
-    """Gives a report every label whose probability, by itself, is above a threshold: label -> 1; others are left out.
+    """Labels of a report whose probability exceeds a threshold: label -> 1.
+
+    Others are left out.
 
     A report that was read in part has `cut`; an empty one has no label. Probabilities are the sigmoid of the
     classifier's outputs.
@@ -133,7 +135,7 @@ class ReportClassifier(TextAnnotator):
         return model.to(self.on).eval(), self._tokenizer(), self._names(model.config, str(folder))
 
     def _names(self, config: Any, place: str) -> list[str]:
-        """The labels by output: those of the config, or where it has no names those of the taxonomy."""
+        """Label names by output, of the config or else the taxonomy."""
         own: Mapping[int, str] = config.id2label
         names = [str(own[number]) for number in range(len(own))]
         if not all(UNNAMED.fullmatch(name) for name in names):
@@ -147,7 +149,9 @@ class ReportClassifier(TextAnnotator):
 
 
 class SrrBert(ReportClassifier):
-    """SRR-BERT: findings of every sentence, united over the report; with statuses, "Edema (Present)" and the like.
+    """SRR-BERT: findings of all sentences, optionally with statuses.
+
+    Such as "Edema (Present)"; united over the report.
 
     Delbrouck et al. 2025. Its tokenizer is that of another repository.
 
@@ -172,7 +176,7 @@ class SrrBert(ReportClassifier):
         self.vocabulary, self.punkt, self.as_radeval = vocabulary, punkt, unit == "radeval"
 
     def check_ready(self) -> None:
-        """Raises UserError where weights are not there, or Punkt's files or NLTK where sentences are RadEval's."""
+        """Raises UserError where weights, or for RadEval's sentences NLTK, are missing."""
         super().check_ready()
         if self.as_radeval:
             self.find(_PUNKT)
@@ -180,7 +184,7 @@ class SrrBert(ReportClassifier):
 
     @property
     def revision(self) -> str:
-        """Identity of the weights in signatures, and whose sentences are read where they are not ours."""
+        """Identity of weights and of the sentence splitter, if not ours."""
         return super().revision + (", sentences by RadEval with NLTK's Punkt" if self.as_radeval else "")
 
     def _parts(self, text: str) -> list[str]:

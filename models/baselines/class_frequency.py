@@ -15,7 +15,7 @@ from medimg_eval.models.classification import Classifier
 
 
 class MeansOfFit(Model):
-    """Base of models that give every case the mean of each known value over the cases to `fit` on."""
+    """Base of models that predict means over the `fit` cases."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
@@ -31,7 +31,7 @@ class MeansOfFit(Model):
         self._means: dict[str, float] = {}
 
     def study(self, cases: Sequence[Case]) -> None:
-        """Averages, once, before it is asked; raises UserError where no case says what is true."""
+        """Averages once; raises UserError where no case has a target."""
         values_by_class: dict[str, list[float]] = {}
         for case in cases:
             held = case.target.read()
@@ -42,14 +42,14 @@ class MeansOfFit(Model):
             raise UserError(self.nothing_known)
 
     def asked_means(self, prompt: Prompt) -> dict[str, float]:
-        """The means of what a prompt asks for, by name; raises CaseError where one is not known."""
+        """Means of the asked outputs by name; CaseError for unknown ones."""
         wanted = list(prompt.labels.values())
         CaseError.refuse_unknown(f"case {prompt.case_id!r}: no case to fit on {self.not_known}", self._means, *wanted)
         return {name: self._means[name] for name in wanted}
 
 
 class ClassFrequency(MeansOfFit, Classifier):
-    """Says of every case how often each class is present: a baseline that sees no image, whose AUROC is 0.5.
+    """Baseline without images: class frequencies, whose AUROC is 0.5.
 
     Frequencies are those of the task's cases to `fit` on, among cases of which the class is known.
     """
@@ -58,7 +58,7 @@ class ClassFrequency(MeansOfFit, Classifier):
     not_known = "knows class"
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns the same for all; raises CaseError where nothing is known of a class."""
+        """Returns frequencies, equal for all; CaseError for an unknown class."""
         return [self._said(prompt) for prompt in prompts]
 
     def _said(self, prompt: Prompt) -> dict[str, float]:

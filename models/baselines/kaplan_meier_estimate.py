@@ -12,7 +12,7 @@ from medimg_eval.models.base import RiskModel
 
 
 class KaplanMeierEstimate(RiskModel):
-    """Says of every case what Kaplan and Meier's curve says of those to `fit` on: a baseline whose C-index is 0.5."""
+    """Baseline without images: Kaplan and Meier's curve, C-index 0.5."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
@@ -22,7 +22,7 @@ class KaplanMeierEstimate(RiskModel):
         self._curve: Curve | None = None
 
     def study(self, cases: Sequence[Case]) -> None:
-        """Estimates the curve, once, before it is asked; raises UserError where no case has a time."""
+        """Estimates the curve once; raises UserError without any times."""
         held = [case.target.read() for case in cases]
         outcomes = [outcome for outcome in held if isinstance(outcome, Survival)]
         if not outcomes:
@@ -30,7 +30,7 @@ class KaplanMeierEstimate(RiskModel):
         self._curve = kaplan_meier([outcome.time for outcome in outcomes], [outcome.event for outcome in outcomes])
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns the same for all: survival at the horizons, and a risk of 0."""
+        """Returns survival at the horizons and risk 0, for all."""
         curve = self._curve
         if curve is None:
             raise UserError("kaplan_meier_estimate: there were no cases to study")

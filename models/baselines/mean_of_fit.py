@@ -10,7 +10,7 @@ from medimg_eval.models.baselines.class_frequency import MeansOfFit
 
 
 class MeanOfFit(MeansOfFit, Regressor):
-    """Says of every case the mean of each output over those to `fit` on: a baseline whose R² is about 0.
+    """Baseline without images: mean of each output, R² about 0.
 
     Its predictions are constant, so their correlation with anything counts 0.
     """
@@ -19,5 +19,5 @@ class MeanOfFit(MeansOfFit, Regressor):
     not_known = "has output"
 
     def regress(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns the same for all; raises CaseError where nothing is known of an output."""
+        """Returns the means for all; CaseError for an unknown output."""
         return [self.asked_means(prompt) for prompt in prompts]

@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 class Baseline(VisionLanguageModel, Chooser):
-    """Prefers options by what is known without the image; where there are none, it writes."""
+    """Baseline of questions that prefers or writes without the image."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
@@ -64,12 +64,12 @@ class Baseline(VisionLanguageModel, Chooser):
         return [self.preferences(prompt) for prompt in prompts]
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Writes an answer to each prompt, as short as those of the answer key."""
+        """Writes answers as short as those of the answer key."""
         return [self.text(prompt) for prompt in prompts]
 
 
 class Chance(Baseline):
-    """No preference: the score is the exact expected value of drawing an option for each question.
+    """Chance level: the exact expected score of drawing an option.
 
     A question of n options counts 1/n, a yes-no question 1/2, one without options 0.
     """
@@ -189,7 +189,7 @@ class NearestQuestion(Baseline):
         return {letter: float(text in right) for letter, text in texts.items()}
 
     def text(self, prompt: Prompt) -> str:
-        """Right answer of the nearest question without options; "" where no question shares a word."""
+        """Answer of the nearest question, "" where none shares words."""
         _check_studied(self._vectorizer, "nearest_question")
         votes = self._votes(prompt, self._written[:, 0], self._written[:, 1])
         return self._answers[max(votes, key=lambda answer: (votes[answer], -answer))] if votes else ""
@@ -211,7 +211,7 @@ class NearestQuestion(Baseline):
 
 
 def reports_of(case: Case) -> tuple[str, ...]:
-    """The reports that were written of a case; none where its record cannot be read, which fails where it is asked."""
+    """A case's reference reports; none where its record is unreadable."""
     try:
         return texts_of(case.target.read())
     except CaseError:
@@ -219,13 +219,13 @@ def reports_of(case: Case) -> tuple[str, ...]:
 
 
 def texts_of(key: Key) -> tuple[str, ...]:
-    """The right texts of an entry in the answer key that are not empty."""
+    """Right texts of a key's entry, without empty ones."""
     values = (key.value,) if isinstance(key.value, str) else tuple(key.value or ())
     return tuple(text for text in values if isinstance(text, str) and text.strip())
 
 
 def _known_answers(cases: Sequence[Case], who: str) -> list[Known]:
-    """Right answer of each case; without records that cannot be read, which fail as cases where they are asked."""
+    """Right answers by case, without unreadable records."""
     answers = []
     for case in cases:
         try:

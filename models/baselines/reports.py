@@ -44,7 +44,7 @@ class NormalReport(VisionLanguageModel):
 
 
 class MostFrequentReport(VisionLanguageModel):
-    """Writes the report that occurs most often in the task's `fit` split for every study.
+    """Baseline that writes the most frequent report of the fit split.
 
     Case and white space do not distinguish reports. Of equally frequent ones, as where no report occurs twice, it is
     the one whose words are those of most others: the largest cosine between its set of words and the mean of all sets.
@@ -88,7 +88,7 @@ class MostFrequentReport(VisionLanguageModel):
 
 
 class NearestReport(nn.Module, VisionLanguageModel):
-    """Writes the report of the study in the task's `fit` split whose images are most similar.
+    """Baseline that writes the fit study's report with most similar images.
 
     Similarity is the cosine of what the embedder makes of all images of a study; of equally near ones the first counts.
 
@@ -115,7 +115,7 @@ class NearestReport(nn.Module, VisionLanguageModel):
         self.embedder.prepare(labels, example)
 
     def study(self, cases: Sequence[Case]) -> None:
-        """Takes note of the cases that have a report; their images are embedded when it is first asked.
+        """Lists cases with reports; their images are embedded on demand.
 
         Raises:
             UserError: no case has a report.
@@ -146,7 +146,7 @@ class NearestReport(nn.Module, VisionLanguageModel):
         return reports_of(self._cases[int(similar.argmax())])[0]
 
     def _embed(self) -> None:
-        """Embeds the images of all cases; those that cannot be read, or have none, are left out."""
+        """Embeds images of all cases, without unreadable ones."""
         if not self._cases:
             raise UserError("nearest_report: knows no reports; `study` must be called with cases before it is asked")
         log.info("nearest_report: embeds the images of %d cases", len(self._cases))
@@ -165,7 +165,7 @@ class NearestReport(nn.Module, VisionLanguageModel):
 
 
 def _case_prompt(case: Case) -> Prompt | None:
-    """The images of a case; None where it has none or one cannot be read."""
+    """A case's images; None where missing or unreadable."""
     try:
         images = tuple(reference.read() for reference in case.images)
     except CaseError as error:
@@ -175,7 +175,7 @@ def _case_prompt(case: Case) -> Prompt | None:
 
 
 def _word_overlap(text: str, shared: Counter[str]) -> float:
-    """The cosine between a text's set of words and the sum of all sets, times the length of that sum."""
+    """Cosine of a text's words with the sum of all, unnormalised."""
     words = set(text.split())
     return sum(shared[word] for word in words) / math.sqrt(len(words))
 

@@ -56,7 +56,10 @@ class Moves:
         return moves
 
     def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
-        """The moved image: float32, (channel, *spatial), of two or three axes; the border is continued outside."""
+        """Moved image, float32, (channel, *spatial), with replicated borders.
+
+        Of two or three spatial axes.
+        """
         axes = image.ndim - 1
         size = np.array(image.shape[1:], np.float64)
         angle = math.radians(rng.uniform(-self.degrees, self.degrees))
@@ -74,7 +77,7 @@ class Moves:
 
 
 class NetworkClassifier(nn.Module, Classifier):
-    """A network with one output for each class, to be tested and, by `fit`, trained.
+    """Network with one output per class, tested or trained by `fit`.
 
     Where classes exclude each other, probabilities are a softmax over them and the loss is the cross entropy; elsewhere
     each class has a sigmoid of its own, and the loss is the mean binary cross entropy over all that is known.
@@ -117,14 +120,16 @@ class NetworkClassifier(nn.Module, Classifier):
 
     @abstractmethod
     def load(self) -> None:
-        """Makes `network`, unless it is made; `classes` are known then, and `keep_names` was called."""
+        """Builds `network` once, after `classes` and `keep_names`."""
 
     @abstractmethod
     def tensor(self, image: Image) -> Tensor:
-        """One image as the network takes it, float32; raises CaseError when it cannot be one."""
+        """Image as network input, float32; CaseError where impossible."""
 
     def input_box(self, image: Image) -> Box:
-        """First row and column of what the network is shown of a picture, and those behind its end, in its pixels.
+        """First and end row and column that the network sees.
+
+        In pixels of the picture.
 
         Raises:
             UserError: that is not known.
@@ -136,7 +141,7 @@ class NetworkClassifier(nn.Module, Classifier):
         self.names = torch.frombuffer(bytearray(json.dumps(self.classes).encode()), dtype=torch.uint8).clone()
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns for each prompt class -> probability, 0 to 1; without an image all are the same.
+        """Returns class -> probability per prompt, constant without an image.
 
         Raises:
             CaseError: an image cannot be shown to the network, or the model lacks a class that is asked for.
@@ -152,7 +157,7 @@ class NetworkClassifier(nn.Module, Classifier):
         return answers
 
     def _explained(self, prompt: Prompt, asked: Mapping[str, int], answer: Weighed) -> Weighed:
-        """The same answer, with maps where they are wanted and one picture is shown."""
+        """The answer, with maps where wanted for a single picture."""
         images = shown_images(prompt)
         if self.explanation is None or len(images) != 1:
             return answer
@@ -203,7 +208,7 @@ class NetworkClassifier(nn.Module, Classifier):
         return [{"image": image, "truth": truth, "exclusive": exclusive} for image in moved]
 
     def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The mean loss of a batch, over cases or over classes whose truth is known."""
+        """Mean loss over cases, or over classes with known truth."""
         return class_loss(self.network(batch["image"]).float(), batch["truth"], exclusive=bool(batch["exclusive"][0]))
 
     @torch.no_grad()
@@ -277,7 +282,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def stored_classes(path: Path) -> list[str]:
-    """The classes that a checkpoint of `fit` keeps beside its weights; none of any other file.
+    """Classes stored in a checkpoint of `fit`; none elsewhere.
 
     Args:
         path: a checkpoint, or the folder of a `fit` run.

@@ -25,7 +25,7 @@ KINETICS = (0.43216, 0.394666, 0.37645), (0.22803, 0.22145, 0.216989)
 
 
 class ClipClassifier(NetworkClassifier):
-    """Classes of whole clips by a network that sees frames at even distances; to be tested, or trained by `fit`.
+    """Clip classifier on evenly spaced frames, tested or trained by `fit`.
 
     The shorter side of a frame is brought to `size`, and the middle square is shown.
 
@@ -75,12 +75,15 @@ class ClipClassifier(NetworkClassifier):
             raise UserError("model.checkpoint is not set: fit the model first, and name the run's folder")
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Makes the network, once; the head of one that is to be trained is for the task's classes."""
+        """Builds the network once, with a head for the task's classes.
+
+        So where it is to be trained.
+        """
         self._asked_for = list(labels.values())
         self.load()
 
     def load(self) -> None:
-        """Makes the network with its weights, once; raises UserError where it cannot be made."""
+        """Builds the network with weights once; raises UserError where impossible."""
         if self.network is not None:
             return
         if not self.classes and self.checkpoint is not None:
@@ -101,7 +104,10 @@ class ClipClassifier(NetworkClassifier):
         return Pass(self.network, (1, 3, self.frames, self.size, self.size))
 
     def tensor(self, image: Image) -> Tensor:
-        """Frames as the network takes them, float32, (channel, frame, row, column); raises CaseError for no clip."""
+        """Clip as network input, float32, (channel, frame, row, column).
+
+        Raises CaseError for anything but a clip.
+        """
         array = image.array
         if array.ndim != 4 or array.shape[0] not in (1, 3):
             raise CaseError(f"expected a clip (1 or 3 channels, frame, row, column), got {array.shape}")
@@ -152,7 +158,7 @@ class ClipClassifier(NetworkClassifier):
 
 
 class _FramesFirst(nn.Module):
-    """A classifier of transformers, which takes (clip, frame, channel, row, column), given channels first."""
+    """Adapter for transformers' video classifiers, which take frames before channels."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ PARTS = ("clip", "network")
 
 
 class MergedClassifier(nn.Module, Classifier):
-    """A general and a fine-tuned classifier of one architecture, merged when they are asked.
+    """Merge of a general and a fine-tuned classifier at test time.
 
     Weights are share x general + (1 - share) x tuned. `fixed` takes `share` for every case; `t3` takes for each case
     low + (high - low) sigmoid(gamma JS), JS being the Jensen-Shannon divergence of what both say, in nats: the more
@@ -128,7 +128,7 @@ class MergedClassifier(nn.Module, Classifier):
 
     @torch.no_grad()
     def _with_share(self, share: float) -> Any:
-        """A copy of the general model with merged weights, which is filled anew for each share."""
+        """Copy of the general model, refilled with weights merged by share."""
         if self._mixed is not None and self._mixed[1] == share:
             return self._mixed[0]
         general_module, tuned_module = _find_module(self.general), _find_module(self.tuned)
@@ -167,7 +167,7 @@ def _average_classes(one: Mapping[str, float], other: Mapping[str, float], share
 
 
 def _class_divergence(one: Mapping[str, float], other: Mapping[str, float], exclusive: bool) -> float:
-    """Jensen-Shannon divergence in nats, 0 to ln 2; of classes that do not exclude each other the mean over them."""
+    """Jensen-Shannon divergence in nats, 0 to ln 2."""
     pairs = [(value, other[name]) for name, value in one.items()]
     if exclusive:
         return _jensen_shannon(pairs)

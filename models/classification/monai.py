@@ -19,7 +19,7 @@ from medimg_eval.models.networks import build_network, load_weights
 
 
 class ImageClassifier(NetworkClassifier):
-    """Classifies images that are brought to one size, with zero mean and unit deviation each.
+    """Classifier of resized images, standardised one by one.
 
     Args:
         network: takes (batch, channel, *size) float32 and returns (batch, class); or the `name` of a MONAI network with
@@ -61,7 +61,10 @@ class ImageClassifier(NetworkClassifier):
             raise UserError("this classifier has no weights; set model.checkpoint=PATH, or train it first with `fit`")
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes the classes of a checkpoint, or of the task, and makes the network for the channels of its images."""
+        """Takes classes and channels, then builds the network.
+
+        Classes of the checkpoint, or else of the task.
+        """
         if self.channels:
             return
         path = None if self.checkpoint is None else Path(self.checkpoint).expanduser()
@@ -97,7 +100,7 @@ class ImageClassifier(NetworkClassifier):
             raise UserError("this classifier knows no task yet; call prepare()")
 
     def tensor(self, image: Image) -> Tensor:
-        """The image scaled to `size`, each channel with zero mean and unit deviation, float32, (channel, *size)."""
+        """Resized image, channels standardised, float32, (channel, *size)."""
         planes = self._planes(image)
         if len(planes) != self.channels:
             raise CaseError(f"an image has {len(planes)} channels, the network was made for {self.channels}")
@@ -115,7 +118,7 @@ class ImageClassifier(NetworkClassifier):
         return 0.0, 0.0, float(rows), float(columns)
 
     def _planes(self, image: Image) -> np.ndarray[Any, Any]:
-        """The channels of an image, float32; raises CaseError when it has other axes than the network."""
+        """Channels of an image, float32; CaseError for other axes."""
         if image.array.ndim - 1 != len(self.size):
             raise CaseError(f"an image of shape {image.array.shape} has not {len(self.size)} axes, as model.size says")
         if not image.array.size:

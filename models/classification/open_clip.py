@@ -18,7 +18,7 @@ from medimg_eval.models.vision_language import OpenClip
 
 
 class OpenClipClassifier(NetworkClassifier):
-    """The image tower of any model of open_clip with a linear head over the classes of a task.
+    """Image tower of open_clip with a linear head over classes.
 
     The head is given the embedding at length 1 times the scale that the model has learned.
 
@@ -58,7 +58,7 @@ class OpenClipClassifier(NetworkClassifier):
             raise UserError("this classifier has no head; set model.checkpoint=PATH, or train it first with `fit`")
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Loads the tower and makes a head for the classes of the checkpoint, or of the task."""
+        """Loads the tower; adds a head for checkpoint or task classes."""
         if self.network is not None:
             return
         path = None if self.checkpoint is None else Path(self.checkpoint).expanduser()

@@ -25,7 +25,7 @@ HUB = "hf-hub:"
 
 
 class TimmClassifier(NetworkClassifier, Chooser):
-    """Any backbone of timm with a linear head; to be tested, or trained by `fit`.
+    """Backbone of timm with a linear head, tested or trained by `fit`.
 
     In a classification, classes that exclude each other have a softmax, others a sigmoid each. Asked a question, its
     classes belong to each other, and it prefers the option whose text names its most probable class. Case, hyphens,
@@ -88,7 +88,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         self._asked_for: list[str] = []
 
     def check_ready(self) -> None:
-        """Raises UserError when there are no weights, or when it is not known what the classes are."""
+        """Raises UserError where weights or class names are missing."""
         if self._own_head:
             return
         if self.checkpoint is None:
@@ -102,7 +102,10 @@ class TimmClassifier(NetworkClassifier, Chooser):
             )
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Loads the model, once; the head of one that is to be trained is for the task's classes."""
+        """Loads the model once, with a head for the task's classes.
+
+        So where it is to be trained.
+        """
         self._asked_for = list(labels.values())
         self.load()
 
@@ -113,7 +116,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return Pass(self.network, (1, *self._size))
 
     def tensor(self, image: Image) -> Tensor:
-        """The picture as the backbone was trained with it; raises CaseError when it is none."""
+        """Picture preprocessed as in training; CaseError for other images."""
         tensor: Tensor = self._preprocess(as_picture(image))
         return tensor
 
@@ -123,7 +126,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return box_of_input(self._preprocess, (high, wide))
 
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns the natural logarithm of the probability of each option's class; without an image all are the same.
+        """Returns each option's log probability, constant without an image.
 
         Raises:
             CaseError: an option is no class of the model, or an image no picture.
@@ -142,7 +145,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         ]
 
     def _log_mean(self, logits: Array) -> Array:
-        """The logarithm of the mean probability of each class over images, float64: (image, class) -> (class,)."""
+        """Log mean probability over images: (image, class) -> (class,), float64."""
         if not len(logits):
             return np.full(len(self.classes), -np.log(len(self.classes)))
         log_mean: Array = np.logaddexp.reduce(log_softmax(logits), axis=0) - np.log(len(logits))
@@ -180,7 +183,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         self.keep_names()
 
     def _settle_classes(self, timm: Any) -> None:
-        """Names the classes of a head that is ours; raises UserError where nothing does."""
+        """Names the head's classes; raises UserError where unknown."""
         if not str(self.backbone).startswith(HUB) and not timm.is_model(self.backbone):
             close = nearest(str(self.backbone), timm.list_models())
             raise UserError(f"model.backbone: timm has no {self.backbone!r}{close}")

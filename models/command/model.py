@@ -26,7 +26,9 @@ USAGE = {"in": "input", "out": "output", "thought": "thought", "cached": "cached
 
 
 class CommandModel(Model):
-    """Starts a program once and asks it in batches; `models/command/model_worker.py` is the program's side.
+    """Long-lived program asked in batches.
+
+    `models/command/model_worker.py` is the program's side.
 
     A program that dies is started again; the item at which it dies is found by halves, is asked once more, and then
     fails alone, with the exit code and the last words of its standard error. It is a process group of its own, which
@@ -124,7 +126,7 @@ class CommandModel(Model):
         return WorkerProcess(self.command, {"run": ""}, self._patience, self.environment, self.folder)
 
     def _ask(self, capability: str, prompts: Prompts, about: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The replies, in order. Where some fail, those of the others are handed out when they are asked alone."""
+        """Replies in order; after failures items are asked one by one."""
         worker = self._started()
         if capability not in worker.ready.get("capabilities", ()):
             capabilities = ", ".join(worker.ready.get("capabilities", ())) or "nothing"
@@ -182,7 +184,7 @@ class CommandModel(Model):
     def _ask_once(
         self, capability: str, prompts: Mapping[str, Prompt], about: Mapping[str, Any], found: dict[str, Any]
     ) -> None:
-        """Asks one batch, and takes each reply as it comes; items that lacked memory in a larger batch are left out."""
+        """Asks one batch; items short of memory in it are omitted."""
         worker = self._started()
         self._batch += 1
         names = {f"{self._batch}-{index}": key for index, key in enumerate(prompts)}
@@ -233,7 +235,7 @@ class CommandModel(Model):
 
 
 def write_image(image: Image, folder: Path, stem: str, medium: str) -> dict[str, Any]:
-    """Writes an image as a worker reads it; returns where it lies and what it is."""
+    """Writes an image for a worker; returns path and description."""
     about = {"media": medium, "affine": np.asarray(image.affine).tolist(), "units": image.units}
     if medium == "image/png":
         name = f"{stem}.png"
@@ -248,7 +250,7 @@ def write_image(image: Image, folder: Path, stem: str, medium: str) -> dict[str,
 
 
 def read_mask(path: Path) -> Array | Mask:
-    """Reads a label map that a worker wrote: `.npy` on the image's grid, or NIfTI with its own affine."""
+    """Reads a worker's label map: `.npy`, or NIfTI with affine."""
     if path.name.endswith((".nii", ".nii.gz")):
         import nibabel as nib
 

@@ -17,7 +17,7 @@ ALIVE_S = 10.0
 
 
 class UnanswerableError(Exception):
-    """An item that cannot be answered, while others can; `kind` is input, unsupported, oom or model."""
+    """Unanswerable item; `kind` is input, unsupported, oom or model."""
 
     def __init__(self, message, kind="input"):
         super().__init__(message)

@@ -43,7 +43,7 @@ class Patience(NamedTuple):
 
 
 class WorkerError(Exception):
-    """A program that has ended, fallen silent or said what no worker says; replies until then stay."""
+    """Program that ended, fell silent or broke protocol; replies stay."""
 
 
 class KilledError(UserError):
@@ -113,7 +113,7 @@ class WorkerProcess:
             raise WorkerError(f"the worker reads no more ({self._ended()})") from error
 
     def ask(self, batch: int, items: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Asks about items; yields each `reply` and `failure` as it comes, until the batch is done.
+        """Yields each `reply` and `failure` until the batch is done.
 
         Raises:
             WorkerError: the program ended, fell silent, or answers what it was not asked.
@@ -144,7 +144,7 @@ class WorkerProcess:
         return f"; its last words: {' | '.join(lines)}" if lines else ""
 
     def end(self) -> None:
-        """Asks it to end, and kills it and all that it started where it does not."""
+        """Ends the program; kills it and its children where it lingers."""
         process = self._process
         if process.poll() is None:
             with contextlib.suppress(WorkerError):

@@ -40,7 +40,7 @@ def with_maps(answer: Weighed, names: Sequence[str], maps: Array, box: Box) -> W
 
 
 def box_of_input(transform: Any, size: tuple[int, int]) -> Box:
-    """Lays the input of a network over the picture that a transform makes it of.
+    """Locates the network's input in the picture before its transform.
 
     The transform is shown a picture of row numbers, and one of column numbers: of scaling, cutting and padding alone
     two places near the middle say where all others come from.
@@ -73,7 +73,7 @@ def box_of_input(transform: Any, size: tuple[int, int]) -> Box:
 
 
 def _transform_geometry(transform: Any, numbers: Any) -> Any:
-    """The same after those steps of a transform that move pixels, float32, (row, column)."""
+    """Row and column maps after the transform's geometric steps, float32."""
     from PIL import Image
 
     picture: Picture = Image.fromarray(np.ascontiguousarray(numbers, np.float32))

@@ -63,7 +63,7 @@ def explain_pictures(
 def _grad_cam(
     network: nn.Module, shown: Tensor, layer: str | None, classes: Sequence[int], score: Score
 ) -> PictureMaps:
-    """The positive part of the sum of a layer's channels, each weighed by the mean gradient of a score in it."""
+    """Positive channel sum of a layer, weighted by mean gradients."""
     name = _grid_layer(network, shown[:1]) if layer is None else layer
     modules = dict(network.named_modules())
     if name not in modules:
@@ -115,7 +115,7 @@ def _note_layer(names: list[str], name: str, found: Any, network: nn.Module) -> 
 
 
 def _as_grid(features: Tensor, network: nn.Module) -> Tensor:
-    """Features as (picture, channel, row, column): of tokens those of patches; of Swin channels come last."""
+    """Features as (picture, channel, row, column), of patch tokens only."""
     if features.ndim == 4:
         last = str(getattr(network, "output_fmt", "")).endswith("NHWC")
         return features.permute(0, 3, 1, 2) if last else features
@@ -137,7 +137,7 @@ def _patch_grid(network: nn.Module, tokens: int) -> tuple[int, int]:
 
 
 def _attention_maps(network: nn.Module, shown: Tensor, score: Score, *, rolled: bool) -> PictureMaps:
-    """What the class token attends to, mean over heads; of transformers without one, the mean over patches."""
+    """Head-averaged attention of the class token, else mean over patches."""
     with _watch_attention(network) as watched, torch.no_grad():
         scores = score(network(shown))
     each = [weights.double().mean(1) for weights in watched]
@@ -157,7 +157,7 @@ def _attention_maps(network: nn.Module, shown: Tensor, score: Score, *, rolled: 
 
 @contextmanager
 def _watch_attention(network: nn.Module) -> Iterator[list[Tensor]]:
-    """Keeps the weights of attention, (picture, head, token, token), layer by layer, while the network runs."""
+    """Collects attention weights by layer, (picture, head, token, token)."""
     layers: list[Any] = [getattr(block, "attn", None) for block in getattr(network, "blocks", ())]
     if not layers or not all(hasattr(layer, "attn_drop") and hasattr(layer, "fused_attn") for layer in layers):
         raise UserError(

@@ -32,7 +32,10 @@ class Explanation:
 
     @classmethod
     def from_config(cls, settings: str | Mapping[str, Any] | None) -> Explanation | None:
-        """The same from a config, which may name the kind alone; None for null. Raises UsageError."""
+        """Settings from a config or a kind's name; None for null.
+
+        Raises UsageError for invalid ones.
+        """
         if settings is None:
             return None
         try:
@@ -45,7 +48,7 @@ class Explanation:
         return explanation
 
     def classes_of(self, asked: Sequence[str], scores: Sequence[float]) -> list[str]:
-        """Classes of one answer that get a map, of those that were asked for; raises UsageError for an unknown one."""
+        """Classes of an answer that get maps; UsageError for unknown ones."""
         if self.of == "all":
             return list(asked)
         if self.of == "predicted":

@@ -71,11 +71,11 @@ class FeatureExtractor(WithWeights, ABC):
 
     @property
     def cached(self) -> bool:  # type: ignore[override]
-        """Whether its features are kept: rows of a table can change while its file keeps its name."""
+        """Whether features are cached; tables can change behind their name."""
         return not self.looks_up
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
-        """The features of texts, and of pictures, which have `read()` and `look_up()`; of these with size and type."""
+        """Features of texts or pictures; pictures have `read()` and `look_up()`."""
         texts = [subject for subject in subjects if isinstance(subject, str)]
         pictures = [subject for subject in subjects if not isinstance(subject, str)]
         rows = iter(np.asarray(self.embed_texts(texts), np.float32) if texts else ())
@@ -100,7 +100,7 @@ class FeatureExtractor(WithWeights, ABC):
     @property
     @abstractmethod
     def preprocessing(self) -> str:
-        """How pictures are brought to it, and which layer is taken, in a few words."""
+        """Preprocessing and layer of its features, in few words."""
 
     @abstractmethod
     def embed(self, pictures: Sequence[Picture]) -> Array:
@@ -115,7 +115,7 @@ class FeatureExtractor(WithWeights, ABC):
         return np.asarray(self.embed([as_picture(image) for image in images]), dtype=np.float32)
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
-        """Returns the features of texts, float32, (text, feature); raises UserError where it reads none."""
+        """Returns text features, float32, (text, feature); UserError where unsupported."""
         raise UserError(f"extractor {self.name!r} reads no texts; name one that does, such as biomedclip")
 
     @property
@@ -124,7 +124,9 @@ class FeatureExtractor(WithWeights, ABC):
         return self.findings or self.choices
 
     def compare(self, one: Array, other: Array) -> Array:
-        """Returns scores of pairs of pictures by their features, (..., feature) each and broadcast: float64, (...).
+        """Returns similarity of picture pairs by features (..., feature): float64.
+
+        Both are broadcast, to (...).
 
         Higher is more likely one patient. Raises UserError where it tells no patients apart.
         """
@@ -140,7 +142,7 @@ class FeatureExtractor(WithWeights, ABC):
 
 
 class Encoder(FeatureExtractor, Embedder):
-    """A network that gives pictures vectors: a metric's extractor, and a model whose features `embed` keeps.
+    """Network that embeds pictures, as extractor and as model.
 
     Of your own, write `load`, `encode` and `preprocessing`; what is computed at once is `preferred_batch`.
 
@@ -155,7 +157,7 @@ class Encoder(FeatureExtractor, Embedder):
 
     @abstractmethod
     def load(self) -> Any:
-        """Loads the network and whatever else it takes; raises UserError where that cannot be done."""
+        """Loads network and preprocessing; raises UserError where that fails."""
 
     @cached_property
     def loaded(self) -> Any:
@@ -164,7 +166,7 @@ class Encoder(FeatureExtractor, Embedder):
 
     @abstractmethod
     def encode(self, pictures: Sequence[Picture]) -> Array:
-        """Returns the features of 8-bit RGB pictures of any size, in one pass: float32, (picture, feature)."""
+        """Returns features of 8-bit RGB pictures: float32, (picture, feature)."""
 
     @overload
     def embed(self, shown: Prompts) -> list[Array]: ...
@@ -172,7 +174,9 @@ class Encoder(FeatureExtractor, Embedder):
     def embed(self, shown: Sequence[Picture]) -> Array: ...
 
     def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:
-        """Returns the features of pictures, float32, (picture, feature); or of prompts, a vector each.
+        """Returns features of pictures (picture, feature), or a vector per prompt.
+
+        Float32.
 
         A prompt's vector is the mean of those of its images, or that of its text where it shows none.
         """
@@ -189,7 +193,7 @@ class Encoder(FeatureExtractor, Embedder):
         ]
 
     def prepared(self, pictures: Sequence[Picture], transform: Callable[[Picture], Any]) -> Any:
-        """The tensors of pictures as a network takes them, made by threads, on its device: (picture, ...)."""
+        """Preprocessed pictures (picture, ...), by threads, on the network's device."""
         import torch
 
         count = threads(len(pictures))
@@ -211,14 +215,14 @@ class Encoder(FeatureExtractor, Embedder):
 
 
 def outside_inference() -> AbstractContextManager[Any]:
-    """Weights that are loaded within can give gradients later, also while a run infers."""
+    """Lets weights loaded within have gradients later, despite inference mode."""
     import torch
 
     return torch.inference_mode(mode=False)
 
 
 class Pixels(Encoder):
-    """The grey values of a picture brought to a small square: no network, no weights.
+    """Grey values of a small square: needs no network or weights.
 
     What it sees is where a picture is bright: enough to try everything out without weights, and to find copies that
     nobody changed; `transformed_copies@pixels_128` finds those that were flipped, moved, cropped, turned or recoloured.
@@ -302,7 +306,7 @@ class FeatureTable(FeatureExtractor):
         raise UserError(f"extractor {self.name!r} looks features up by file, and cannot compute any")
 
     def look_up(self, files: Sequence[Path]) -> Array:
-        """Returns the features of one picture, float32, (feature,), NaN where a cell is empty.
+        """Returns one picture's features, float32, (feature,); empty cells NaN.
 
         Raises:
             CaseError: no row, or several, end as its path does.
@@ -317,7 +321,7 @@ class FeatureTable(FeatureExtractor):
 
     @cached_property
     def _table(self) -> tuple[list[str], dict[tuple[str, ...], Array], int]:
-        """The columns of features; the end of a path -> its row; how many parts the longest of these ends has."""
+        """Feature columns, path end -> row, and longest end in parts."""
         import pandas as pd
 
         path = self.find(self.needs[0])
@@ -344,7 +348,7 @@ class FeatureTable(FeatureExtractor):
 
 
 def _picture_facts(image: Image) -> dict[str, Any]:
-    """Facts of a picture for notes: size and type in words, and whether it holds a single value."""
+    """Size and type of a picture in words; whether it is constant."""
     array = np.asarray(image.array)
     size = " x ".join(map(str, array.shape[1:]))
     constant = bool(array.size and (array == array.flat[0]).all())

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class FindingClassifier(TimmEncoder):
-    """A backbone of timm with a head that gives each finding a probability of its own, such as a run of `fit`.
+    """Backbone of timm with independent probabilities of findings.
+
+    Such as a run of `fit`.
 
     Args:
         weights: a file of weights with the head, or the folder of a `fit` run.
@@ -56,7 +58,7 @@ class FindingClassifier(TimmEncoder):
 
 
 class ViewClassifier(TimmEncoder):
-    """A backbone of timm with a head of classes that exclude each other, such as the views of a chest X-ray.
+    """Backbone of timm with exclusive classes, such as X-ray views.
 
     Args:
         weights: a file of weights with the head, or the folder of a `fit` run.
@@ -93,7 +95,7 @@ class ViewClassifier(TimmEncoder):
 
 
 class ModelClassifier(FeatureExtractor):
-    """Any model that classifies, such as one that `fit` has trained, as a classifier of findings or of views.
+    """Classification model, also fitted, as classifier of findings or views.
 
     Args:
         model: a wrapper with `classify`.

@@ -18,7 +18,7 @@ SHARES = (5, 25, 50, 75, 95)
 
 
 class ColourStatistics(Encoder):
-    """How dark the colours of a picture are, and how much they vary: 27 numbers, by no network and no weights.
+    """Colour statistics of a picture: 27 numbers, without network or weights.
 
     Of the optical density of red, green and blue: mean, standard deviation, percentiles, and the mean step between
     neighbouring pixels along rows and along columns. It knows how much stain there is and how it is spread, nothing of
@@ -35,7 +35,7 @@ class ColourStatistics(Encoder):
         """Loads nothing."""
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
-        """Returns the statistics, float32, (picture, 27); three of each, of red, green and blue."""
+        """Returns statistics, float32, (picture, 27): nine per colour channel."""
         rows = [_colour_statistics(np.asarray(picture.convert("RGB"))) for picture in pictures]
         return np.stack(rows) if rows else np.zeros((0, 3 * (len(SHARES) + 4)), np.float32)
 

@@ -43,7 +43,7 @@ LONGEST = 512
 
 
 class Inception(Encoder):
-    """Inception v3 of torchvision, from a file of its weights: the 2048 features before the last layer.
+    """Inception v3 of torchvision: 2048 features before the last layer.
 
     These are the weights that torchvision trained on ImageNet, not those of 2015 that published values of FID rest on:
     distances in its features are no FID.
@@ -95,7 +95,7 @@ class Inception(Encoder):
 
 
 class TransformersEncoder(Encoder):
-    """RAD-DINO, DINOv2, and any other image encoder that the transformers library loads, with its own preprocessing.
+    """Image encoder of transformers, with its preprocessing: RAD-DINO, DINOv2.
 
     Args:
         weights: a folder, or `OWNER/NAME[@REVISION]` in the model hub's cache.
@@ -162,7 +162,7 @@ class TransformersEncoder(Encoder):
 
 
 class TimmEncoder(Encoder):
-    """Any image encoder of the timm library, from a file of weights, with the preprocessing that timm knows of it.
+    """Image encoder of timm, from local weights, with timm's preprocessing.
 
     Args:
         backbone: timm's name, such as `resnet50`; None where the weights bring their `config.json`.
@@ -224,7 +224,7 @@ class TimmEncoder(Encoder):
         return network, timm.data.create_transform(**settings, is_training=False)
 
     def network_and_transform(self) -> tuple[Any, Any]:
-        """The network, whose output is the vector, and what makes its input of a picture; for maps of gradients.
+        """Network giving the vector, and its transform, for gradient maps.
 
         Raises:
             UserError: the vector is made of tokens.
@@ -236,7 +236,7 @@ class TimmEncoder(Encoder):
         return network, transform
 
     def encode(self, pictures: Sequence[Picture]) -> Array:
-        """Returns what the head would be given, or of a classifier its logits, (picture, feature)."""
+        """Returns features before the head, or logits: (picture, feature)."""
         network, transform = self.loaded
         batch = self.prepared(pictures, transform)
         with self.computing():
@@ -285,7 +285,7 @@ def _find_layer(value: Any) -> Any:
 
 
 class OpenClipEncoder(Encoder):
-    """BiomedCLIP, and any other model of images and texts of open_clip: vectors of length 1, of both.
+    """Encoder of open_clip, such as BiomedCLIP: image and text unit vectors.
 
     Args:
         weights: a folder with `open_clip_config.json` and weights, or `OWNER/NAME[@REVISION]` in the model hub's cache.
@@ -331,7 +331,7 @@ class OpenClipEncoder(Encoder):
 
 
 class BioViLT(Encoder):
-    """BioViL-T of single pictures (Bannur et al. 2023, CVPR), from its authors' two files of weights.
+    """BioViL-T of single pictures (Bannur et al. 2023, CVPR).
 
     The picture goes through a ResNet-50 and a projection; in the place of what changed since an earlier picture stands
     the vector that the network has learnt for there being none. A place's vector is the projection of both, and the
@@ -364,7 +364,7 @@ class BioViLT(Encoder):
         return f"grey, shorter edge {EDGE}, middle {CROP} x {CROP}, mean over places, vectors of length 1"
 
     def load(self) -> Any:
-        """Loads the model of pictures; that of texts is loaded when the first text comes."""
+        """Loads the image model; the text model follows on demand."""
         import torch
         from torch import nn
 
@@ -441,7 +441,9 @@ def _crop_middle(picture: Picture) -> Array:
 
 
 class PatientSiamese(Encoder):
-    """The Siamese network of Packhäuser et al. 2022 (Scientific Reports): two branches, one set of weights.
+    """Siamese patient network of Packhäuser et al. 2022.
+
+    Two branches share one set of weights (Scientific Reports).
 
     A branch is a ResNet-50 whose last layer has 128 outputs, through a sigmoid. A pair's score is a linear layer of the
     absolute difference: the logit of being of one patient. The network is rebuilt here; its weights are the authors',
@@ -504,7 +506,7 @@ class PatientSiamese(Encoder):
         return features
 
     def compare(self, one: Array, other: Array) -> Array:
-        """Returns logits of being of one patient, float64, by features (..., feature) that are broadcast."""
+        """Returns float64 logits of same patient by broadcast features (..., feature)."""
         last = self.loaded["fc_end"]
         weight, bias = (part.detach().double().cpu().numpy() for part in (last.weight, last.bias))
         scores: Array = np.abs(one.astype(np.float64) - other) @ weight[0] + bias[0]

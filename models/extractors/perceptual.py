@@ -32,7 +32,7 @@ _VGG = tuple(
 
 
 class PerceptualDistance(Annotator):
-    """Says how far two pictures are from each other as a network sees them.
+    """Perceptual distance of two pictures, by a network.
 
     Attributes:
         smallest: rows and columns that a picture must have at least.
@@ -45,18 +45,18 @@ class PerceptualDistance(Annotator):
 
     @abstractmethod
     def load(self) -> Any:
-        """Loads the network; raises UserError where a file of weights is of another network."""
+        """Loads the network; raises UserError for weights of another."""
 
     @abstractmethod
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Returns the distances, (picture,), of pictures (picture, 3, row, column) with values from 0 to 1."""
+        """Returns distances (picture,) of pictures (picture, 3, row, column) in [0, 1]."""
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
         """The distances of the two pictures of each pair, volume by volume."""
         return [one_each(self.distances(pairs), pairs, self.name or type(self).__name__) for pairs in subjects]
 
     def distances(self, pairs: Array) -> list[float]:
-        """Returns the distance of the two pictures of each pair; of equal ones 0.
+        """Returns the distance of each pair's pictures; 0 of equals.
 
         Args:
             pairs: float, (pair, 2, row, column), grey values from 0 to 1.
@@ -149,7 +149,7 @@ class LPIPS(PerceptualDistance):
 
 
 class DISTS(PerceptualDistance):
-    """The deep image structure and texture similarity, as a distance: 0 of equal pictures.
+    """DISTS: deep structure and texture distance, 0 of equal pictures.
 
     Of each channel of the picture itself and of five layers of VGG16, whose maxima are replaced by a Hanning-weighted
     root of the mean square, the means over places tell the texture and the correlation tells the structure; both are
@@ -210,7 +210,7 @@ class DISTS(PerceptualDistance):
         return total
 
     def _alike(self, one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns how alike texture and structure are, (picture, channel), of features (picture, channel, place)."""
+        """Returns similarity of texture and structure, (picture, channel)."""
         means = one.mean(2), other.mean(2)
         residuals = one - means[0][..., None], other - means[1][..., None]
         spreads = (residuals[0] ** 2).mean(2) + (residuals[1] ** 2).mean(2)
@@ -220,7 +220,7 @@ class DISTS(PerceptualDistance):
 
 
 def _convolution_network(layers: Sequence[Any]) -> Any:
-    """Returns a network whose `features` are numbered as torchvision's are: a ReLU follows each convolution."""
+    """Returns a network numbered as torchvision's, ReLU after each convolution."""
     from torch import nn
 
     edge = 3 if layers is _ALEX else 2
@@ -239,7 +239,7 @@ def _convolution_network(layers: Sequence[Any]) -> Any:
 
 
 def _channel_weights(widths: Sequence[int]) -> Any:
-    """Returns weights of channels, one for each layer, called as in the authors' file."""
+    """Returns channel weights by layer, named as in the authors' file."""
     from torch import nn
 
     heads = nn.Module()
@@ -263,7 +263,7 @@ def _share_module(width: int) -> Any:
 def _tap_layers(
     features: Any, picture: torch.Tensor, taps: Sequence[int], *, smooth: bool = False
 ) -> list[torch.Tensor]:
-    """Returns what some layers say; maxima are replaced by roots of mean squares where they are to be smooth."""
+    """Returns chosen layers' outputs, optionally with smooth L2 pooling."""
     from torch import nn
 
     tapped = []
@@ -280,7 +280,7 @@ def _unit_features(features: torch.Tensor) -> torch.Tensor:
 
 
 def _pool_features(features: torch.Tensor) -> torch.Tensor:
-    """Returns the root of the mean square over 3 x 3 places, weighed by a Hanning window, of every second place."""
+    """Returns Hanning-weighted L2 pooling over 3 x 3, stride 2."""
     from torch.nn import functional
 
     line = features.new_tensor([0.25, 0.5, 0.25])

@@ -18,7 +18,7 @@ PERCENTILES = (5, 25, 50, 75, 95)
 
 
 class SignalStatistics(Embedder):
-    """Shape of samples over time, such as an ECG's: 8 numbers and the power in each band, of each channel.
+    """Statistics of signals such as ECGs: 8 per channel, and band powers.
 
     Mean, deviation, percentiles of what is left without the mean, and mean step between samples; then the logarithm of
     the share of power in bands of equal width on a logarithmic axis of frequency.
@@ -55,7 +55,7 @@ class SignalStatistics(Embedder):
 
 
 class SequenceCounts(Embedder):
-    """Short pieces of a text, DNA or protein, counted: how often each run of letters stands in it, by a hash.
+    """Hashed counts of short runs in a text, DNA or protein.
 
     Args:
         letters: of a piece.
@@ -72,7 +72,7 @@ class SequenceCounts(Embedder):
         self.letters, self.width = letters, width
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
-        """Embeds codes of texts (1, 1, code): float32, (width + 1,) each: shares, then the log of the length."""
+        """Embeds text codes (1, 1, code): float32, (width + 1,)."""
         return [self._vector(_only_image(prompt.case_id, shown_images(prompt), SEQUENCE)) for prompt in prompts]
 
     def _vector(self, image: Image) -> Array:

@@ -25,7 +25,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class TorchvisionEncoder(Encoder):
-    """Any classifier of torchvision without its last layer, with the preprocessing that torchvision knows of it.
+    """Classifier of torchvision without its last layer, with its preprocessing.
 
     Args:
         network: torchvision's name, such as `densenet121` or `vit_b_16`.
@@ -79,7 +79,7 @@ class TorchvisionEncoder(Encoder):
         return network, models.get_model_weights(self.network).DEFAULT.transforms()
 
     def network_and_transform(self) -> tuple[Any, Any]:
-        """The network, whose output is the vector, and what makes its input of a picture; for maps of gradients."""
+        """Network giving the vector, and its transform, for gradient maps."""
         with outside_inference():
             network, transform = self.loaded
         return network, transform
@@ -95,7 +95,7 @@ class TorchvisionEncoder(Encoder):
 
 
 class TorchScriptEncoder(Encoder):
-    """A TorchScript program that takes pictures (picture, 3, row, column) and gives vectors (picture, feature).
+    """TorchScript encoder from (picture, 3, row, column) to (picture, feature).
 
     Args:
         weights: the file that `torch.jit.save` wrote. It is a program: take it from whom you trust.

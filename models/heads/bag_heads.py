@@ -38,7 +38,7 @@ WORK = 300_000_000
 
 @dataclass(kw_only=True)
 class BagHead(Head):
-    """A network on bags, trained by AdamW with a cosine schedule; the last epoch counts.
+    """Network on bags, trained by AdamW, cosine schedule, last epoch.
 
     While it learns, at most `tiles` tiles of a bag are drawn, anew in each epoch; asked, it is always shown all. The
     loss is the cross entropy of exclusive classes, with each class counting alike where `balanced`; the mean binary
@@ -298,7 +298,7 @@ def discrete_time_loss(logits: Tensor, interval: Tensor, event: Tensor) -> Tenso
 
 @contextmanager
 def limited_threads(network: nn.Module, tiles: int) -> Iterator[None]:
-    """Threads of torch: as many as a pass over so many tiles is worth, no more than torch was allowed before."""
+    """Limits torch's threads by the number of tiles."""
     before = torch.get_num_threads()
     work = tiles * sum(parameter.numel() for parameter in network.parameters())
     torch.set_num_threads(min(before, threads(max(1, work // WORK))))
@@ -309,7 +309,7 @@ def limited_threads(network: nn.Module, tiles: int) -> Iterator[None]:
 
 
 def _group_bags(bags: PackedBags) -> Iterator[list[Array]]:
-    """Bags that are computed at once: whole ones, of not too many tiles together."""
+    """Groups whole bags up to a number of tiles."""
     some: list[Array] = []
     for bag in bags:
         if some and sum(map(len, some)) + len(bag) > TOGETHER:
@@ -340,7 +340,7 @@ class Pooled(BagHead):
 
 @dataclass(kw_only=True)
 class AttentionPooling(BagHead):
-    """ABMIL: a bag is the mean of its projected tiles, weighed by attention (Ilse et al. 2018).
+    """ABMIL: attention-weighted mean of projected tiles (Ilse et al. 2018).
 
     Args:
         hidden: features that tiles are projected to; 0 leaves them as they are.
@@ -361,7 +361,7 @@ class AttentionPooling(BagHead):
 
 @dataclass(kw_only=True)
 class Clam(BagHead):
-    """CLAM: gated attention, and a loss that tiles of most and least attention be told apart (Lu et al. 2021).
+    """CLAM: gated attention with an instance loss (Lu et al. 2021).
 
     Args:
         branches: `single` attention, or `multiple`, one for each class.
@@ -400,7 +400,7 @@ class Clam(BagHead):
 
 @dataclass(kw_only=True)
 class DsMil(BagHead):
-    """DSMIL: the most telling tile of each class, and attention by likeness to it (Li et al. 2021).
+    """DSMIL: critical instances and attention by similarity (Li et al. 2021).
 
     Args:
         attention: features that tiles are compared by.
@@ -415,7 +415,7 @@ class DsMil(BagHead):
 
 @dataclass(kw_only=True)
 class TransMil(BagHead):
-    """TransMIL: Nystrom attention between tiles (Shao et al. 2021); it gives no weights of tiles.
+    """TransMIL: Nystrom attention between tiles (Shao et al. 2021).
 
     Args:
         hidden: features that tiles are projected to.

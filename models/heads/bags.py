@@ -21,7 +21,7 @@ IN_MEMORY = 2**31
 
 @dataclass(frozen=True, eq=False)
 class PackedBags(Sequence[Array]):
-    """Bags of tiles, in memory or, where they are many, mapped from a file.
+    """Bags of tiles, in memory or memory-mapped.
 
     Attributes:
         parts: float32, (tile, feature), of each bag.
@@ -129,7 +129,7 @@ class Batch:
 
 
 def sampled(bag: Array, tiles: int | None, rng: np.random.Generator) -> Array:
-    """At most so many tiles of a bag, drawn without putting back, in their order."""
+    """At most so many tiles, drawn without replacement, in order."""
     if tiles is None or len(bag) <= tiles:
         return bag
     sample: Array = bag[np.sort(rng.choice(len(bag), tiles, replace=False))]

@@ -15,7 +15,7 @@ from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors
 
 @dataclass(kw_only=True)
 class BalancedLinear(Head):
-    """Minimises the mean binary cross entropy of all findings by Adam; features as they are.
+    """Linear head of independent findings, by binary cross entropy and Adam.
 
     A positive of a finding weighs negatives over positives of the cases to fit on, 1 where it has none. A finding of
     which nothing is known in a case is left out there.

@@ -135,11 +135,11 @@ class Head(ABC):
         groups: Sequence[str] | None,
         grid: Sequence[Mapping[str, Any]],
     ) -> list[Self]:
-        """Fits one head for each change of settings in `grid`; heads that can share work do so."""
+        """Fits a head per setting of `grid`, sharing work where possible."""
         return [self.changed(change).fit(features, targets, groups) for change in grid]
 
     def changed(self, change: Mapping[str, Any]) -> Self:
-        """The same head, unfitted, with other settings; raises UsageError for one that it lacks."""
+        """Unfitted copy with other settings; UsageError for unknown ones."""
         UsageError.refuse_unknown(f"head {type(self).__name__} has no setting", self.settings(), *change)
         return replace(self, **change)
 
@@ -158,7 +158,7 @@ class Head(ABC):
 
 
 class PathHead(Head):
-    """A head whose fits for several settings share work: `fit_path` is how it learns, and `fit` is a path of one."""
+    """Head whose settings share work; `fit` is a path of one."""
 
     def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
         """Fits for the settings as they are."""
@@ -244,7 +244,7 @@ def as_vectors(features: Any, *, expected: int | None = None) -> Array:
 
 
 def refuse_absent(targets: Targets) -> None:
-    """Raises UserError for targets from which nothing can be learned, naming classes that no case has, or all."""
+    """Raises UserError naming classes without cases, or where nothing is learnable."""
     if targets.kind == "survival":
         if not targets.values[:, 1].any():
             raise UserError("none of the cases to fit on has the event")

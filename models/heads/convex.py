@@ -62,7 +62,7 @@ class LogisticLoss:
         self.renew(None)
 
     def renew(self, probabilities: Tensor | None) -> None:
-        """Makes the preconditioner anew: the Gram matrix of features whose cases weigh as they curve the loss."""
+        """Rebuilds the preconditioner: Gram matrix weighted by the loss's curvature."""
         some = self.features[:: self._step]
         if probabilities is None:
             weights = some.new_full((len(some),), 1 / len(some))
@@ -112,7 +112,7 @@ class LogisticLoss:
         return (probabilities * (1 - probabilities) * each).sum(0).clamp(min=1e-6)
 
     def precondition(self, weight: Tensor, bias: Tensor, curvature: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
-        """Applies the inverse of the approximate Hessian: features are centred, so that the bias stands apart."""
+        """Applies the approximate inverse Hessian, features centred apart from biases."""
         inner = weight - bias[:, None] * self._centre
         turned = inner @ self._vectors / (curvature[:, None] * self._values + penalty)
         preconditioned = turned @ self._vectors.T
@@ -126,7 +126,7 @@ def minimise(
     tolerance: float,
     iterations: int,
 ) -> list[Solution]:
-    """Minimises the loss plus penalty / 2 times the squared weights, biases free, for one penalty after the other.
+    """Minimises loss plus penalty / 2 times squared weights, by penalties.
 
     Args:
         loss: what is summed over cases.
@@ -162,7 +162,7 @@ class _Point:
         return self.loss.value(self.logits) + penalty / 2 * float(self.weight.square().sum(dtype=torch.float64))
 
     def move(self, weight: Tensor, bias: Tensor, penalty: float) -> float:
-        """Goes to about the minimum along a direction; returns how far, in units of it; 0 where nothing falls."""
+        """Line search; returns the step length, 0 without descent."""
         along = self.loss.features @ weight.T + bias
         flat = penalty * float((self.weight * weight).sum(dtype=torch.float64))
         steep = penalty * float(weight.square().sum(dtype=torch.float64))
@@ -199,7 +199,7 @@ class _History:
             self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
 
     def shift(self, penalty: float) -> None:
-        """Another penalty changes each gradient by so much times its step; pairs that no longer curve up are lost."""
+        """Adapts gradients to another penalty; drops pairs of negative curvature."""
         moved = [(y[0] + penalty * s[0], y[1]) for s, y in zip(self.steps, self.changes, strict=True)]
         pairs = [(s, y) for s, y in zip(self.steps, moved, strict=True) if _dot_product(s, y) > 0]
         self.steps, self.changes = [s for s, _ in pairs], [y for _, y in pairs]

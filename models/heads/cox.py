@@ -53,7 +53,7 @@ class CoxNet(PathHead):
         groups: Sequence[str] | None,
         grid: Sequence[Mapping[str, Any]],
     ) -> list[Self]:
-        """Fits for each change, from the largest alpha on, each from the weights of the one before."""
+        """Fits from the largest alpha on, each from the last weights."""
         heads = [self.changed(change) for change in grid]
         vectors = as_vectors(features).astype(np.float64)
         refuse_absent(targets)
@@ -101,7 +101,7 @@ class CoxNet(PathHead):
 
 
 class _Risks(NamedTuple):
-    """Cases sorted by time, latest first, so that a case's risk set is all before it and those of its time.
+    """Cases sorted by descending time, so risk sets are prefixes.
 
     Attributes:
         order: int64, (case,).
@@ -126,7 +126,7 @@ class _Risks(NamedTuple):
         return cls(order, event, ends, np.searchsorted(-times, -times, side="left"), times)
 
     def _sums(self, risk: Array) -> tuple[Array, Array, float]:
-        """In sorted order: exp(risk - top), their sum over each risk set, and top."""
+        """Sorted exp(risk - top), their risk-set sums, and top."""
         top = float(risk.max())
         weights = np.exp(risk[self.order] - top)
         return weights, np.cumsum(weights)[self.ends], top
@@ -138,7 +138,7 @@ class _Risks(NamedTuple):
         return -float(log_likelihood[self.event].sum()) / len(risk)
 
     def derivatives(self, risk: Array) -> tuple[Array, Array]:
-        """First and second (diagonal) derivatives of n times the loss by each case's risk, in the given order."""
+        """First and diagonal second derivatives of n times the loss, by risk."""
         weights, sums, _ = self._sums(risk)
         share = np.where(self.event, 1 / sums, 0.0)
         squares = np.where(self.event, 1 / sums**2, 0.0)
@@ -151,7 +151,7 @@ class _Risks(NamedTuple):
         return first, second
 
     def baseline(self, risk: Array) -> tuple[Array, Array]:
-        """Breslow's cumulative hazard of a case of risk 0: times of events, ascending, and the hazard there."""
+        """Breslow's baseline: ascending event times and cumulative hazard."""
         _, sums, top = self._sums(risk)
         times = self.times[self.event][::-1]
         steps = np.cumsum((1 / sums[self.event])[::-1]) * np.exp(-top)
@@ -160,7 +160,7 @@ class _Risks(NamedTuple):
 
 
 def _newton_steps(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tuple[Array, int, bool]:
-    """Proximal Newton steps with the diagonal of the Hessian, by coordinate descent, halved until the loss falls."""
+    """Proximal Newton steps with diagonal Hessian, halved until the loss falls."""
     weight, count = start.copy(), len(shown)
     risk = shown @ weight
     objective = risks.loss(risk) + head.penalty(weight)
@@ -186,7 +186,7 @@ def _newton_steps(shown: Array, risks: _Risks, start: Array, head: CoxNet) -> tu
 
 
 def _coordinate_descent(shown: Array, first: Array, second: Array, start: Array, lasso: float, ridge: float) -> Array:
-    """Minimises a quadratic model of the loss with the penalty, by coordinate descent where it has a lasso."""
+    """Minimises a penalised quadratic model, by coordinate descent with a lasso."""
     gram = shown.T @ (shown * second[:, None])
     slope = shown.T @ first  # at the start; kept up to date below
     weight, curve = start.copy(), gram.diagonal() + ridge

@@ -18,7 +18,7 @@ EVERY: frozenset[Kind] = frozenset({"exclusive", "classes", "numbers", "survival
 
 @dataclass(kw_only=True)
 class _Fused(Head):
-    """A head over parts that lie side by side in one vector; NaN stands for what is missing.
+    """Head over concatenated parts; NaN marks missing values.
 
     Attributes:
         of: the head on vectors that learns: its name, or `name` and its settings.
@@ -30,7 +30,7 @@ class _Fused(Head):
     blocks: dict[str, int] = field(default_factory=dict)
 
     def _checked(self, features: Features, targets: Targets | None = None) -> Array:
-        """Features of the right width, float64; raises UserError for another, or targets that the head cannot learn."""
+        """Checked features, float64; UserError for wrong widths or unlearnable targets."""
         array = np.asarray(features, np.float64)
         width = sum(self.blocks.values())
         if array.ndim != 2 or array.shape[1] != width:
@@ -104,14 +104,14 @@ class EarlyFusion(_Fused):
 
 @dataclass(kw_only=True)
 class LateFusion(_Fused):
-    """A head on each part by itself, whose answers are averaged over the parts that a case has.
+    """Head per part, averaged over the parts of a case.
 
     A head learns from the cases that have its part; single numbers of a part that are missing have their mean. Risks
     of survival are put on one scale by the mean and deviation of the cases to fit on.
     """
 
     def fit(self, features: Features, targets: Targets, groups: Sequence[str] | None = None) -> Self:
-        """Fits the heads; raises UserError naming the part from whose cases nothing can be learned."""
+        """Fits the heads; UserError names a part that cannot be learned."""
         array = self._checked(features, targets)
         heads: dict[str, Head] = {}
         self.arrays = {"mean": np.nan_to_num(_bag_means(array))}
@@ -136,7 +136,10 @@ class LateFusion(_Fused):
         return self
 
     def predict(self, features: Features) -> Array:
-        """Returns float64, (case, output): means over the parts there are; raises UserError for a case with none."""
+        """Returns means over a case's parts, float64, (case, output).
+
+        Raises UserError for a case with none.
+        """
         array = self._checked(features)
         total: Any = 0.0
         count = np.zeros((len(array), 1))

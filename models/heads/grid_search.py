@@ -33,7 +33,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """Data that a head learns from, or is judged on: features, targets, and whose case each is."""
+    """Features, targets and groups of cases, for fitting or validation."""
 
     features: Features
     targets: Targets
@@ -49,7 +49,7 @@ def search(
     criterion: str = "loss",
     folds: int = 5,
 ) -> tuple[Head, list[Trial]]:
-    """Fits a head with each combination of a grid and keeps the best; of equally good ones the first.
+    """Fits a head for each setting of a grid; returns the best.
 
     Args:
         head: with the settings that the grid leaves alone.
@@ -92,7 +92,7 @@ def search(
 def _cross_validated(
     head: Head, changes: Sequence[Mapping[str, Any]], fit: Lessons, criterion: str, folds: int
 ) -> tuple[list[float], Sequence[Head]]:
-    """The mean value over folds of each change, and the heads of the last fold."""
+    """Mean value over folds per setting, and the last fold's heads."""
     fold_of = folds_of(fit.groups, fit.targets, folds)
     heads: Sequence[Head] = []
     values = []
@@ -108,7 +108,7 @@ def _cross_validated(
 
 
 def folds_of(groups: Sequence[str], targets: Targets, folds: int) -> Array:
-    """Puts cases into folds: int64, (case,); groups stay together, and what they show is shared out evenly.
+    """Folds of cases, int64, (case,); groups stay together, classes are balanced.
 
     Groups are dealt, in the order of what their first case shows and of their names, to one fold after another: no seed
     decides. Raises UserError where there are fewer groups than folds.
@@ -142,7 +142,10 @@ def _head_facts(head: Head) -> dict[str, Any]:
 
 
 def negative_loss(predicted: Array, targets: Targets) -> float:
-    """Larger is better: of classes the mean log-likelihood, of numbers R2, of survival Harrell's C."""
+    """Likelihood, R2 or Harrell's C, by target; higher is better.
+
+    Mean log-likelihood of classes, R2 of numbers, Harrell's C of survival.
+    """
     if targets.kind == "survival":
         return c_index(predicted, targets)
     truth, is_known = np.nan_to_num(targets.values), ~np.isnan(targets.values)
@@ -162,7 +165,7 @@ def negative_loss(predicted: Array, targets: Targets) -> float:
 
 
 def auroc(predicted: Array, targets: Targets) -> float:
-    """The mean over classes, one against the rest; of those that some cases have and others lack."""
+    """Mean one-against-rest AUROC over classes present in some cases."""
     from scipy.stats import rankdata
 
     values = []
@@ -177,7 +180,7 @@ def auroc(predicted: Array, targets: Targets) -> float:
 
 
 def balanced_accuracy(predicted: Array, targets: Targets) -> float:
-    """The mean recall over classes that some case has; a class is named where it is the largest."""
+    """Mean recall over present classes, by the largest output."""
     codes, named = targets.codes, predicted.argmax(1)
     return float(np.mean([(named[codes == code] == code).mean() for code in np.unique(codes)]))
 

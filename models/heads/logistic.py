@@ -20,7 +20,7 @@ SMALL = 16_000_000
 
 @dataclass(kw_only=True)
 class LogisticRegression(PathHead):
-    """Minimises the sum of cross entropies plus the squared weights over 2 C; biases are not penalised.
+    """Logistic regression: summed cross entropy plus squared weights over 2 C.
 
     Two classes that exclude each other share one vector of weights, as in scikit-learn. Deterministic: there is no
     seed. `facts` keep C, n_iter, converged and the objective.
@@ -56,7 +56,7 @@ class LogisticRegression(PathHead):
         groups: Sequence[str] | None,
         grid: Sequence[Mapping[str, Any]],
     ) -> list[Self]:
-        """Fits for each change; those that differ in C alone share the eigenvectors, and each starts at the last."""
+        """Fits settings in turn, sharing eigenvectors and starting points."""
         heads = [self.changed(change) for change in grid]
         heads_: dict[int, Self] = {}
         for some in grouped((repr(replace(head, C=1.0)), index) for index, head in enumerate(heads)).values():
@@ -135,7 +135,7 @@ def _regularisation_amount(given: float | str, width: int, classes: int) -> floa
 
 
 def _truth_matrix(targets: Targets, *, exclusive: bool, balanced: bool) -> tuple[Array, Array]:
-    """Truth, float64, (case, output), and the weight of each case, or of each case and output."""
+    """Targets, float64, (case, output), with weights of cases or outputs."""
     values = np.nan_to_num(targets.values)
     if targets.kind == "exclusive":
         codes = targets.codes

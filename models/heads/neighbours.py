@@ -86,7 +86,7 @@ class NearestNeighbours(Head):
 
 @dataclass(kw_only=True)
 class Prototypes(Head):
-    """SimpleShot: the class whose mean is nearest; features are centred and of length 1 before (CL2N).
+    """SimpleShot: nearest class mean of centred unit features (CL2N).
 
     Centred by the mean of the cases to fit on. A class's prototype is the mean of its cases, which is not brought to
     length 1 again. Shares of classes are a softmax of the negative squared distances; the order alone has a meaning.
@@ -107,7 +107,7 @@ class Prototypes(Head):
         return self
 
     def predict(self, features: Features) -> Array:
-        """Returns shares of the classes, float64, (case, class), the largest for the nearest prototype."""
+        """Returns class shares, float64, (case, class), largest for the nearest prototype."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
         vectors_ = unit(scaled(vectors, held["mean"], held["deviation"])).astype(np.float64)
@@ -156,7 +156,7 @@ def nearest_rows(known: Array, shown: Array, k: int, *, precision: str = "float3
 
 
 def _largest_values(alike: Any, k: int, *, ties: bool = True) -> tuple[Any, Any]:
-    """The k largest of each row and their places, in no order; of equal ones at the border the earlier.
+    """Positions and values of each row's k largest; earlier ones win ties.
 
     The k largest lie in the k blocks of largest maxima, so that one pass over a row finds them.
     """

@@ -14,7 +14,7 @@ from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, r
 
 @dataclass(kw_only=True)
 class NormPenalised(Head):
-    """Minimises the mean cross entropy plus half the norm of the weights over C; features as they are.
+    """Logistic regression penalised by the unsquared norm over 2 C.
 
     By L-BFGS with a strong Wolfe line search, from zero. Its C is not that of `logistic`: the loss is a mean, and the
     penalty is not squared.

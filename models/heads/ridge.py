@@ -17,7 +17,7 @@ from medimg_eval.models.heads.scaling import BLOCK, scaled, scaling_of
 
 @dataclass(kw_only=True)
 class Ridge(PathHead):
-    """Minimises the squared errors plus alpha times the squared weights, for all numbers at once.
+    """Ridge regression of all targets at once: squared errors plus alpha.
 
     The eigenvectors of one matrix of products of features give the principal components and the solution for every
     alpha. Numbers that are not known of a case are an error.

@@ -14,7 +14,7 @@ BLOCK = 8192
 
 
 def scaling_of(features: Array, scale: str) -> tuple[Array, Array]:
-    """Returns what is subtracted from features, and what they are divided by, float64, (feature,) each.
+    """Returns offset and divisor of each feature, float64, (feature,).
 
     Args:
         features: (case, feature), of the cases to fit on.

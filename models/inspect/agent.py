@@ -16,7 +16,7 @@ from medimg_eval.question import Decoding, Turn
 
 
 class InspectAgent(VisionLanguageModel):
-    """Has an agent of inspect answer: each prompt is a sample, and what the agent did is the trace of its reply.
+    """Agent of inspect as a model: prompts are samples, events a trace.
 
     Args:
         agent: `package.module.factory` of what gives an inspect agent or solver.
@@ -65,16 +65,16 @@ class InspectAgent(VisionLanguageModel):
 
     @property
     def remote(self) -> bool:  # type: ignore[override]
-        """Whether pictures leave this machine: a model of ours knows, of inspect's the setting says it."""
+        """Whether pictures leave this machine, by our model or the setting."""
         return self._says_remote if isinstance(self.model, str) else bool(getattr(self.model, "remote", False))
 
     def check_ready(self) -> None:
-        """Raises UserError where inspect is not installed, or a model of ours is not ready."""
+        """Raises UserError where inspect is missing or our model unready."""
         import_optional("inspect_ai")
         getattr(self.model, "check_ready", lambda: None)()
 
     def usage(self) -> Mapping[str, Any]:
-        """What a model of ours has cost so far."""
+        """Cost so far of a model of ours."""
         usage: Mapping[str, Any] = getattr(self.model, "usage", dict)()
         return usage
 

@@ -62,7 +62,7 @@ def as_prompt(case_id: str, messages: Sequence[Any], tools: Sequence[Any]) -> Pr
 
 
 def steps_of(sample: Any) -> Iterator[dict[str, Any]]:
-    """Yields the steps of a sample that was run, as a trace of ours has them."""
+    """Yields a sample's steps in the form of our traces."""
     calls_ = {call.id: call for message in sample.messages for call in getattr(message, "tool_calls", None) or ()}
     seconds = {event.id: event.working_time for event in sample.events if event.event == "tool"}
     for message in sample.messages:
@@ -85,7 +85,7 @@ def steps_of(sample: Any) -> Iterator[dict[str, Any]]:
 
 
 def usage_of(told: Mapping[str, Any]) -> Usage:
-    """Tokens of all models of a sample together; cached ones are part of those read, as they are not in inspect."""
+    """Tokens of a sample's models; cached ones are part of inputs."""
     every = list(told.values())
     if not every:
         return Usage()

@@ -29,7 +29,7 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
     base: Any = library.ModelAPI
 
     class Wrapped(base):
-        """Asks the wrapper; its base is of a library that need not be here."""
+        """Asks the wrapper; the optional library provides its base class."""
 
         def __init__(self, model_name: str, base_url: Any = None, api_key: Any = None, config: Any = None) -> None:
             super().__init__(model_name, base_url, api_key, [], config or library.GenerateConfig())
@@ -53,7 +53,7 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
             return _model_output(entry["turn"], protocol if tools else None, library, earlier)
 
         async def count_text_tokens(self, text: str) -> int:
-            """About how many tokens a text has; inspect's own counter is loaded from the network."""
+            """Approximate token count, without inspect's tokenizer, which needs the network."""
             return len(text) // 4 + 1
 
         def max_connections(self) -> int:
@@ -65,7 +65,7 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
 
 
 def _in_words(prompt: Any, protocol: Any) -> Any:
-    """A conversation whose tools, calls and results are words, for a model that only writes."""
+    """Conversation with tools, calls and results as plain text."""
     if protocol is None:
         return prompt
     messages = [Message("system", (protocol.instructions(prompt.tools),))] if prompt.tools else []
@@ -83,7 +83,7 @@ def _in_words(prompt: Any, protocol: Any) -> Any:
 
 
 def _model_output(turn: Any, protocol: Any, library: Any, earlier: int) -> Any:
-    """A reply as inspect has it; calls without an id are numbered on from those that were made earlier."""
+    """Reply in inspect's form; calls without ids are numbered on."""
     reply = turn if isinstance(turn, Turn) else Turn(str(turn))
     parted = split_thought(reply, reply.thought)
     answer, calls = parted.answer, list(reply.calls)

@@ -16,7 +16,7 @@ from medimg_eval.models.precomputed.files import cases_in, result_folder
 
 
 class PrecomputedAnnotations(Segmenter, Detector):
-    """A folder with a file of annotations per case: areas are segmented, points and centres of areas are detected.
+    """Folder of annotation files by case: areas, or detected points.
 
     Args:
         pattern: the file of a case in it, holding `{case}`: GeoJSON, also `.gz`, or XML.
@@ -49,7 +49,7 @@ class PrecomputedAnnotations(Segmenter, Detector):
         return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
-        """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""
+        """Draws areas on the image's grid as instances; CaseError names the file."""
         return [self._drawn(prompt) for prompt in prompts]
 
     def detect(self, prompts: Prompts) -> Sequence[Points]:

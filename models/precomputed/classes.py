@@ -15,7 +15,7 @@ from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
 class PrecomputedClasses(FromFiles, Classifier):
-    """Probabilities from one table for all cases, a row each, or from a file per case with one record.
+    """Stored class probabilities: one table, or a file per case.
 
     Args:
         root: the table (`.csv`, `.tsv`), or a folder with a file per case.
@@ -49,7 +49,7 @@ class PrecomputedClasses(FromFiles, Classifier):
         return self._numbers.files.held_cases()
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        """Reads probabilities; CaseError names the file of invalid ones."""
         if self.label:
             return [self._named(prompt) for prompt in prompts]
         return [

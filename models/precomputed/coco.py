@@ -54,7 +54,7 @@ class PrecomputedCoco(FromFiles, Detector):
             raise UserError(f"{location}: image_id {next(iter(strange))!r:.60} is none of {self.annotations}")
 
     def detect(self, prompts: Prompts) -> Sequence[Boxes]:
-        """Reads the results of each image; what is not understood raises CaseError naming the file and the item."""
+        """Reads each image's results; CaseError names file and item."""
         return [self._of(prompt) for prompt in prompts]
 
     def _of(self, prompt: Prompt) -> Boxes:

@@ -24,7 +24,7 @@ ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", "
 
 
 class FromFiles(Model):
-    """Base of models whose answers lie on disk: they look at no image and need no torch."""
+    """Base of models that read stored answers, without images or torch."""
 
     reads_images: ClassVar[bool] = False
     uses_torch = False
@@ -32,7 +32,7 @@ class FromFiles(Model):
 
 
 def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
-    """Folder of what a program made; raises UserError where it is missing, or the pattern names no case."""
+    """Folder of results; UserError where missing or a pattern lacks the case."""
     folder = Path(root).expanduser()
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; set model.root to the folder of {holds}")
@@ -42,7 +42,7 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
 
 
 def named_columns(columns: Sequence[str] | Mapping[str, str] | None, what: str) -> dict[str, str]:
-    """Columns by the names that are read, of a list of columns that are called alike, or a mapping; {} for None.
+    """Columns by name, from a list or mapping; {} for None.
 
     Raises:
         UsageError: it is one text; the message says `what` a column holds.
@@ -71,12 +71,15 @@ class Line(NamedTuple):
         return self.values[column]
 
     def text(self, column: str) -> str:
-        """The value as text; a whole number has no decimals, as where a label was stored as 20.0."""
+        """Value as text, whole numbers without decimals.
+
+        Such as a label that was stored as 20.0.
+        """
         value = self.value(column)
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
     def number(self, column: str) -> float:
-        """The value as a number, NaN where nothing is said; raises CaseError when it is none."""
+        """Value as a number, NaN where empty; CaseError for text."""
         value = self.value(column)
         if value is None or str(value).strip().lower() in NOTHING:
             return math.nan
@@ -90,7 +93,7 @@ class Line(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A text table, whose records are made when they are asked for: there may be a million.
+    """Text table with lazy records: there may be a million.
 
     Attributes:
         path: the file.
@@ -111,7 +114,7 @@ class Table(NamedTuple):
 
 
 class ResultFiles:
-    """The records of each case: from one table for all, or from a file per case.
+    """Records by case, of one table or a file per case.
 
     Args:
         root: the table (`.csv` or `.tsv`), or the folder.
@@ -139,7 +142,7 @@ class ResultFiles:
             raise UsageError(f"expected model.pattern to hold {{case}} and end in .csv, .tsv or .json, got {pattern!r}")
 
     def lines(self, case_id: str) -> tuple[Path, list[Line] | None]:
-        """Returns the file of a case, and its records; None where a table has no row of the case.
+        """Returns a case's file and records; None without a row.
 
         Raises:
             CaseError: a case has no file of its own, or it is not understood, or the table has the case's name with
@@ -181,7 +184,7 @@ class ResultFiles:
 
 
 def cases_in(root: Path, pattern: str) -> list[str]:
-    """The cases whose files lie in a folder; none where a name does not tell where the case's ends.
+    """Cases with files in a folder; none where names are ambiguous.
 
     Args:
         root: the folder.
@@ -218,7 +221,7 @@ def read_table(path: Path) -> Table:
 
 
 def _read_json(path: Path) -> list[Line]:
-    """Returns the objects of a JSON file: of a list each, or the only one."""
+    """Returns objects of a JSON file: a list's, or the only one."""
     with CaseError.about(path, "cannot be read as JSON", OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     items = content if isinstance(content, list) else [content]
@@ -229,7 +232,7 @@ def _read_json(path: Path) -> list[Line]:
 
 
 def _bare_name(name: str) -> str:
-    """The name of a case without folders and without the ending of an image."""
+    """Case name without folders or image suffix."""
     last = name.replace("\\", "/").rpartition("/")[2]
     return next((last[: -len(ending)] for ending in ENDINGS if last.lower().endswith(ending)), last)
 

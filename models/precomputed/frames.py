@@ -13,7 +13,7 @@ from medimg_eval.models.precomputed.files import FromFiles, ResultFiles, named_c
 
 
 class PrecomputedFrames(FromFiles, FrameLabeler):
-    """A row per frame, in one table for all cases or in a file per case; frames that are not there have no label.
+    """Stored frame labels: one table, or a file per case.
 
     Whether they were made online is for who made them to say: it cannot be seen.
 
@@ -52,7 +52,7 @@ class PrecomputedFrames(FromFiles, FrameLabeler):
         return self.files.held_cases()
 
     def label_frames(self, prompts: Prompts) -> Sequence[FrameLabels]:
-        """Reads the labels; raises CaseError naming the file where there are none, or a frame comes twice."""
+        """Reads frame labels; CaseError names the file of missing or repeated ones."""
         return [self._read(prompt.case_id, set(prompt.labels.values())) for prompt in prompts]
 
     def _read(self, case: str, numeric: set[str]) -> FrameLabels:

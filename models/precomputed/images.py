@@ -20,7 +20,7 @@ from medimg_eval.models.synthesis import ENDINGS
 
 
 class PrecomputedImages(FromFiles, Synthesizer):
-    """A folder of pictures, or volumes, that another program made, whose names begin with the ids of the cases.
+    """Folder of generated pictures or volumes, named by case.
 
     Args:
         root: the folder.
@@ -55,13 +55,13 @@ class PrecomputedImages(FromFiles, Synthesizer):
         self._table = None if table is None else self._read(self.root / table, id, file)
 
     def check_ready(self) -> None:
-        """Raises UserError when the folder holds no picture at all, or no volume that the pattern ends in."""
+        """Raises UserError where the folder holds no picture or volume."""
         endings = (*ENDINGS, *(ending for ending in VOLUMES if self.pattern.endswith(ending)))
         if self._table is None and not any(path.name.lower().endswith(endings) for path in self.root.rglob("*")):
             raise UserError(f"{self.root}: holds no picture; set model.root to the folder of pictures")
 
     def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Image]]:
-        """Reads the pictures; raises CaseError naming the file for one that is missing or cannot be read."""
+        """Reads the pictures; CaseError names missing or unreadable files."""
         return [
             [read(file) for file in self._files(prompt.case_id, len(some))]
             for prompt, some in zip(prompts, seeds, strict=True)

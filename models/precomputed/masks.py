@@ -22,7 +22,7 @@ from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
 class Precomputed(FromFiles, Segmenter):
-    """A folder with one file per case, or one file per case and class.
+    """Folder of masks, one file per case, or per case and class.
 
     Args:
         pattern: the file of a case in it, holding `{case}`; `.nii` is found beside `.nii.gz`. With `{class}` there
@@ -66,7 +66,7 @@ class Precomputed(FromFiles, Segmenter):
         return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
-        """Reads the masks; a missing, damaged or misplaced one raises CaseError naming the file."""
+        """Reads masks; CaseError names missing, damaged or misplaced files."""
         return [self._read(prompt) for prompt in prompts]
 
     def _read(self, prompt: Prompt) -> Mask:
@@ -90,7 +90,7 @@ class Precomputed(FromFiles, Segmenter):
         return replace(mask, labels=labels, names={}, notes=notes)
 
     def _joined(self, case_id: str, wanted: Translation) -> Mask:
-        """One label map from a binary mask per class; where masks overlap the later class of the list wins."""
+        """Label map from binary masks; later classes win overlaps."""
         joined: Mask | None = None
         for number, label in sorted(wanted.targets.items()):
             path = self._path(case_id, wanted.classes[number])
@@ -160,7 +160,7 @@ class MaskFiles(Precomputed):
 
 
 def _renumber_mask(mask: Mask, labels: Mapping[int, str]) -> Mask:
-    """The mask with the task's integers, where its file names all of its own as the task does, as DICOM-SEG may."""
+    """Mask in the task's integers, by the file's class names."""
     numbers = {name: label for label, name in labels.items()}
     if not mask.names or not set(mask.names.values()) <= numbers.keys():
         return mask
@@ -171,7 +171,7 @@ def _renumber_mask(mask: Mask, labels: Mapping[int, str]) -> Mask:
 
 
 class NnUnetResults(Precomputed):
-    """A folder that `nnUNetv2_predict` wrote, or a trained model's folder with `fold_X/validation` in it.
+    """Folder of `nnUNetv2_predict`, or a trained model's `fold_X/validation`.
 
     In a trained model's folder every case is found in the fold that it was validated in. Labels and the ending of
     file names are read from the `dataset.json` that nnU-Net puts into either folder.
@@ -206,7 +206,7 @@ class NnUnetResults(Precomputed):
         self.files = _validation_files(self.root, ending, folds)
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Checks that nnU-Net wrote the folder and that there are predictions, then the translation."""
+        """Checks for nnU-Net's files and predictions, then builds the translation."""
         if not self.described:
             raise UserError(
                 f"{self.root}: no dataset.json in it or above it, so nnU-Net v2 did not write it; copy the file there, "
@@ -235,7 +235,7 @@ class NnUnetResults(Precomputed):
 
 
 def _read_dataset(folder: Path) -> Mapping[str, Any]:
-    """`dataset.json` of the folder, or of the trained model that it lies in; empty where there is none."""
+    """Folder's or trained model's `dataset.json`; empty where missing."""
     for parent in (folder, *list(folder.resolve().parents)[:3]):
         path = parent / "dataset.json"
         if path.is_file():
@@ -252,7 +252,7 @@ def _read_dataset(folder: Path) -> Mapping[str, Any]:
 
 
 def _label_names(described: Mapping[str, Any]) -> dict[int, str]:
-    """Integer -> name; empty for regions, whose names say what is joined, not what an integer in a file means."""
+    """Integer -> name; empty for regions, whose integers join labels."""
     labels = described.get("labels", {})
     if not labels or any(isinstance(value, list) for value in labels.values()):
         return {}
@@ -261,7 +261,7 @@ def _label_names(described: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _validation_files(root: Path, ending: str, folds: Sequence[int] | None) -> dict[str, Path]:
-    """File name -> file, of all the wanted folds; empty where there is no fold."""
+    """File name -> validation file of wanted folds; empty without folds."""
     numbers = [int(path.parent.name[5:]) for path in root.glob("fold_*/validation") if path.parent.name[5:].isdigit()]
     lacking = [fold for fold in folds or [] if fold not in numbers]
     if lacking:

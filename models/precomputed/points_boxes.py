@@ -25,7 +25,7 @@ MICCAI_AXES = ("I", "P", "L")
 
 
 class PrecomputedPlaces(Detector):
-    """Points or boxes from one table for all cases, as LUNA16's submissions are, or from a file per case.
+    """Stored points or boxes: one table, as LUNA16's, or files by case.
 
     A case that the table does not name has no candidates: its answer is empty, and no failure. A case without a file
     of its own is one. Cases that the task does not have are not looked at.
@@ -106,7 +106,7 @@ class PrecomputedPlaces(Detector):
         return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
-        """Reads the places; what cannot be read or placed raises CaseError naming the file."""
+        """Reads points or boxes; CaseError names files of invalid ones."""
         return [self._read(prompt) for prompt in prompts]
 
     def _read(self, prompt: Prompt) -> Points | Boxes:
@@ -189,7 +189,7 @@ class PrecomputedPlaces(Detector):
 
 
 class PrecomputedNumbers(FromFiles, Detector):
-    """Measurements from one table for all cases, a row each, or from a file per case with one record.
+    """Stored measurements: one table, or a file per case.
 
     An empty or NaN cell is a measurement that was not made. A case without a row fails.
 
@@ -220,11 +220,11 @@ class PrecomputedNumbers(FromFiles, Detector):
         return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        """Reads measurements; CaseError names the file of invalid ones."""
         return [self._read(prompt) for prompt in prompts]
 
     def line(self, prompt: Prompt) -> Line:
-        """The record of a case; raises CaseError naming the file where there is none, or several."""
+        """A case's record; CaseError names the file of none or several."""
         path, lines = self.files.lines(prompt.case_id)
         if lines is None:
             raise CaseError(f"{path}: has no row of case {prompt.case_id!r}{self.files.like(prompt.case_id)}")
@@ -240,7 +240,7 @@ class PrecomputedNumbers(FromFiles, Detector):
 
 
 def _voxels_along(xyz: Array, direction: Sequence[str], grid: Geometry, *, in_mm: bool) -> Array:
-    """Turns coordinates along named axes, counted from the first voxel there, to voxel indices of the image."""
+    """Converts coordinates along named axes to voxel indices."""
     from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 
     turn = ornt_transform(axcodes2ornt(tuple(direction)), io_orientation(grid.affine)).astype(int)

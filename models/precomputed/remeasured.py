@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RemeasuredReports(PrecomputedReports):
-    """Reports of a table with the distance of the endotracheal tube replaced by a measured one.
+    """Stored reports whose endotracheal tube distance is replaced by a measurement.
 
     A stated distance becomes the measured one; where none was measured, for there is no tube, sentences that state one
     are left out. Reports that state none stay as they are, unless `add` asks for a sentence. A case that the table of
@@ -99,7 +99,7 @@ class RemeasuredReports(PrecomputedReports):
 
 
 def remeasure(text: str, centimetres: float, *, add: bool = False) -> str:
-    """A report with the stated distance of the tube replaced by a measured one in cm; NaN leaves its sentence out.
+    """Report with the measured tube distance in cm; NaN drops its sentence.
 
     >>> remeasure("ETT tip is 9 cm above the carina. Clear lungs.", 3.25)
     'ETT tip is 3.2 cm above the carina. Clear lungs.'

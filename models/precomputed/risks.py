@@ -13,7 +13,7 @@ from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
 class PrecomputedRisks(FromFiles, RiskModel):
-    """Risks from one table for all cases, a row each, or from a file per case with one record.
+    """Stored risks: one table, or a file per case.
 
     Args:
         root: the table (`.csv`, `.tsv`), or a folder with a file per case.
@@ -53,7 +53,7 @@ class PrecomputedRisks(FromFiles, RiskModel):
         return self._numbers.files.held_cases()
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        """Reads risks; CaseError names the file of invalid ones."""
         return [
             self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._numbers.detect(prompts), strict=True)
         ]

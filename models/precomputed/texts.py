@@ -82,7 +82,7 @@ class PrecomputedReports(VisionLanguageModel):
         return dict(zip(rows[self.columns[0]].str.strip(), rows[self.columns[1]], strict=True))
 
     def _text(self, cell: object, column: str, place: int) -> str:
-        """The text of a cell, which logs such as those of lmms-eval keep in a list, or in a list of lists, of one."""
+        """Cell text, also of one in nested lists, as lmms-eval logs."""
         held = cell.tolist() if isinstance(cell, np.ndarray) else cell
         while isinstance(held, list) and len(held) == 1:
             held = held[0]
@@ -102,7 +102,7 @@ class PrecomputedReports(VisionLanguageModel):
         return list(self.texts)
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """The texts of the cases; raises CaseError for one of which the table holds no text, or several."""
+        """Texts of cases; CaseError for none or several rows."""
         texts = self.texts
         several = next((prompt.case_id for prompt in prompts if prompt.case_id in self._ambiguous), None)
         if several is not None:
@@ -114,7 +114,7 @@ class PrecomputedReports(VisionLanguageModel):
 
 
 class LoggedReplies(PrecomputedReports):
-    """Answers each repeat of a case with the reply that a log holds of it, from the columns id, repeat, prediction.
+    """Replies by case and repeat from a log's rows.
 
     Args:
         file: CSV, TSV, JSON, JSON lines or Parquet, with a row per reply.

@@ -17,7 +17,7 @@ from medimg_eval.question import Decoding
 
 
 class PrecomputedTimelines(VisionLanguageModel):
-    """Answers each patient with the rows that a table holds of it, as JSON.
+    """Stored rows of each patient, as JSON.
 
     Columns are those of Lunguage's tables, gold or predicted: `ent` or `entity`, its attributes, `LLM_cluster` or
     `entity_group`, `temporal_group` or `episode`, `sequence`, and `IDX` where findings were given. A patient of whom it
@@ -59,7 +59,7 @@ class PrecomputedTimelines(VisionLanguageModel):
         return list(self._rows)
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """The rows of the patients; raises CaseError for one with a row that names no finding."""
+        """Patients' rows; CaseError for rows without a finding."""
         for prompt in prompts:
             if any("entity" not in row and "idx" not in row for row in self._rows.get(prompt.case_id, ())):
                 raise CaseError(f"{self.file}: a row of patient {prompt.case_id!r} names no finding; fill in `entity`")

@@ -21,7 +21,7 @@ MATRICES = (".txt", ".tfm", ".mat", ".xfm")
 
 
 class PrecomputedTransforms(FromFiles, Registrar):
-    """A folder with one transform per pair, from the fixed to the moving image, whichever program made them.
+    """Folder of transforms from fixed to moving image, one per pair.
 
     A displacement lies on the grid of the fixed image, its three components last: NIfTI (i, j, k, 3) or ITK's
     (i, j, k, 1, 3), .npz with one array, or .npy. An affine map is a text of four lines of four numbers in RAS+ mm, or
@@ -61,7 +61,7 @@ class PrecomputedTransforms(FromFiles, Registrar):
         return sorted({case for pattern in self.patterns for case in cases_in(self.root, pattern)})
 
     def register(self, prompts: Prompts) -> Sequence[Alignment]:
-        """Reads them; raises CaseError naming a file that is missing, or is not understood."""
+        """Reads transforms; CaseError names missing or invalid files."""
         return [self._alignment(prompt) for prompt in prompts]
 
     def _alignment(self, prompt: Prompt) -> Alignment:

@@ -15,7 +15,7 @@ from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
 class PrecomputedValues(FromFiles, Regressor):
-    """Numbers from one table or matrix for all cases, a row each, or from a file per case with one record.
+    """Stored numbers: one table or matrix, or a file per case.
 
     Args:
         root: a table (`.csv`, `.tsv`); a matrix (`.npz` or `.h5` with `values`, `ids` and perhaps `columns`, or
@@ -57,7 +57,7 @@ class PrecomputedValues(FromFiles, Regressor):
         return list(self._source.rows) if isinstance(self._source, Matrix) else self._source.held_cases()
 
     def regress(self, prompts: Prompts) -> Sequence[Array | Mapping[str, float]]:
-        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        """Reads numbers; CaseError names the file of invalid ones."""
         if isinstance(self._source, Matrix):
             columns = self._places(self._source, prompts[0].labels) if prompts else []
             return [self._source.row(prompt.case_id)[columns] for prompt in prompts]

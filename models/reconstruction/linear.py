@@ -16,7 +16,7 @@ FLOOR = 1e-6
 
 
 class ZeroFilled(Reconstructor):
-    """Reconstruction that takes what was not measured for 0, and combines coils by the root of the sum of squares."""
+    """Zero-filled reconstruction, coils combined by root sum of squares."""
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
         """Returns magnitudes, float32."""
@@ -24,7 +24,7 @@ class ZeroFilled(Reconstructor):
 
 
 class SenseCombine(Reconstructor):
-    """Coils are weighted by their sensitivities, and lines that are missing are solved for.
+    """SENSE: sensitivity-weighted coils, with missing lines solved for.
 
     Sensitivities are estimated from the lines about the middle of k-space that are all there, so that nothing but the
     samples is needed.
@@ -92,14 +92,14 @@ class FunctionReconstructor(Reconstructor):
 
 
 def zero_filled(image: Image) -> Array:
-    """Reconstructs samples by an inverse FFT of each coil and the root of the sum of squares, float32, (*axes)."""
+    """Reconstructs by inverse FFT and root sum of squares: float32, (*axes)."""
     coils = inverse_fft(image.array, frequency_axes(image), centred=is_centred(image))
     root_sum: Array = np.sqrt(np.square(np.abs(coils)).sum(axis=0))
     return root_sum.astype(np.float32)
 
 
 def frequency_axes(image: Image) -> list[int]:
-    """Which axes of samples are frequencies, the coil's being 0; raises CaseError when none is said to be."""
+    """Frequency axes of samples, coil 0; CaseError where none is named."""
     names = image.attributes.get("axes", "").split()
     axes = [axis for axis, name in enumerate(names, start=1) if name.startswith("k")]
     if not axes or len(names) != image.array.ndim - 1:
@@ -113,7 +113,7 @@ def is_centred(image: Image) -> bool:
 
 
 def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: int) -> Array:
-    """Returns how sensitive each coil is at each place: complex, shaped like the samples (coil, *axes).
+    """Returns coil sensitivities, complex, (coil, *axes).
 
     The sum of squares over coils is 1 where there is any signal, else 0. `measured` is bool, (1, *axes); the lowest
     frequency lies in the middle, of which at most `centre` lines along each frequency axis are taken.
@@ -149,7 +149,7 @@ def _forward_fft(images: Array, axes: Sequence[int]) -> Array:
 def _conjugate_gradients(
     start: Array, apply: Callable[[Array], Array], axes: Sequence[int], iterations: int, regularisation: float
 ) -> Array:
-    """Solves (A + regularisation) x = start by conjugate gradients, each slice by itself; `start` without any."""
+    """Solves (A + regularisation) x = start by conjugate gradients, per slice."""
     if not iterations:
         return start
     inside = tuple(axis - 1 for axis in axes)

@@ -21,7 +21,7 @@ STEP = 32
 
 
 class NetworkReconstructor(nn.Module, Reconstructor):
-    """A two-dimensional network that is shown a simple reconstruction slice by slice, and adds what it lacks.
+    """Network on slices that corrects a simple reconstruction.
 
     Coils are combined first, so that one network serves any number of them. Each slice is divided by the largest value
     of its simple reconstruction, and multiplied by it again.
@@ -72,7 +72,7 @@ class NetworkReconstructor(nn.Module, Reconstructor):
     def training_samples(
         self, image: Image, target: Image, labels: Mapping[int, str], *, seed: int
     ) -> list[dict[str, Tensor]]:
-        """Slices of one scan: `image` and `target`, (1, row, column) float32, in units of the simple reconstruction."""
+        """Slices of a scan: `image` and `target`, (1, row, column) float32."""
         rng = np.random.default_rng(seed)
         start, scale = self._start(image)
         # Of an oversampled scan the reference is the middle, and only that is learnt.
@@ -101,7 +101,7 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         return mended.reshape(image.array.shape[1:])
 
     def _start(self, image: Image) -> tuple[Array, Array]:
-        """The simple reconstruction, float32, (slice, row, column), and its largest values, (slice, 1, 1)."""
+        """Simple reconstruction, float32, (slice, row, column), and maxima (slice, 1, 1)."""
         combined_image = zero_filled(image) if self._sense is None else self._sense.combine(image)
         slices = combined_image.reshape(-1, *combined_image.shape[-2:])
         largest = slices.max(axis=(1, 2), keepdims=True)

@@ -11,7 +11,7 @@ from medimg_eval.models.base import Registrar
 
 
 class Identity(Registrar):
-    """Registers nothing: each mm of the fixed image lies at the same mm of the moving one, of pictures each pixel."""
+    """Identity registration: equal positions in mm, or pixels of pictures."""
 
     uses_torch = False
 

@@ -28,7 +28,7 @@ OPEN_CLIP = "open_clip:"
 
 
 class ReportGenerator(nn.Module, VisionLanguageModel):
-    """Writes a report of one or several pictures; trained by `fit` on pictures and the reports that were written.
+    """Report generator from pictures, trained by `fit` on their reports.
 
     The encoder makes a grid of features of each picture, and the decoder writes word by word and attends to all grids
     (cross attention). The mean and the largest features also say how likely each of some hundred phrases is in the
@@ -125,7 +125,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         load_weights(self, path)
 
     def train(self, mode: bool = True) -> Self:
-        """Sets the mode of what learns; a frozen encoder keeps the statistics that it has."""
+        """Sets training mode of learned parts; frozen encoders keep their statistics."""
         super().train(mode)
         if self.freeze and self.encoder is not None:
             self.encoder.eval()
@@ -137,7 +137,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         return self.decoder is not None
 
     def study(self, cases: Sequence[Case]) -> None:
-        """Learns words and phrases of the reports to fit on, once; those of a checkpoint stay."""
+        """Learns vocabulary and phrases of fit reports, unless a checkpoint has them."""
         if self.studied:
             return
         texts = [text for case in cases for text in reports_of(case)]
@@ -182,7 +182,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         ]
 
     def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Mean cross entropy of each next word that is known, and of the phrases; unknown words are no targets."""
+        """Mean cross entropy of known next words and of phrases."""
         longest = int(batch["length"].max())
         numbers = batch["words"][:, :longest]
         past = torch.arange(longest, device=numbers.device)[None] >= batch["length"][:, None]
@@ -202,7 +202,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         return loss
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Writes a report of each prompt's pictures; of a prompt that shows none, what is most likely anyway.
+        """Writes a report per prompt; without pictures, the likeliest one.
 
         Raises:
             CaseError: an image is no picture.
@@ -270,7 +270,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         return memory, torch.cat([there.new_ones(count, 1), there], dim=1).long(), likely
 
     def _stack(self, prompt: Prompt, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """The pictures of a prompt, (view, 3, row, column), zero where there is none, and which there are."""
+        """Pictures of a prompt, (view, 3, row, column), zero-padded, with mask."""
         images = shown_images(prompt)[: self.views]
         has_view = torch.zeros(self.views, dtype=torch.bool)
         has_view[: len(images)] = True
@@ -322,7 +322,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
 
 
 class Encoder(nn.Module):
-    """An image encoder whose last features are used, with the pictures that it takes.
+    """Image encoder whose last features are used, with its preprocessing.
 
     Raises:
         UserError: there is no such encoder, its library is missing, or it cannot be loaded.
@@ -353,7 +353,7 @@ class Encoder(nn.Module):
         return features
 
     def picture(self, image: Image, rng: np.random.Generator | None = None, strength: float = 0) -> Tensor:
-        """Returns a picture as the encoder takes it, float32, (3, row, column): scaled, on a square of black.
+        """Returns a picture as encoder input, float32, (3, row, column).
 
         For training, `rng` crops the edges and varies the contrast, by the part `strength` of them at most.
 

@@ -60,7 +60,7 @@ class Words:
         return cls(vocabulary)
 
     def encode(self, text: str, length: int) -> list[int]:
-        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
+        """Token numbers from begin to end; `length` of them at most."""
         numbers = (self._numbers.get(word, UNKNOWN) for word in split(text))
         return [BEGIN, *numbers, END][:length]
 
@@ -93,7 +93,7 @@ class Pieces:
         self.unwritten = tuple({self.begin, self.pad} - {self.end})
 
     def encode(self, text: str, length: int) -> list[int]:
-        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
+        """Token numbers from begin to end; `length` of them at most."""
         numbers = self._tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
         return [self.begin, *numbers, self.end][:length]
 
@@ -106,7 +106,7 @@ class Pieces:
 
 
 class Phrases:
-    """Phrases of one to three words that some reports hold and others do not.
+    """Phrases of one to three words that distinguish reports.
 
     Args:
         known: the phrases, as `phrases_of` spells them.
@@ -121,7 +121,7 @@ class Phrases:
 
     @classmethod
     def learned(cls, texts: Sequence[str], number: int) -> Phrases:
-        """The most frequent phrases that at least one report in a hundred has, and at most every second one."""
+        """Most frequent phrases found in 1 % to 50 % of reports."""
         counts = Counter(phrase for text in texts for phrase in phrases_of(text))
         telling = [phrase for phrase, count in counts.items() if max(2, len(texts) / 100) <= count <= len(texts) / 2]
         return cls(sorted(telling, key=lambda one: (-counts[one], one))[:number])
@@ -133,7 +133,7 @@ class Phrases:
 
 
 def phrases_of(text: str) -> set[str]:
-    """All phrases of one to three words, in lower case, of which none goes on after the end of a sentence."""
+    """Lower-case phrases of one to three words within sentences."""
     words = [word.strip().casefold() for word in split(text)]
     phrases = set()
     for start in range(len(words)):
@@ -157,7 +157,7 @@ def unpacked(kept: Tensor) -> tuple[list[str], list[str]]:
 
 
 def split(text: str) -> list[str]:
-    """The words of a text, each with the blank before it; other white space counts as a blank."""
+    """Words of a text, each with its preceding blank."""
     return TOKEN.findall(" ".join(text.split()))
 
 

@@ -15,7 +15,7 @@ from medimg_eval.models.segmentation.postprocess import Step, postprocessed
 
 
 class Vote(nn.Module, Segmenter):
-    """Gives each voxel the label that most models give it; of labels with equally many votes, the first model's.
+    """Majority vote per voxel; the first model breaks ties.
 
     Args:
         models: segmenters; a list under `models` in a config, each with its `_target_`.
@@ -51,7 +51,7 @@ class Vote(nn.Module, Segmenter):
             model.check_ready()
 
     def segment(self, prompts: Prompts) -> Sequence[Array | Mask]:
-        """Asks every model in turn; raises CaseError where their answers lie on different grids."""
+        """Asks every model in turn; raises CaseError for differing grids."""
         answers = [model.segment(prompts) for model in self.models]
         return [
             self._joined(prompt, answers) for prompt, answers in zip(prompts, zip(*answers, strict=True), strict=True)
@@ -70,7 +70,7 @@ class Vote(nn.Module, Segmenter):
 
 
 def _majority_vote(maps: Sequence[Array]) -> Array:
-    """The label with most votes at each voxel, of equals the one that comes first; int32."""
+    """Label with most votes at each voxel, int32; earlier labels win ties."""
     most = np.zeros(maps[0].shape, dtype=np.int16)
     winner = np.zeros(maps[0].shape, dtype=np.int32)
     for candidate in maps:

@@ -132,7 +132,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
             self._adopt(read.network if read else network)
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Makes the network and the window that fit the task, and checks that its labels have channels."""
+        """Builds network and window; checks that labels have channels."""
         self._fit_to(self._classes(labels), example())
 
     def own_labels(self) -> Mapping[int, str]:
@@ -156,7 +156,9 @@ class MonaiSegmenter(nn.Module, Segmenter):
         return [self._segment(prompt) for prompt in prompts]
 
     def give_probabilities(self, prompts: Prompts) -> Sequence[Probabilities]:
-        """Returns the probability of each class, float32, on the image's own grid; 0 of labels without a channel.
+        """Returns class probabilities, float32, on the image's grid.
+
+        0 of labels without a channel.
 
         Raises:
             UserError: there are steps of `postprocess`, which work on label maps alone.
@@ -171,7 +173,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
     def training_samples(
         self, image: Image, target: Mask, labels: Mapping[int, str], *, seed: int
     ) -> list[dict[str, Tensor]]:
-        """Random patches of one case: `image` (channel, *roi_size) float32, `label` (1, *roi_size) class index."""
+        """Random patches: `image` (channel, *roi_size) float32, `label` (1, *roi_size)."""
         classes = self._classes(labels)
         if len(set(classes)) < len(classes) or self.others:
             raise UserError("cannot be fitted: expected one network with one channel for each label of the task")
@@ -225,7 +227,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
     def _shown(
         self, image: Image, classes: Sequence[int]
     ) -> tuple[MetaTensor, Tensor, Callable[[Tensor], Tensor], Windows]:
-        """The image after preprocessing, its pixels where they are stitched, what is asked of windows, and these."""
+        """Preprocessed image, its pixels, and windows with their settings."""
         if self.network is None or self.roi_size is None:
             self._fit_to(classes, image)
         prepared = self.preprocess({"image": _meta_tensor(image.array, image.affine)})["image"]
@@ -234,7 +236,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         return prepared, prepared.as_tensor().to(windows.stitched_on), predict, windows
 
     def _predict(self, classes: Sequence[int], *, slices: bool) -> Callable[[Tensor], Tensor]:
-        """Windows to probabilities, the mean over views and networks; `slices` lie along the windows' last axis."""
+        """Mean probabilities of windows over views and networks."""
         networks, views = self._networks(), distinct_views(len(self._window()), self.flips, self.rotations)
 
         def mean(windows: Tensor) -> Tensor:
@@ -282,7 +284,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         return index
 
     def _undone(self, placed: Tensor, prepared: MetaTensor) -> Tensor:
-        """A map (1, *spatial) on the prepared image's grid, back on the grid that the image came with."""
+        """Map (1, *spatial) back on the image's original grid."""
         # Undoing takes entries out of the record, also from inside its parts.
         done = copy.deepcopy(prepared.applied_operations)
         there = MetaTensor(placed, meta=prepared.meta, applied_operations=done)
@@ -316,7 +318,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         self._shape = wanted
 
     def _adopt(self, network: nn.Module | None) -> None:
-        """Takes a network, and as many copies as there are more checkpoints, and loads their weights."""
+        """Loads weights into a network and copies for further checkpoints."""
         assert network is not None  # noqa: S101 - the constructor has made sure
         copies = [network, *(copy.deepcopy(network) for _ in self.checkpoints[1:])]
         for copy_, path in zip(copies, self.checkpoints, strict=False):
@@ -371,7 +373,7 @@ def _first_output(output: Any) -> Tensor:
 
 
 class VistaSegmenter(MonaiSegmenter):
-    """VISTA3D, or a network of its kind, asked for the task's labels by its class prompts; without points.
+    """VISTA3D-like network prompted by classes, without points.
 
     A voxel is background where every class has a negative logit, and else of the class with the largest, as the
     network's authors decide; probabilities are the softmax of these logits and a 0 for background.
@@ -410,7 +412,7 @@ class VistaSegmenter(MonaiSegmenter):
 
 
 class ClassPrompted(nn.Module):
-    """Shows a network one window at a time, with the classes to look for; background has the logit 0.
+    """Shows windows with class prompts; background has logit 0.
 
     Args:
         network: takes `input_images` (1, channel, *spatial) and `class_vector` (class, 1), and returns logits
@@ -475,7 +477,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _would_run(config: Any) -> Iterator[str]:
-    """The classes and expressions of a bundle's config, and the files that it takes in, which may hold more."""
+    """Classes, expressions and included files of a bundle's config."""
     for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
         if isinstance(value, str):
             if key == "_target_" or "$" in value or value.startswith("%"):

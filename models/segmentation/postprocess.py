@@ -26,7 +26,7 @@ class Step(ABC):
 
     @abstractmethod
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
-        """Returns a changed copy of a mask: integers, (*spatial); the spacing is in mm along each axis.
+        """Returns a changed mask, integers, (*spatial); spacing in mm.
 
         Raises:
             UsageError: the task has no label of a name in `labels`.
@@ -42,7 +42,7 @@ class Step(ABC):
 
 @dataclass(frozen=True)
 class KeepLargest(Step):
-    """Keeps the largest connected component; the others become background. Voxels touch by faces, edges, corners.
+    """Keeps the largest 26-connected component; others become background.
 
     Attributes:
         together: take the labels as one structure, as nnU-Net does with its foreground; else each by itself.
@@ -51,7 +51,7 @@ class KeepLargest(Step):
     together: bool = False
 
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
-        """Returns a copy without the smaller components; of two equally large ones the first in index order stays."""
+        """Returns a copy with one component; the first wins ties."""
         cleaned = mask.copy()
         chosen = self._chosen(names)
         for group in [chosen] if self.together else [[label] for label in chosen]:
@@ -115,7 +115,7 @@ def postprocessed_mask(steps: Sequence[Step], mask: Mask, names: Names) -> Mask:
 
 
 def _label_components(mask: Array, labels: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], Array, int]]:
-    """The box that holds the labels, their components numbered from 1, and how many; nothing where they are absent."""
+    """Labels' bounding box, numbered components and count; nothing where absent."""
     from scipy.ndimage import label as number
 
     member = np.isin(mask, labels)

@@ -23,7 +23,9 @@ MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 
 class PromptableSegmenter(Segmenter):
-    """A model of pictures that turns guides into masks; volumes are segmented slice by slice, across the last axis.
+    """Promptable 2-D segmenter; volumes go slice by slice.
+
+    Across the last axis.
 
     A picture is encoded once, however many guides it has. A box of a volume is used on each slice it spans; points
     on the slice they lie on. Where the masks of two labels overlap, the higher score wins.
@@ -43,13 +45,13 @@ class PromptableSegmenter(Segmenter):
 
     @abstractmethod
     def decode(self, encoded: Any, guides: Sequence[Guide]) -> Sequence[Array]:
-        """Returns one map of scores per guide: float, (row, column), above 0 where the structure is.
+        """Returns a score map per guide, float, (row, column); positive inside.
 
         Guides are boxes (row, column, row, column) and points (row, column) of the picture that was encoded.
         """
 
     def segment(self, prompts: Prompts) -> Sequence[Array]:
-        """Returns a label map per prompt; a label without a guide is not in it."""
+        """Returns a label map per prompt, without unguided labels."""
         return [self._segment(prompt) for prompt in prompts]
 
     def _segment(self, prompt: Prompt) -> Array:
@@ -81,7 +83,7 @@ class PromptableSegmenter(Segmenter):
 
 
 def _as_rgb(picture: Array) -> Array:
-    """(channel, row, column) as (row, column, 3); grey is repeated, channels beyond the third are left out."""
+    """(channel, row, column) as RGB (row, column, 3); grey is repeated."""
     channels = picture[:3] if len(picture) >= 3 else np.repeat(picture[:1], 3, axis=0)
     return np.ascontiguousarray(np.moveaxis(channels, 0, -1))
 
@@ -89,7 +91,7 @@ def _as_rgb(picture: Array) -> Array:
 def _by_slice(
     guides: Mapping[int, Sequence[Guide]], slices: int, *, volume: bool
 ) -> Mapping[int, list[tuple[int, Guide]]]:
-    """Slice -> the label and the guide, flat, of everything to be segmented on it."""
+    """Slice -> labels and guides to segment on it."""
     by_slice: dict[int, list[tuple[int, Guide]]] = {}
     for label, several in guides.items():
         for guide in several:
@@ -99,7 +101,7 @@ def _by_slice(
 
 
 def _guides_by_slice(guide: Guide, slices: int) -> Iterator[tuple[int, Guide]]:
-    """The slices a guide speaks of, and what it says of each; a slice without box and positive point is left out."""
+    """A guide by slice; slices need a box or positive point."""
     on = np.round(guide.points[:, -1]).astype(int)
     if guide.box is None:
         spanned, box = np.unique(on[guide.positive]), None
@@ -126,7 +128,7 @@ class Encoded(NamedTuple):
 
 
 class Sam(nn.Module, PromptableSegmenter):
-    """SAM, and models of its architecture such as MedSAM: a single mask for each box or set of points.
+    """SAM and its kind, such as MedSAM: one mask per guide.
 
     Pictures are enlarged until the longer side fills the encoder's input, standardised, and padded at the lower and
     right border; masks go the same way back (bilinear), above 0 inside.
@@ -204,7 +206,7 @@ class Sam(nn.Module, PromptableSegmenter):
         return [maps[order.index(index)] for index in range(len(guides))]
 
     def _decoded(self, encoded: Encoded, guides: Sequence[Guide]) -> list[Array]:
-        """Guides of the same kind: all or none with a box, each with as many points."""
+        """Decodes guides of one kind, with equal numbers of points."""
         device, scale = encoded.embedding.device, encoded.scale
 
         def across_then_down(values: Sequence[Array]) -> Tensor:

@@ -39,7 +39,7 @@ class Windows:
 
 
 class Strip(NamedTuple):
-    """A part of the image that every window about it has been added to.
+    """Part of an image whose windows have all been added.
 
     Attributes:
         where: its place in the image, a slice along each axis.
@@ -51,7 +51,7 @@ class Strip(NamedTuple):
 
 
 class View(NamedTuple):
-    """A way of showing an image to a network: turned about the first two spatial axes, then flipped."""
+    """Orientation of an image for a network: rotation, then flips."""
 
     turns: int
     flips: tuple[int, ...]
@@ -62,13 +62,13 @@ class View(NamedTuple):
         return torch.flip(turned, [axis + 2 for axis in self.flips]) if self.flips else turned
 
     def undo(self, predicted: Tensor) -> Tensor:
-        """Returns what was predicted for the shown windows on the windows as they were."""
+        """Returns predictions of a view in the original orientation."""
         flipped = torch.flip(predicted, [axis + 2 for axis in self.flips]) if self.flips else predicted
         return torch.rot90(flipped, -self.turns, (2, 3)) if self.turns else flipped
 
 
 def distinct_views(axes: int, flips: Sequence[int], rotations: bool) -> list[View]:
-    """Every combination of flips along these axes and, if asked for, quarter turns; each orientation once.
+    """All combinations of flips and quarter turns, each orientation once.
 
     Four turns and flips of both axes make 16 combinations, but a picture has eight orientations.
     """
@@ -83,7 +83,7 @@ def distinct_views(axes: int, flips: Sequence[int], rotations: bool) -> list[Vie
 
 
 def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip]:
-    """Slides windows over an image (channel, *spatial) and yields its class probabilities strip by strip.
+    """Yields class probabilities of (channel, *spatial) by strips of sliding windows.
 
     Windows are blended with Gaussian weights as in MONAI's `sliding_window_inference(mode="gaussian")`. Along the axis
     with the most windows only as many planes are held as a window is thick: what no later window will touch is yielded
@@ -117,7 +117,7 @@ def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip
 
 
 def most_probable(pixels: Tensor, predict: Predict, windows: Windows) -> Tensor:
-    """Returns the index of the most probable class of each voxel: int16, (*spatial), in main memory."""
+    """Returns the most probable class per voxel: int16, (*spatial)."""
     labels = torch.empty(pixels.shape[1:], dtype=torch.int16)
     for strip in strips(pixels, predict, windows):
         labels[strip.where] = strip.probabilities.argmax(0).to("cpu", torch.int16)
@@ -144,7 +144,7 @@ def _window_box(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
 
 
 def _pad_pixels(pixels: Tensor, size: Sequence[int]) -> tuple[Tensor, list[int]]:
-    """The image with zeros about it, as many on either side, where a window is larger; and what came before it."""
+    """Image zero-padded to the window on both sides; leading width."""
     lacking = [max(0, length - n) for length, n in zip(size, pixels.shape[1:], strict=True)]
     if not any(lacking):
         return pixels, [0] * len(lacking)
@@ -153,7 +153,7 @@ def _pad_pixels(pixels: Tensor, size: Sequence[int]) -> tuple[Tensor, list[int]]
 
 
 def _window_importance(windows: Windows) -> Tensor:
-    """Gaussian with a standard deviation of an eighth of the window, at least a thousandth, as MONAI weighs."""
+    """Gaussian importance of windows, sigma an eighth, minimum 0.001, as MONAI."""
     weight = torch.ones(())
     for axis, length in enumerate(windows.size):
         distance = (torch.arange(length) - (length - 1) / 2) * (axis not in windows.alike)
@@ -164,7 +164,7 @@ def _window_importance(windows: Windows) -> Tensor:
 def _without_margin(
     strip: Tensor, axis: int, first: int, margin: Sequence[int], shape: Sequence[int]
 ) -> Iterator[Strip]:
-    """The part of a strip that lies in the image itself; nothing where all of it is padding."""
+    """Part of a strip within the image; nothing for padding."""
     where = []
     for a, length in enumerate(shape):
         begin = (first if a == axis else 0) - margin[a]
@@ -177,7 +177,7 @@ def _without_margin(
 
 
 def _shift_buffer(buffer: Tensor, axis: int, planes: int) -> None:
-    """Moves what follows the first planes to the front and clears the rest, without a second buffer."""
+    """Shifts a buffer's planes to the front in place, zeroing the rest."""
     kept_planes = buffer.shape[axis] - planes
     for begin in range(0, kept_planes, planes):
         count = min(planes, kept_planes - begin)

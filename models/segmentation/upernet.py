@@ -26,7 +26,7 @@ POOLED = (1, 2, 3, 6)
 
 
 class UPerNet(nn.Module):
-    """A decoder of masks on the frozen features of an encoder of timm, for pictures.
+    """UPerNet: mask decoder on frozen features of a timm encoder.
 
     Of a convolutional network it reads the last four stages; of a transformer four blocks, whose maps are brought to
     4, 2, 1 and a half times their size. Only the decoder learns. Batches of one patch are allowed: groups of
@@ -121,7 +121,7 @@ class UPerNet(nn.Module):
         ]
 
     def _indices(self) -> list[int] | int:
-        """Which blocks of a transformer, evenly spaced up to the last; of other networks the last stages."""
+        """Evenly spaced transformer blocks, or the last stages of other networks."""
         blocks = getattr(self.encoder, "blocks", None)
         if blocks is None:
             return LEVELS

@@ -17,13 +17,13 @@ The empty answer is no mistake here: the authors' program asks so, and so came t
 
 
 class GreenModel(HuggingFaceVLM):
-    """A checkpoint of GREEN, asked in the turns that its authors' program asks it in.
+    """GREEN checkpoint, asked by its authors' conversation.
 
     What is given to `chat_template` replaces those. Arguments are those of `HuggingFaceVLM`.
     """
 
     def _load(self) -> None:
-        """Loads the checkpoint, whose own template does not know turns as they are given here."""
+        """Loads the checkpoint with a template for its turns."""
         if self.model is not None or self.chat_template is not None:
             super()._load()
             return

@@ -63,7 +63,7 @@ class Jury(VisionLanguageModel):
             getattr(model, "check_ready", lambda: None)()
 
     def usage(self) -> dict[str, Any]:
-        """What each judge has cost so far, by its name."""
+        """Cost so far by judge."""
         usages = {name: dict(getattr(model, "usage", dict)()) for name, model in self.judges.items()}
         return {name: usage for name, usage in usages.items() if usage}
 
@@ -90,7 +90,7 @@ def _known_usage(reply: Any) -> dict[str, float]:
 
 
 def _total_usage(ballots: Sequence[Ballot]) -> Usage:
-    """Sum of the costs of ballots; None of what one of them did not report."""
+    """Sum of ballots' costs; None where any is unknown."""
     totals: dict[str, Any] = {
         name: sum(ballot.usage[name] for ballot in ballots) if all(name in ballot.usage for ballot in ballots) else None
         for name in Usage._fields
@@ -100,7 +100,7 @@ def _total_usage(ballots: Sequence[Ballot]) -> Usage:
 
 @contextmanager
 def _lend_gpu(model: Any) -> Iterator[None]:
-    """Puts a network on the GPU, if there is one, while it judges; two would not always fit there."""
+    """Moves a judging network to the GPU within the block."""
     if not is_network(model):
         yield
         return

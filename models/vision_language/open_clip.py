@@ -29,7 +29,7 @@ KEPT = 50_000
 
 
 class OpenClip(nn.Module, Chooser, Embedder):
-    """Zero-shot choice and classification with any model of open_clip, by the similarity of texts to the image.
+    """Zero-shot choice and classification with open_clip, by image-text similarity.
 
     The similarity is the cosine of embeddings of length 1. An option is put into every template; the mean of their
     embeddings, made length 1 again, is the option's (Radford et al. 2021, section 3.1.4). Where no image is shown there
@@ -123,7 +123,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return Pass(self.clip.encode_image, (1, 3, rows, columns))
 
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns the cosine similarity, -1 to 1, of each option to the prompt's image; 0 for all where it shows none.
+        """Returns each option's cosine similarity, -1 to 1; 0 without an image.
 
         Raises:
             CaseError: an image is no picture.
@@ -135,7 +135,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         ]
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns for each prompt class -> probability, 0 to 1; without an image all are the same.
+        """Returns class -> probability, 0 to 1, constant without an image.
 
         Args:
             prompts: with classes as `labels`; where they exclude each other as `options`, too.
@@ -161,13 +161,13 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return probabilities
 
     def _seen(self, prompts: Prompts) -> list[Array | None]:
-        """The embeddings that each prompt's texts are compared with, (image, feature); None where it shows no image."""
+        """Image embeddings of each prompt, (image, feature); None without images."""
         self.load()
         vectors = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
         return [next(vectors) if prompt.images else None for prompt in prompts]
 
     def _similarities(self, prompts: Prompts, seen: Sequence[Array | None], templates: Sequence[str]) -> list[Array]:
-        """The similarity of each option to each prompt's image, float64, (option,); 0 without an image."""
+        """Similarity of options to images, float64, (option,); 0 without images."""
         worded = [
             self._worded(prompt, templates) if vector is not None else []
             for prompt, vector in zip(prompts, seen, strict=True)
@@ -183,7 +183,9 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return similarities
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
-        """Returns for each prompt a vector of length 1, float32: of its images, or of its text where it has none.
+        """Returns a unit vector per prompt, float32, of images or text.
+
+        Of its images, or of its text where it has none.
 
         Of several images it is that of the mean of their vectors.
         """
@@ -193,7 +195,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return [_unit_vectors(next(vectors).mean(0)) if prompt.images else next(read) for prompt in prompts]
 
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
-        """Returns which texts have more tokens than the model's context, such as 77; the rest of those is not read."""
+        """Returns which texts exceed the context, such as 77 tokens."""
         self.load()
         words = self._tokenize
         tokenizer = getattr(words, "tokenizer", None)  # of the Hugging Face library, which counts its own marks
@@ -204,7 +206,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return [len(words.encode(text)) + 2 > words.context_length for text in texts]
 
     def shown(self, image: Image) -> Tensor:
-        """A picture as the model takes it, float32, (3, row, column); raises CaseError when it is none."""
+        """Picture as model input, float32, (3, row, column); CaseError for others."""
         self.load()
         tensor: Tensor = self._preprocess(as_picture(image))
         return tensor
@@ -223,7 +225,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return np.concatenate(batches) if batches else np.zeros((0, 0), np.float32)
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
-        """Returns the embeddings of texts, float32, (text, feature), each of length 1; each text is computed once."""
+        """Returns unit text embeddings, float32, (text, feature), each computed once."""
         self.load()
         missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
         for begin in range(0, len(missing), self.batch):
@@ -240,7 +242,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return _unit_vectors(encode(shown.to(device)).float().cpu().numpy())
 
     def _worded(self, prompt: Prompt, templates: Sequence[str]) -> list[str]:
-        """Every option in every template, template by template of the first option, then of the next."""
+        """Options in all templates, option by option."""
         question = prompt.question
         return [
             FIELD.sub(lambda field, option=option: option if field[1] == "option" else question, template)  # type: ignore[misc]
@@ -249,7 +251,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         ]
 
     def _images_of(self, prompts: Prompts) -> list[Array]:
-        """For each prompt the embeddings it is compared with, (image, feature): one, unless the largest is wanted."""
+        """Embeddings for comparison, (image, feature); one unless maxima are wanted."""
         images_of = [shown_images(prompt) for prompt in prompts]
         vectors = iter(self.embed_images([image for images in images_of for image in images]))
         vectors_of = [np.stack([next(vectors) for _ in images]) for images in images_of]

@@ -26,7 +26,7 @@ READY_S = 2.0
 
 
 class ServedModel(OpenAICompatible):
-    """A model behind a server that is found at its address, or started for as long as it is asked.
+    """Model behind a server, found at its address or started.
 
     The server is a program of an environment of its own and a process group of its own, which ends whole with the
     model, and also where this process is killed. Replies are kept by what decides them: model and `arguments`, and not
@@ -91,7 +91,7 @@ class ServedModel(OpenAICompatible):
         self._local_media = local_media
 
     def check_ready(self) -> None:
-        """Finds the server, or starts it; raises UserError where it does not come up."""
+        """Finds or starts the server; raises UserError where that fails."""
         self._ensure_server()
         super().check_ready()
 
@@ -121,7 +121,7 @@ class ServedModel(OpenAICompatible):
                     path.unlink(missing_ok=True)
 
     def usage(self) -> dict[str, Any]:
-        """As of any server; also the version of what serves, where it tells one, and what it was started with."""
+        """Usage with the server's version and start settings."""
         usage = super().usage()
         served = {"version": self._version, "command": self._words()} if self._server is not None else {}
         return {**usage, **({"server": served} if served else {})}
@@ -138,7 +138,7 @@ class ServedModel(OpenAICompatible):
             self._writer = self._writer._replace(media=None)
 
     def _identity(self) -> list[Any]:
-        """What decides replies beside the request: of a server that we start, how that is done."""
+        """Settings deciding replies beside the request: the server's start settings."""
         return [self.served, self.command]
 
     def _words(self) -> list[str]:
@@ -171,7 +171,7 @@ class ServedModel(OpenAICompatible):
         self._finalizer = weakref.finalize(self, self._server.end)
 
     def _serves(self) -> bool:
-        """Whether a server answers at the address; raises UserError where it serves something else."""
+        """Whether a server answers; raises UserError for another model."""
         httpx = http_library()
         try:
             with httpx.Client(timeout=READY_S, trust_env=False) as http:
@@ -344,7 +344,7 @@ def _lora_words(option: str, adapters: Mapping[str, str]) -> list[str]:
 
 
 def _with_thinking(extra: Mapping[str, Any] | None, thinking: bool | None) -> dict[str, Any]:
-    """Fields of the request, with the switch of the chat template; both names that templates have for it are set."""
+    """Request fields with thinking switched by both common template names."""
     fields = dict(extra or {})
     if thinking is not None:
         switches = {"enable_thinking": thinking, "thinking": thinking}

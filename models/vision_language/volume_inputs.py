@@ -17,7 +17,7 @@ RADFM_DEPTHS = range(4, 65, 4)
 
 
 def make_m3d_input(volume: VolumePrompt) -> Tensor:
-    """M3D-LaMed's input: (1, 32, 256, 256), 0 to 1 over the volume's own range.
+    """M3D-LaMed's input: (1, 32, 256, 256), scaled to 0 to 1.
 
     Axes are slices from the feet, rows from the front, columns from the patient's right, as on a reading screen. Zero
     is cropped away around the volume before it is resized by trilinear interpolation, and its spacing does not matter
@@ -34,7 +34,7 @@ def make_m3d_input(volume: VolumePrompt) -> Tensor:
 
 
 def make_radfm_input(volume: VolumePrompt) -> Tensor:
-    """RadFM's input: (3, 512, 512, D), 0 to 1 over the volume's own range.
+    """RadFM's input: (3, 512, 512, D), scaled to 0 to 1.
 
     Axes are rows from the front, columns from the patient's right, slices from the feet; D is the multiple of 4 from 4
     to 64 that is nearest to the number of slices. Neighbours are copied (nearest), as its `stack_images` does; the
@@ -48,7 +48,9 @@ def make_radfm_input(volume: VolumePrompt) -> Tensor:
 
 
 def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
-    """CT-CHAT's and CT-CLIP's input: (1, 240, 480, 480), -1 to 1 for -1,000 to 1,000 HU.
+    """CT-CHAT's and CT-CLIP's input: (1, 240, 480, 480), -1 to 1.
+
+    For -1,000 to 1,000 HU.
 
     Resampled to 0.75 x 0.75 x 1.5 mm by trilinear interpolation, cut or filled with -1 about the middle. Axes are the
     file's own, as the authors take them: slices, then the file's first and second (scripts/data_inference_nii.py).
@@ -69,7 +71,9 @@ def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
 
 
 def make_merlin_input(volume: VolumePrompt) -> Tensor:
-    """Merlin's input: (1, 224, 224, 160), 0 to 1 for -1,000 to 1,000 HU, in RAS+ at 1.5 x 1.5 x 3 mm.
+    """Merlin's input: (1, 224, 224, 160), 0 to 1, RAS+.
+
+    For -1,000 to 1,000 HU, at 1.5 x 1.5 x 3 mm.
 
     By MONAI's transforms, as merlin/data/monai_transforms.py has them.
     """
@@ -97,5 +101,5 @@ INPUTS: Mapping[str, Callable[[VolumePrompt], Tensor]] = {
 
 
 def _on_screen(volume: VolumePrompt) -> Tensor:
-    """(row, column, slice): the front above, the patient's right on the left, the feet first."""
+    """(row, column, slice): anterior up, patient's right on the left, feet first."""
     return torch.as_tensor(reorient(volume, "LPS").array[0].transpose(1, 0, 2).astype("float32"))

@@ -20,7 +20,7 @@ Convention = Literal["m3d", "radfm", "ct_chat", "merlin"]
 
 
 class VolumeModel(nn.Module, VisionLanguageModel):
-    """A model of volumes: a subclass names how its network was fed, and answers.
+    """Base of volume models; subclasses give input and answers.
 
     Attributes:
         convention: `m3d`, `radfm`, `ct_chat` or `merlin`, as in docs/evaluate/volumes.md.
@@ -38,7 +38,7 @@ class VolumeModel(nn.Module, VisionLanguageModel):
         return [self.answer(self.read_volumes(prompt), prompt, decoding) for prompt in prompts]
 
     def read_volumes(self, prompt: Prompt) -> list[Tensor]:
-        """The volumes of a prompt as the network takes them; raises CaseError for anything else."""
+        """Volumes of a prompt as network input; CaseError for others."""
         wrong = next((type(image).__name__ for image in prompt.images if not isinstance(image, VolumePrompt)), "")
         if wrong:
             raise CaseError(
@@ -58,7 +58,7 @@ class VolumeModel(nn.Module, VisionLanguageModel):
 
 
 class M3DLaMed(VolumeModel):
-    """M3D-LaMed (BAAI-DCAI/M3D): one volume a question, by the code that comes with its checkpoint.
+    """M3D-LaMed (BAAI-DCAI/M3D): one volume per question, by its checkpoint's code.
 
     Args:
         checkpoint: id on the Hugging Face hub, such as `GoodBaiBai88/M3D-LaMed-Phi-3-4B`, or a folder.
@@ -107,7 +107,7 @@ class M3DLaMed(VolumeModel):
 
     @torch.inference_mode()
     def answer(self, volumes: Sequence[Tensor], prompt: Prompt, decoding: Decoding) -> str:
-        """Writes the answer, greedy unless a temperature is set; raises CaseError for several volumes or none."""
+        """Writes the answer, greedy without temperature; CaseError unless one volume."""
         if len(volumes) != 1:
             raise CaseError(
                 f"case {prompt.case_id!r} is invalid: expected one volume for M3D-LaMed, got {len(volumes)}"

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812 - as torch's documentation wr
 
 
 class DilatedLayer(nn.Module):
-    """A convolution of three frames `dilation` apart, and a residual; causal ones see no later frame."""
+    """Residual convolution of three frames, `dilation` apart, optionally causal."""
 
     def __init__(self, width: int, dilation: int, causal: bool, dropout: float) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Stage(nn.Module):
 
 
 class TemporalConvolutions(nn.Module):
-    """Stages of dilated convolutions, each after the first on what the one before said: TeCNO where causal.
+    """Multi-stage dilated convolutions: MS-TCN, or causal TeCNO.
 
     Args:
         features: of a frame.
@@ -93,7 +93,7 @@ class TemporalConvolutions(nn.Module):
 
 
 class Stepper:
-    """Causal convolutions a frame at a time: each layer keeps the frames that its taps still need."""
+    """Causal convolutions frame by frame, with buffered inputs per layer."""
 
     def __init__(self, network: TemporalConvolutions) -> None:
         self._network = network

@@ -25,7 +25,7 @@ CHANNELS = (1, 1, 1, 2, 2, 2, 4, 4, 4)
 
 
 def read_bones(joints: int, edges: Sequence[Sequence[int]] = ()) -> list[tuple[int, int]]:
-    """Pairs of joints; raises ValueError where the number of joints is of no skeleton and no edges are given."""
+    """Joint pairs of the skeleton; ValueError for unknown joint numbers."""
     if edges:
         return [(int(a), int(b)) for a, b in edges]
     if joints not in SKELETONS:
@@ -38,7 +38,7 @@ def read_bones(joints: int, edges: Sequence[Sequence[int]] = ()) -> list[tuple[i
 
 
 def spatial_partitions(joints: int, bones: Sequence[tuple[int, int]], centre: int) -> Tensor:
-    """ST-GCN's three normalised adjacencies, float32, (3, joint, joint): itself, towards the centre, away from it."""
+    """ST-GCN's three normalised adjacencies, float32, (3, joint, joint)."""
     linked = np.eye(joints, dtype=bool)
     for a, b in bones:
         linked[a, b] = linked[b, a] = True
@@ -70,7 +70,7 @@ class Block(nn.Module):
         self.residual = nn.Identity() if plain else nn.Conv2d(before, after, 1, (stride, 1))
 
     def forward(self, poses: Tensor, adjacency: Tensor) -> Tensor:
-        """(sequence, channel, frame, joint) to the same of other channels, and half the frames where it strides."""
+        """Maps (sequence, channel, frame, joint); strided blocks halve the frames."""
         size, _, frames, joints = poses.shape
         parts = self.graph(poses).view(size, len(adjacency), -1, frames, joints)
         mixed = torch.einsum("npctv,pvw->nctw", parts, adjacency)

@@ -91,7 +91,7 @@ class PoseClassifier(FittedNetwork, Classifier):
         return {"sequences": len(lessons), **training}
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns class -> probability for each sequence; raises CaseError for other classes, or no poses."""
+        """Returns class -> probability per sequence; CaseError for missing poses."""
         import torch
 
         self._load()
@@ -192,7 +192,7 @@ class PoseClassifier(FittedNetwork, Classifier):
 
 
 def scale_poses(poses: Array, frames: int) -> Array:
-    """Poses at even distances, centred and scaled over the sequence, float32, (3, frame, joint).
+    """Resampled poses, centred and scaled per sequence, float32, (3, frame, joint).
 
     Joints whose score is 0 lie in the middle.
     """

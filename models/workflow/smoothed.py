@@ -15,7 +15,7 @@ from medimg_eval.models.base import Example, FrameLabeler
 
 
 class SmoothedFrames(FrameLabeler):
-    """Asks a classifier of each frame, and gives the mean over the last frames.
+    """Classifier of frames, averaged over the last ones.
 
     Args:
         classifier: a model with `classify`, such as `TimmClassifier`.
@@ -40,7 +40,7 @@ class SmoothedFrames(FrameLabeler):
         self.classifier.prepare(labels, example)
 
     def label_frames(self, prompts: Prompts) -> Sequence[Iterator[Mapping[str, float]]]:
-        """Returns a generator for each film, of class -> mean score of each frame before the next is taken."""
+        """Returns a generator per film of class -> running mean score."""
         return [self._labelled(prompt) for prompt in prompts if isinstance(prompt, FilmPrompt)]
 
     def _labelled(self, prompt: FilmPrompt) -> Iterator[dict[str, float]]:

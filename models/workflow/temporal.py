@@ -23,7 +23,7 @@ WEIGHTS, RECORD = "temporal.safetensors", "temporal.json"
 
 
 class TemporalModel(FittedNetwork, FrameLabeler):
-    """Labels frames by a causal TCN or a GRU over features of the frames up to each.
+    """Causal TCN or GRU over features, labelling each frame.
 
     Films give features where the layout has `features`; of pictures `frame_encoder` makes them, frame by frame. What it
     says of a film online is what it would say of the whole film.
@@ -111,7 +111,7 @@ class TemporalModel(FittedNetwork, FrameLabeler):
         return {"films": len(courses), "frames": len(stacked), **training}
 
     def label_frames(self, prompts: Prompts) -> Sequence[Iterator[Mapping[str, float]]]:
-        """Returns a generator for each film, which yields class -> probability of each frame before the next is taken.
+        """Returns a generator per film of class -> probability by frame.
 
         Raises:
             CaseError: a class was not fitted on, or the network sees later frames and the film is online.

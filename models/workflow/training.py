@@ -46,7 +46,7 @@ class Course:
 def train(
     network: Any, courses: list[Course], held: list[Course] | None, phases: int, settings: TemporalModel
 ) -> dict[str, Any]:
-    """Trains a network in place, a film a step; of several epochs the best on films to validate on is kept.
+    """Trains a network in place; keeps the epoch best on validation.
 
     Returns:
         The epoch that was kept and its loss.

@@ -82,7 +82,7 @@ class AgentQuestionTask(QuestionTask):
         return replace(super().prompt(case, images), patient=case.patient or "")
 
     def ask_recorded(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Any]:
-        """As `ask`; each step is kept, and sessions go on after those that are."""
+        """Like `ask`, storing each step; sessions resume after stored ones."""
         if not callable(getattr(model, "generate", None)):
             return list(self.ask(model, prompts))
         return list(self.sessions(model, prompts, journal))
@@ -91,14 +91,14 @@ class AgentQuestionTask(QuestionTask):
         return self.sessions(model, prompts, StepJournal())
 
     def sessions(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Reply]:
-        """Has the model answer with the help of tools; all prompts of a batch go on together."""
+        """Runs a model's sessions with tools, a batch's prompts in waves."""
         if not prompts:
             return []
         rules = self._rules_with(model)
         return run_sessions(model, prompts, rules, journal, _bound_arguments, self.next_turn, self._before(prompts))
 
     def _rules_with(self, model: Any) -> AgentRules:
-        """How sessions of a model go on; raises UserError where a tool lacks what it needs."""
+        """Session rules of a model; UserError where tools lack something."""
         native = bool(getattr(model, "calls_tools", False))
         if self.calling == "native" and not native:
             raise UsageError("the model takes tools only in words; set task.calling=hermes or react")
@@ -116,7 +116,7 @@ class AgentQuestionTask(QuestionTask):
         )
 
     def _before(self, prompts: Prompts) -> Mapping[str, Prompts]:
-        """By case the prompts that are remembered, of those that can be put; also those of other batches."""
+        """Remembered prompts by case, also of other batches."""
         if self.session == "question":
             return {}
         put = {prompt.case_id: prompt for prompt in prompts}
@@ -129,7 +129,7 @@ class AgentQuestionTask(QuestionTask):
 
     @cached_property
     def _earlier(self) -> Mapping[str, Sequence[Case]]:
-        """By case those of the same patient that stand before it, by their ids."""
+        """Earlier cases of the same patient, by case id."""
         cases = sorted(self.cases("test"), key=lambda case: case.id)
         by_patient = grouped((case.patient, case) for case in cases if case.patient)
         return {case.id: some[:count] for some in by_patient.values() for count, case in enumerate(some)}

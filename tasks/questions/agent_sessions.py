@@ -48,7 +48,7 @@ NOT_CALLED = "this call was not carried out, for the limit of {limit} is reached
 
 @dataclass(frozen=True)
 class Limits:
-    """Ends of a session; each is a reason of its own to stop. None for no limit.
+    """Limits of a session, each a stop reason; None is unlimited.
 
     At `turns`, `calls` and `repeated` the model is asked once more, without tools; at the others whatever it said last
     is its answer.
@@ -73,7 +73,7 @@ class Limits:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Limits:
-        """Reads limits of a config; raises UsageError for a name or number that is none."""
+        """Limits from a config; UsageError for unknown names or invalid numbers."""
         UsageError.refuse_unknown("task.limits holds", tuple(cls.__dataclass_fields__), *given)
         if bad := {name: value for name, value in given.items() if value is not None and not value > 0}:
             raise UsageError(f"task.limits: expected numbers above 0, got {bad}")
@@ -198,7 +198,7 @@ class Session:
     # what the model is shown
 
     def next_prompt(self) -> Prompt:
-        """The conversation so far, as the model is asked to go on with it."""
+        """Conversation so far, for the model's next reply."""
         images: list[Any] = []
         messages = [message for session in (*self.earlier, self) for message in session.told(images)]
         first, *following = messages
@@ -210,7 +210,7 @@ class Session:
         return replace(self.prompt, messages=tuple(messages), images=tuple(images), tools=tools, later=())
 
     def told(self, images: list[Any]) -> list[Message]:
-        """All that was said so far; adds the images that were shown to those of earlier sessions."""
+        """Text so far; collects shown images with those of earlier sessions."""
         messages = [moved(message, len(images)) for message in self._opening()]
         images += self.prompt.images
         for kind, group in groupby(self.steps, key=itemgetter("kind")):
@@ -253,7 +253,7 @@ class Session:
     # what the model says
 
     def hear(self, turn: Turn) -> Iterator[Entry]:
-        """Takes a reply of the model; yields the steps that follow from it at once."""
+        """Takes a reply; yields the steps that follow at once."""
         answer = split_thought(turn, turn.thought).answer
         written: Sequence[ToolCall] = turn.calls
         if self.rules.protocol is not None:
@@ -266,7 +266,7 @@ class Session:
         yield from self.conclude()
 
     def conclude(self) -> Iterator[Entry]:
-        """Yields the steps that follow at once from the last reply, of those that are not there yet."""
+        """Yields missing steps that follow the last reply at once."""
         last_index = max((index for index, step in enumerate(self.steps) if step["kind"] == "model"), default=-1)
         if last_index < 0 or any(step["kind"] != "tool" for step in self.steps[last_index + 1 :]):
             return
@@ -288,7 +288,7 @@ class Session:
         return [step["answer"] for step in self.steps if step["kind"] == "model" and not step["calls"]]
 
     def _ending(self, steps: Sequence[Mapping[str, Any]]) -> str:
-        """The limit for which the reply after these steps is the last; "" where there is none."""
+        """Limit that makes the next reply the last; "" without."""
         limits, calls = self.rules.limits, [step for step in steps if step["kind"] == "tool"]
         turns = sum(step["kind"] == "model" for step in steps)
         if limits.turns is not None and turns + 1 >= limits.turns:
@@ -301,7 +301,7 @@ class Session:
         return ""
 
     def _met(self) -> str:
-        """The limit after which the model is not asked again; "" where there is none."""
+        """Limit that ends asking; "" without."""
         models = [Usage(**step.get("usage", {})) for step in self.steps if step["kind"] == "model"]
         tools = sum(step.get("seconds", 0.0) for step in self.steps if step["kind"] == "tool")
         used = {
@@ -429,7 +429,7 @@ class Session:
 
 
 def _add_seconds(reply: str, seconds: float) -> Turn:
-    """A reply with the seconds that it took; those that its model told stay."""
+    """Reply with its seconds, unless the model stated them."""
     turn = reply if isinstance(reply, Turn) else Turn(reply)
     if turn.usage.seconds is None:
         turn.usage = turn.usage._replace(seconds=round(seconds, 6))

@@ -20,7 +20,7 @@ from medimg_eval.tools.protocols import TextProtocol
 
 @dataclass(frozen=True, kw_only=True)
 class AgentStepTask(AgentQuestionTask):
-    """What a model does next in a session that was recorded up to there; no tool is called.
+    """Next step of a recorded session, without calling tools.
 
     The answer key of a case holds `history`, the messages so far, of which the first is the question, `expected`, the
     next one, and, where a case has tools of its own, `tools`.
@@ -34,12 +34,12 @@ class AgentStepTask(AgentQuestionTask):
     announced: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         UsageError.refuse_unknown("task.offered is", ("item", "all"), self.offered)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Puts the question; what was done so far stands in `later` until it is asked."""
+        """Question; earlier steps wait in `later`."""
         further = _key_of(case).more
         if not isinstance(further.get("history"), list) or not isinstance(further.get("expected"), Mapping):
             raise CaseError(
@@ -54,7 +54,7 @@ class AgentStepTask(AgentQuestionTask):
         return replace(super().prompt(case, images), later=(Message("user", (json.dumps(fields),)),))
 
     def sessions(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Reply]:
-        """Has the model take one step in each session; all prompts of a batch together."""
+        """Asks for one step in each session, as one batch."""
         if not prompts:
             return []
         rules = self._rules_with(model)
@@ -99,7 +99,7 @@ def _count_turns(history: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _as_steps(history: Sequence[Mapping[str, Any]], protocol: TextProtocol | None) -> list[Mapping[str, Any]]:
-    """Recorded messages as steps of a session; the first, which is the question, is left out."""
+    """Steps from recorded messages, without the question."""
     steps: list[Mapping[str, Any]] = []
     call: dict[str, Any] = {"name": "", "arguments": {}, "id": ""}
     for message in history[1:]:

@@ -22,7 +22,7 @@ from medimg_eval.tasks.questions.templates import Template, moved
 
 
 def marked(value: Any) -> Points | Boxes | None:
-    """A place, (x, y) or (x1, y1, x2, y2) with the far edges outside, as marks in voxels; None for anything else."""
+    """Marks in voxels from (x, y) or (x1, y1, x2, y2), else None."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) not in (2, 4):
         return None
     if len(value) == 2:
@@ -40,14 +40,17 @@ def question_of(case: Case) -> Question:
 
 
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
-    """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
+    """A metric's values by kind of question, or by name.
+
+    By their names where a metric judges several things.
+    """
     definition, parameter = parse(name)
     value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}
 
 
 def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
-    """Scores of a case that failed: NaN where a metric says that it cannot judge the case at all.
+    """Scores of a failed case; NaN where a metric cannot judge.
 
     Args:
         name: the metric.
@@ -69,7 +72,7 @@ def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -
 
 
 def credit_of_draw(case: Case) -> float | None:
-    """The expected `accuracy` of an option that is drawn; None where `accuracy` does not judge the question."""
+    """Expected `accuracy` of a random option; None where not judged."""
     question = case.question
     if question is None or question.kind in ("number", "point"):
         return None if question is None else 0.0
@@ -82,7 +85,7 @@ def credit_of_draw(case: Case) -> float | None:
 
 
 def written_out(kind: str, value: Any) -> str:
-    """Right answer, as a model would write it: letters with commas, of several right texts the first."""
+    """Right answer as written: letters with commas, or the first text."""
     if kind == "choices":
         return ", ".join(value)
     if isinstance(value, list | tuple) and value and isinstance(value[0], str):
@@ -91,7 +94,7 @@ def written_out(kind: str, value: Any) -> str:
 
 
 def as_shown(images: tuple[Image, ...], blind: str) -> tuple[Image, ...]:
-    """The images that a model is shown: of a blind one none, or grey ones of the same shapes."""
+    """Shown images: none, or grey ones, for blind models."""
     if blind == "remove":
         return ()
     return (
@@ -108,7 +111,7 @@ def is_judging(name: str) -> bool:
 
 @cache
 def judging_question(name: str) -> Mapping[str, Any]:
-    """The question to a judge that a metric asks, from `configs/judging` of ours or of a plug-in."""
+    """A metric's question to judges, from our `configs/judging` or a plug-in's."""
     path = file_of("judging", name)
     if path is None:
         raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")

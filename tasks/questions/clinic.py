@@ -18,7 +18,7 @@ from medimg_eval.tasks.questions.templates import fill
 
 @dataclass(frozen=True, kw_only=True)
 class ClinicQuestionTask(ConsultationQuestionTask):
-    """A doctor asks a patient and requests tests until a diagnosis is ready, as in AgentClinic.
+    """Dialogue of a doctor with patient and tests, as in AgentClinic.
 
     The doctor begins. The model named as `patient` plays the patient and also reads tests. A doctor without a diagnosis
     after the last turn has answered nothing.
@@ -44,7 +44,7 @@ class ClinicQuestionTask(ConsultationQuestionTask):
     biases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         for who, name in self.bias.items():
             UsageError.refuse_unknown("task.bias holds", ("doctor", "patient"), who)
@@ -66,7 +66,7 @@ class ClinicQuestionTask(ConsultationQuestionTask):
         return replace(prompt, later=tuple(scripts))
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
-        """What decides the numbers beside the questions themselves."""
+        """Settings that decide the numbers beside the questions."""
         biased = ", ".join(f"{who} biased by {name}" for who, name in self.bias.items() if name)
         return ", ".join(filter(None, (super().signature(provenance), biased)))
 
@@ -101,7 +101,7 @@ class ClinicQuestionTask(ConsultationQuestionTask):
 
 @dataclass
 class _Visit:
-    """What was said so far, and what each of the three knows of it."""
+    """State of a dialogue, as each of the three knows it."""
 
     prompt: Prompt
     task: ClinicQuestionTask
@@ -120,7 +120,7 @@ class _Visit:
         return "reader" if self.task.marks["test"] in self.doctor[-1] else "patient"
 
     def to_doctor(self, number: int) -> Prompt:
-        """What the doctor is told before a turn, counted from 0."""
+        """Text for the doctor before a turn, counted from 0."""
         if number == self.task.turns - 1:
             self.said += self.task.last
         shows_images = not self.task.images_on_request or (self.doctor and self.task.marks["image"] in self.doctor[-1])
@@ -139,7 +139,7 @@ class _Visit:
         self.steps.append({"step": len(self.steps), "kind": "model", "agent": "doctor", "text": str(text), **record})
 
     def to_other(self) -> Prompt:
-        """What the patient is told, or the reader where the doctor has asked for a test."""
+        """Text for the patient, or for the reader of a test."""
         script = self.prompt.later[self._other == "reader"]
         message = Message("user", (self._told(self._other, self.doctor[-1]),))
         return Prompt(self.prompt.case_id, (), messages=(script, message))
@@ -153,7 +153,7 @@ class _Visit:
         self.steps.append({"step": len(self.steps), "kind": "user", "agent": who, "text": str(text)})
 
     def reply(self) -> Reply:
-        """All turns of the doctor; the last is empty where there is no diagnosis."""
+        """The doctor's turns; the last is empty without a diagnosis."""
         end = {"step": len(self.steps), "kind": "stop", "reason": "answer" if self.ready else "turns"}
         texts = tuple(self.doctor) if self.ready else (*self.doctor, "")
         return Reply(texts, trace=(*self.steps, end))

@@ -35,7 +35,7 @@ _SCALES = (1, 5, 10, 100)
 
 
 def with_confidence(model: Any, answers: Sequence[Any]) -> Sequence[Any]:
-    """Adds how sure it is to what a model chose whose numbers are log-likelihoods, as it says by `log_likelihoods`.
+    """Adds a choice's confidence, by its log-likelihoods.
 
     The confidence is the largest probability of a softmax over the options. Anything else stays as it is, and is judged
     where answers are accepted.
@@ -56,7 +56,7 @@ def _weigh_choice(answer: Any) -> Any:
 
 
 def confidence_of(packed: Mapping[str, Any]) -> float | None:
-    """How sure a stored reply is, 0 to 1: as it was stored, or as its last text says; None where neither says."""
+    """Confidence of a stored reply, 0 to 1; None where unstated."""
     confidence = packed.get("confidence")
     if confidence is not None:
         return float(confidence)
@@ -65,7 +65,7 @@ def confidence_of(packed: Mapping[str, Any]) -> float | None:
 
 
 def written_confidence(text: str) -> float | None:
-    """Reads the confidence that a text names last, 0 to 1; None where it names none.
+    """Last confidence stated in a text, 0 to 1; else None.
 
     A number of at most 1 is a share and a larger one is of 100, unless `/10`, `out of 5` or the like stands behind it,
     or before it in parentheses.
@@ -80,7 +80,7 @@ def written_confidence(text: str) -> float | None:
 
 
 def _states_confidence(text: str, found: re.Match[str]) -> bool:
-    """Whether a match says how sure the model is, not what it is not sure of, or how many there are of something."""
+    """Whether a match states confidence, not doubt or a count."""
     if _DENIED.search(text[: found.start("after" if found["after"] else "before")]):
         return False
     plain = found["after"] and not found["after_of"]
@@ -88,7 +88,7 @@ def _states_confidence(text: str, found: re.Match[str]) -> bool:
 
 
 def _parse_share(found: re.Match[str]) -> float | None:
-    """Returns the number of a match as a share; None where it is none, as 120 % or 1/3 of a confidence are."""
+    """Returns a share; None for invalid ones, as 120 %."""
     number = float((found["after"] or found["before"]).replace(",", "."))
     of = found["after_of"] or found["before_of"] or found["scale"] or ""
     scale = 100 if of.lower() in ("%", "percent") else int((re.findall(r"\d+", of) or [0])[-1])
@@ -98,7 +98,10 @@ def _parse_share(found: re.Match[str]) -> float | None:
 
 
 def status_of(metric: str, pair: AnsweredQuestion, label: str = "") -> str:
-    """Status of an answer: of `confidence` or an option whether it is right, else how the answer came about."""
+    """Status of an answer: right or wrong, else how it arose.
+
+    Right or wrong of `confidence` or an option.
+    """
     if metric == "option_probability":
         return RIGHT if label == right_option(pair) else WRONG
     if metric != "confidence":

@@ -21,7 +21,7 @@ from medimg_eval.tasks.questions.templates import fill
 
 @dataclass(frozen=True, kw_only=True)
 class ConsultationQuestionTask(QuestionTask):
-    """A doctor, who is the model that is asked, talks to a patient, who is played by another model, and diagnoses.
+    """Consultation: the model as doctor, another as patient, then a diagnosis.
 
     The patient begins; the doctor sees the images with the first thing that the patient says. It ends when the patient
     says the closing word, or after so many turns of the doctor. The diagnosis is that of the last turn in which one is
@@ -65,7 +65,7 @@ class ConsultationQuestionTask(QuestionTask):
         return {key: value for key, value in self.__dict__.items() if key not in ("_patient", "_made")}
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Puts the question; with a patient, its script stands in `later`, and the opening is still to be said."""
+        """Question; a patient's script waits in `later` before the opening."""
         prompt = super().prompt(case, images)
         if self.patient is None:
             return prompt
@@ -146,7 +146,7 @@ class ConsultationQuestionTask(QuestionTask):
 
 @dataclass
 class _Talk:
-    """A consultation that goes on: what was said by each, in turn, the patient first."""
+    """Ongoing consultation; turns alternate, patient first."""
 
     prompt: Prompt
     patient: list[str] = field(default_factory=list)

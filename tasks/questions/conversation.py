@@ -17,7 +17,7 @@ NextTurn = Callable[[Prompt, Sequence[str]], Message | None]
 
 
 def converse(model: Any, prompts: Prompts, decoding: Decoding, next_turn: NextTurn) -> list[Reply]:
-    """Has a model answer the first turn of all prompts, then the second of those that have one, and so on."""
+    """Asks all first turns, then all second ones, and so on."""
     if not prompts:
         return []
     texts: list[list[str]] = [[] for _ in prompts]
@@ -38,7 +38,7 @@ def converse(model: Any, prompts: Prompts, decoding: Decoding, next_turn: NextTu
 def choose_or_write(
     model: Any, prompts: Prompts, least: int, write: Callable[[Any, Prompts], Sequence[Any]]
 ) -> list[Any]:
-    """Weights or replies of prompts: those with options are chosen from, the others written.
+    """Option weights or written replies, by prompt.
 
     Args:
         model: chooses, and writes where a prompt has fewer options.
@@ -63,5 +63,5 @@ def choose_or_write(
 
 
 def _steps_in(replies: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Steps that an agent took for its replies; none of a model that only writes."""
+    """Steps of an agent's replies; none for writers."""
     return tuple(step for reply in replies if isinstance(reply, Turn) for step in reply.steps)

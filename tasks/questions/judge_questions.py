@@ -144,13 +144,13 @@ class JudgeQuestion:
         return None if self.blank and not all(fields[name].strip() for name in compared) else fields
 
     def put(self, case: Case, fields: Mapping[str, str], images: Sequence[Image] = ()) -> Prompt:
-        """Puts it; `fields` are what it shows, and `images` those of the case for a judge that sees them."""
+        """Question with its `fields`, and the case's `images` for seeing judges."""
         question = replace(case.question or Question(""), fields=fields)
         messages, _ = self.template.messages(question, case.attributes, len(images))
         return Prompt(case.id, tuple(images), messages=messages)
 
     def items(self, reply: Reply, earlier: Mapping[str, Any], key: Key) -> list[str]:
-        """The texts that it is asked about, one by one; raises CaseError where a rubric cannot be read."""
+        """Texts to ask about; CaseError for an unreadable rubric."""
         if self.each == SENTENCES:
             return sentences(reply.text)
         if self.each == THOUGHT:
@@ -165,14 +165,14 @@ class JudgeQuestion:
 
     @property
     def graded(self) -> bool | None:
-        """Whether its verdicts are numbers on a scale; None where only they can tell."""
+        """Whether verdicts are numbers; None where they alone can tell."""
         if self.parse:
             return None
         numbers = {value for value in self.values.values() if isinstance(value, int | float)}
         return not self.values or len(numbers) > 2
 
     def verdict(self, text: str) -> Any:
-        """Verdict in the judge's reply: a number, a name, or what its reader makes of it; None where there is none.
+        """Verdict in a reply: number, name or reader's result; else None.
 
         Of a jury's reply it is the joint one.
         """
@@ -234,7 +234,7 @@ def _sent_thought(reply: Reply) -> str | None:
 
 
 def read_rubric(rubric: Any) -> list[Mapping[str, Any]]:
-    """Reads the criteria of a rubric, `[{criterion, points, tags}]`; raises CaseError where it is none."""
+    """Reads a rubric `[{criterion, points, tags}]`; CaseError where invalid."""
     sound = isinstance(rubric, list | tuple) and all(
         isinstance(criterion, Mapping)
         and isinstance(criterion.get("criterion"), str)
@@ -275,7 +275,7 @@ def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:
 
 
 def _format_verdict(verdict: Any) -> str:
-    """A verdict as a later question shows it: texts as a list with dashes, and what is neither as JSON."""
+    """Verdict as shown later: dashed texts, or JSON."""
     if isinstance(verdict, str):
         return verdict
     if isinstance(verdict, list):

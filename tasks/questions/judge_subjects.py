@@ -25,7 +25,7 @@ NAMED = 100
 def judge_subjects(
     question: JudgeQuestion, case: Case, reply: Reply, earlier: Verdicts, images: Callable[[], Sequence[Image]]
 ) -> Iterator[Subject]:
-    """Yields what a judge is shown of one answer to have one question answered.
+    """Yields a judge's prompts about one answer, for one question.
 
     The reply is given as the judge sees it. Nothing is asked that goes on from an earlier verdict which is missing.
 
@@ -67,7 +67,7 @@ def _with_limit(question: JudgeQuestion, prompt: Prompt) -> tuple[Prompt, int]:
 def verdicts_on(
     questions: Iterable[JudgeQuestion], case: Case, reply: Callable[[], Reply], evidence: Evidence
 ) -> dict[str, Any]:
-    """The verdicts on one answer, read from what the judge replied; questions that it was not asked are absent.
+    """Verdicts on one answer, from replies; unasked questions are absent.
 
     Args:
         questions: each after those that it goes on from.
@@ -100,14 +100,14 @@ def verdicts_on(
 
 
 def verdict_of(question: JudgeQuestion, observation: Observation) -> Any:
-    """Verdict of a reply; None where it holds none, or there is no reply."""
+    """Verdict of a reply; None without one."""
     if observation.status == "failed":
         return None
     return observation.value if observation.status == "unneeded" else question.verdict(observation.value)
 
 
 def ballots_on(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> Iterator[dict[str, Any]]:
-    """Yields each ballot of a jury with its verdict and its cost; nothing where one judge alone was asked."""
+    """Yields a jury's ballots with verdict and cost; none for one judge."""
     for (provider, topic, owner), observation in evidence.observations.items():
         if provider != JUDGE or topic not in questions or not isinstance(observation.value, str):
             continue
@@ -119,7 +119,7 @@ def ballots_on(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> It
 
 
 def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> dict[str, Any]:
-    """How many questions a judge was asked, and how many of them have no reply, or one that is no verdict."""
+    """Questions to a judge: asked, unanswered, and without verdict."""
     observed = [
         (topic, owner, observation)
         for (provider, topic, owner), observation in evidence.observations.items()
@@ -143,7 +143,7 @@ def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> d
 
 
 def judge_notes(facts: Mapping[str, Any], judge: str, unasked: int) -> list[str]:
-    """Notes below a table on replies without a verdict, and on questions that nobody has been asked."""
+    """Table notes on replies without verdict and unasked questions."""
     failed = Counter(failure["question"].partition("/")[0] for failure in facts["failures"])
     notes = [
         f"judge {judge}: {without - failed[name]:,} of {of:,} replies to {name} hold no verdict and are not judged"

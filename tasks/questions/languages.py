@@ -31,7 +31,7 @@ class InLanguage:
     language: str = field(default=ENGLISH, metadata=SCORES)
 
     def check_languages(self: Any) -> None:
-        """Raises UsageError for a language that is none, and for a metric that cannot serve it."""
+        """Raises UsageError for unknown languages and metrics that cannot serve."""
         if _FIELD.fullmatch(self.language):
             return
         check_language(self.language)
@@ -59,7 +59,7 @@ class InLanguage:
         return [f"language: {self.language}, words by {TOKENISER_OF[self.language]} instead of blanks"]
 
     def notes(self: Any, cases: Sequence[Case], context: Context) -> list[str]:
-        """Notes for readers of a table, and how many cases rules for English leave out."""
+        """Table notes on language, counting cases left out by English rules."""
         notes: list[str] = super().notes(cases, context)  # type: ignore[misc]
         if not any(_READ_ENGLISH.match(name) for name in self.metrics):
             return notes

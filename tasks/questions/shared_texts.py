@@ -50,7 +50,7 @@ def pair_in_batch(
     packed: Mapping[str, Any],
     context: Context,
 ) -> AnsweredQuestion:
-    """The pair of a case; with the first of a batch those of the others are made, which metrics take together.
+    """Pair of a case, made with its batch for joint metrics.
 
     Args:
         make: makes a pair of a case, a stored reply and a context.
@@ -71,21 +71,21 @@ def pair_in_batch(
 
 
 def write_verdicts(folder: Path, judge: str, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes the verdicts of a judge, a line for each case and question; those of other judges stay."""
+    """Writes a judge's verdicts as lines, keeping other judges'."""
     rows = [(case, question, value) for case, named in verdicts.items() for question, value in named.items()]
     lines = [{"case": case, "question": question, "judge": judge, "value": value} for case, question, value in rows]
     _replace_lines(folder / VERDICTS, "judge", judge, lines)
 
 
 def write_ballots_of(folder: Path, jury: str, ballots: Iterable[Mapping[str, Any]]) -> None:
-    """Writes the ballots of a jury, a line each; those of other juries stay."""
+    """Writes a jury's ballots as lines, keeping other juries'."""
     lines = [{"jury": jury, **ballot} for ballot in ballots]
     if lines:
         _replace_lines(folder / BALLOTS, "jury", jury, lines)
 
 
 def _replace_lines(path: Path, key: str, value: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Puts lines in the place of those that have a value under a key."""
+    """Replaces lines that hold a value under a key."""
     earlier = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     kept_lines = [line for line in earlier if json.loads(line)[key] != value]
     with whole(path) as partial:

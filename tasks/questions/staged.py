@@ -32,7 +32,7 @@ UNKNOWN = re.compile(r"\bI (?:do not|don['’]?t) know\b|\bIDK\b", re.IGNORECASE
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of a chain: one question, or several of which all must be right.
+    """Step of a chain: questions that must all be right.
 
     Attributes:
         name: what tables call it.
@@ -123,7 +123,7 @@ class ChainPrompt(Prompt):
 
 @dataclass(frozen=True, kw_only=True)
 class StagedQuestionTask(QuestionTask):
-    """Chains of questions about one case, each asked when the one before it was answered right, in one conversation.
+    """Chains of questions, each asked after a right answer before.
 
     Which stage follows is decided while the model is asked, by the answer that the task's rule of extraction takes from
     its reply. Every stage is a row of its own, called `case/stage`, with the attributes `stage`, `path`, `set` (case
@@ -172,7 +172,7 @@ class StagedQuestionTask(QuestionTask):
         return callable(getattr(wrapper, "generate", None))
 
     def cases(self, part: str) -> list[Case]:
-        """The cases of a part, each with the images of the one that its chain may go on with."""
+        """Cases of a part, with images for their continuations."""
         cases = super().cases(part)
         if any(stage.other for stage in self._stages.values()):
             groups = grouped((case.attributes.get(self.group, ""), case) for case in cases)
@@ -245,7 +245,7 @@ class StagedQuestionTask(QuestionTask):
         return score_rows
 
     def _judged(self, case: Case, stage: Stage, steps: Sequence[Step], metrics: Sequence[str]) -> Iterator[LabelScore]:
-        """A stage's scores; it is judged by its last turn, after which it ends unless that is right."""
+        """A stage's scores by its last turn; it ends unless right."""
         done = len(steps) == len(self._turns(case, stage)) and all(step.is_right for step in steps)
         status = "wrong" if not steps or (steps[-1].pair.status == "right" and not done) else steps[-1].pair.status
         for name in metrics:
@@ -263,7 +263,7 @@ class StagedQuestionTask(QuestionTask):
                 yield LabelScore(stage.name, name, value, "right" if done else status)
 
     def _in_range(self, case: Case, stage: Stage, reply: str) -> float:
-        """Whether the numbers of a reply lie in the ranges of the right answer; NaN where none are asked for."""
+        """Whether a reply's numbers lie in range; NaN without ranges."""
         is_ranged = all(case.attributes.get(name) in values for name, values in self.ranged.items())
         if not stage.range or not is_ranged:
             return math.nan
@@ -275,7 +275,7 @@ class StagedQuestionTask(QuestionTask):
         return float(len(numbers) == len(ranges) and all(within))
 
     def _walk(self, case: Case, replies: Sequence[str]) -> tuple[list[Step], Turn | None]:
-        """Goes along the chain as far as there are replies: what was answered, and the question that follows."""
+        """Follows the chain through stored replies; returns the next question."""
         rule = self._rules.get("choice", self._rules.get("", "cascade"))
         steps: list[Step] = []
         stage: Stage | None = next(iter(self._stages.values()))
@@ -314,7 +314,7 @@ class StagedQuestionTask(QuestionTask):
         )
 
     def _places(self, case: Case, turn: Turn, there: int) -> tuple[int, ...]:
-        """Where the images of a turn stand among those of the case; none for a blind model."""
+        """Positions of a turn's images in the case; none when blind."""
         if not there:
             return ()
         files = [reference.files[0].as_posix() for reference in case.images]
@@ -329,7 +329,7 @@ class StagedQuestionTask(QuestionTask):
 
 
 def _parse_options(text: str) -> dict[str, str]:
-    """Options that stand in a question as `(a) ... (b) ...`: letter in upper case -> text; the last run from a."""
+    """Options `(a) ... (b) ...` of a question: letter -> text."""
     marks: list[re.Match[str]] = []
     for mark in LETTER.finditer(text):
         letter = mark[1].upper()

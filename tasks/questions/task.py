@@ -139,11 +139,11 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return self._decoding.temperature > 0
 
     def conditions(self) -> frozenset[str]:
-        """Those of images and of words, and images that are not shown at all, which a blind task is without."""
+        """Conditions of images and words, and images withheld."""
         return super().conditions() | conditions_on("words") | (frozenset() if self.blind else {NO_IMAGE})
 
     def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
-        """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
+        """Variant with a seed per repeat; blind exemplars lose images."""
         changes: dict[str, Any] = {}
         if repeat:
             changes["decoding"] = {**self.decoding, "seed": self._decoding.seed + repeat}
@@ -152,12 +152,12 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return replace(self, **changes) if changes else self
 
     def under(self, case: Case, condition: Condition, key: DrawKey) -> Case:
-        """A case under a condition; the variant of one without content reads no images, or grey ones."""
+        """Case under a condition; without content, images are missing or grey."""
         return case if condition.name in BLIND else super().under(case, condition, key)
 
     @cached_property
     def judge_questions(self) -> Mapping[str, JudgeQuestion]:
-        """By name, what a judge is asked about answers: by the task, and for its metrics; each after what it needs."""
+        """Judge questions by name, after those they need."""
         lookups: dict[str, Mapping[str, Any]] = {}
         for metric in self.case_metrics:
             _, topic = parse(metric)
@@ -175,15 +175,15 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return (*judge_says(*self.judge_questions), *other_needs)
 
     def reads_as(self, need: Requirement) -> str:
-        """The questions to a judge with their patterns, by which verdicts are read from its replies."""
+        """Judge questions with patterns by which verdicts are read."""
         return repr(self.judge_questions) if need.kind == "verdict" else ""
 
     def dispensable(self, need: Requirement) -> bool:
-        """Whether it is a question of the task's own, without whose verdict other metrics have values all the same."""
+        """Whether other metrics keep values without this question's verdict."""
         return super().dispensable(need) or need.topic in self.judge
 
     def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
-        """Why a judge cannot be asked: the question belongs to one model, and it is another."""
+        """Why a judge is unfit: the question belongs to another model."""
         question = self.judge_questions.get(need.topic)
         called = " ".join(str(config.get(key, "")) for key in ("_target_", "checkpoint", "model"))
         if question is None or not question.by or re.search(question.by, called, re.IGNORECASE):
@@ -203,7 +203,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterator[Subject]:
-        """A judge is shown answers, as its question puts them; an annotator references and answers, or both together.
+        """Subjects: answers for judges; references and answers for annotators.
 
         An answer that cannot be shown, such as one of several references, is left out, with a word in the log.
         """
@@ -277,12 +277,12 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return verdicts_on(questions, case, lambda: self.told_to_judge(case, packed), evidence)
 
     def serves(self, wrapper: type) -> bool:
-        """Whether a model of this class can be asked: it writes, or it chooses."""
+        """Whether a model class writes or chooses."""
         writes, chooses = (callable(getattr(wrapper, name, None)) for name in ("generate", "choose"))
         return chooses if self.answer_by == "likelihood" else writes or chooses
 
     def size_hint(self, case: Case) -> int:
-        """About how long the prompt will be: questions of like length are answered together."""
+        """Approximate prompt length, for batching similar questions."""
         question = case.question or Question("")
         return len(question.text) + sum(map(len, question.options.values())) + IMAGE_LENGTH * len(case.images)
 
@@ -319,7 +319,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return Prompt(case.id, (*views, *images), messages=parts, options=options, question=question.text, later=later)
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Has the model write, turn by turn, or choose where it cannot write or is asked for likelihoods."""
+        """Asks by turns, or chooses by likelihood."""
         choosing = self.answer_by == "likelihood" or not callable(getattr(model, "generate", None))
         if not choosing and not getattr(model, "chooses_first", False):
             return self._conversations(model, prompts)
@@ -327,11 +327,11 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return choose_or_write(model, prompts, 1 + choosing, self._conversations)
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
-        """Has the model answer the first turn of all, then the second of those that have one, and so on."""
+        """Asks all first turns, then all second ones, and so on."""
         return converse(model, prompts, self._decoding, self.next_turn)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
-        """Words of the user after so many replies; None where the last one is the answer.
+        """User's words after earlier replies; None after the answer.
 
         Args:
             prompt: as it was first put.
@@ -340,7 +340,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return prompt.later[len(replies) - 1] if len(replies) <= len(prompt.later) else None
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Reply:
-        """Takes a text, a Reply, or a number for each option; raises CaseError for anything else."""
+        """Checks text, Reply or option numbers; CaseError for others."""
         where = f"case {case.id!r}: {what}"
         if isinstance(answer, str):
             return Reply((answer,))
@@ -385,7 +385,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         ]
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """An empty answer at each metric's worst value; NaN when the record itself cannot be understood."""
+        """Worst scores of an empty answer; NaN for unreadable records."""
         try:
             pair = self._pair(case, {"texts": [""]}, context)
         except CaseError:
@@ -396,7 +396,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return [row for name in self.case_metrics for row in failed_scores(name, pair, damned)]
 
     def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
-        """The expected `accuracy` of one who draws an option of each question; nothing where no question has any.
+        """Expected `accuracy` of random options; nothing without options.
 
         Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
         """
@@ -413,7 +413,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return {"answer_by": "generate"}
 
     def check_data(self, cases: Sequence[Case]) -> None:
-        """Raises UsageError when the first questions name a field of the template that none of them has."""
+        """Raises UsageError where first questions lack a template's field."""
         failure: UsageError | None = None
         for case in cases[:TRIED]:
             try:
@@ -428,7 +428,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
             raise UsageError(f"task {self.name!r}: {failure}") from failure
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
-        """The choices behind one metric; without the judge, where it does not rest on verdicts."""
+        """Definition of a metric; without the judge where verdicts are unused."""
         judged = self.judge_extracts or any(need.provider == JUDGE for need in required(metric))
         return super().definition(metric, {name: who for name, who in provenance.items() if judged or name != JUDGE})
 
@@ -476,7 +476,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return count_questions(cases)
 
     def panels(self, case: Case) -> list[Panel]:
-        """The prompt, the images, and what is right; of a question about a place, on the image."""
+        """Prompt, images and right answer; a place is drawn on the image."""
         # Templates ask for the number of images alone.
         blank = Image(np.zeros((1, 1, 1), np.uint8), np.eye(4), units="pixel")
         case = replace(case, images=self.shown_references(case))
@@ -506,7 +506,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return taken + [Panel("overlay", "", lambda: marked(extracted().value))] * (kind in PLACED)
 
     def _wanted(self, case: Case, packed: Mapping[str, Any]) -> list[JudgeQuestion]:
-        """Which questions there are to a judge about a stored reply; raises CaseError where it cannot be read."""
+        """Judge questions about a stored reply; CaseError for unreadable ones."""
         if not self.judge_questions or packed.get("preferences") is not None:
             return []
         every = self.judge_questions.values()
@@ -549,7 +549,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return self._verdicts(case, packed, context.evidence)
 
     def _readings(self, case: Case, evidence: Evidence) -> dict[str, Any]:
-        """By annotator what it made of a case: of one that reads texts, `Read`; None where it failed."""
+        """Annotator -> its reading of a case, such as `Read`; None after failure."""
         readings: dict[str, Any] = {}
         for provider in self._annotators:
             answer, reference = evidence.find(provider, case.id), evidence.find(provider, f"{REFERENCE}/{case.id}")
@@ -586,7 +586,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
 
     @cached_property
     def _rules(self) -> dict[str, str]:
-        """Rule by kind of answer; under "" that of kinds that are not named."""
+        """Rule by kind of answer; "" holds for the others."""
         if self.extraction != "authors":
             return {"": self.extraction}
         own = self.authors.get("extraction")

@@ -29,7 +29,7 @@ _Due = tuple[Prompt, tuple[int, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class TeamQuestionTask(QuestionTask):
-    """Several agents, all played by the model that is asked, answer a question together.
+    """Team of agents, one model in all roles, answering together.
 
     Attributes:
         members: of each agent `name` and `role`, which it is told before the question; or how many there are.
@@ -53,7 +53,7 @@ class TeamQuestionTask(QuestionTask):
     chair: str = field(default=DECIDES)
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant."""
+        """Refuses invalid settings."""
         super().__post_init__()
         UsageError.refuse_unknown("task.order is", ("together", "in_turn"), self.order)
         UsageError.refuse_unknown("task.decide is", ("last", "vote", "chair"), self.decide)
@@ -81,7 +81,7 @@ class TeamQuestionTask(QuestionTask):
         return [*turns, *([(self.rounds, CHAIR)] if self.decide == "chair" else [])]
 
     def ask_recorded(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Any]:
-        """As `ask`; each turn is kept, and a team goes on after those that are."""
+        """Like `ask`, storing each turn; teams resume after stored ones."""
         if self.answer_by == "likelihood" or not callable(getattr(model, "generate", None)):
             return list(self.ask(model, prompts))
         return list(self._meet(model, prompts, journal))
@@ -90,7 +90,7 @@ class TeamQuestionTask(QuestionTask):
         return self._meet(model, prompts, StepJournal())
 
     def _meet(self, model: Any, prompts: Prompts, journal: StepJournal) -> list[Reply]:
-        """Lets teams speak; of all prompts of a batch, those go together that need not wait for each other."""
+        """Lets teams speak, batching prompts that are independent."""
         for wave in self._waves():
             due = [
                 (prompt, turn)
@@ -111,7 +111,7 @@ class TeamQuestionTask(QuestionTask):
         return [self._reply(prompt, journal.steps(prompt.case_id)) for prompt in prompts]
 
     def _draws_of(self, due: Sequence[_Due]) -> Iterator[tuple[Sequence[_Due], Decoding]]:
-        """Parts turns by agent where replies are drawn, so that equal prompts are not drawn alike."""
+        """Separates sampled turns by agent, so equal prompts differ."""
         if not self.draws:
             yield due, self._decoding
             return
@@ -129,7 +129,7 @@ class TeamQuestionTask(QuestionTask):
                 yield wave
 
     def _put(self, prompt: Prompt, turn: tuple[int, str], spoken: Mapping[tuple[int, str], str]) -> Prompt:
-        """What an agent is told before it speaks: its role, the question, and what it and others have said."""
+        """Prompt of an agent: role, question, earlier statements."""
         number, name = turn
         *before, question = prompt.messages
         role = "" if isinstance(self.members, int) or name == CHAIR else self.members[self._names.index(name)]["role"]
@@ -155,7 +155,7 @@ class TeamQuestionTask(QuestionTask):
         return replace(prompt, messages=tuple(messages), later=())
 
     def _solutions(self, spoken: Mapping[tuple[int, str], str], number: int, name: str) -> str:
-        """What others have said when an agent speaks in a round: last, or, in turn, since it last spoke."""
+        """Others' latest statements for an agent, by round or turn."""
         heard = []
         for other_name in self._names:
             before = self.order == "in_turn" and name and self._names.index(other_name) < self._names.index(name)
@@ -174,7 +174,7 @@ class TeamQuestionTask(QuestionTask):
         return Reply((chosen,), trace=(*steps, {"step": len(steps), "kind": "stop", "reason": "answer"}))
 
     def _elected(self, prompt: Prompt, finals: Sequence[Turn]) -> Turn:
-        """The first text with the most frequent answer; of answers as frequent, the one that was given first."""
+        """First text with the most frequent answer; earlier ones win ties."""
         kind = "choice" if prompt.options else "open"
         values = [extract(kind, text, prompt.options, question=prompt.question).value for text in finals]
         named = [str(value).strip().casefold() for value in values if value is not None]

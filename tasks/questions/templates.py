@@ -48,7 +48,7 @@ class Template:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Template:
-        """Makes a template of a task's `template`, in which `user` may stand for a single turn.
+        """Template of a task's `template`; `user` may be one turn.
 
         Raises:
             UsageError: a key is not known.
@@ -81,7 +81,7 @@ class Template:
     def messages(
         self, question: Question, attributes: Mapping[str, str], images: int
     ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-        """Returns the system turn, if any, and the first of the user; and the turns that follow replies.
+        """Returns system and first user turns, and later ones.
 
         Raises:
             UsageError: a template names a field that the case does not have.
@@ -116,7 +116,7 @@ class Template:
 
 
 def fill(template: str, known: Mapping[str, str]) -> str:
-    """Puts values into the fields of a template, once: what a value holds stays as it is.
+    """Fills template fields once; values stay as they are.
 
     Raises:
         UsageError: there is no such field.
@@ -142,7 +142,7 @@ def fill(template: str, known: Mapping[str, str]) -> str:
 
 
 def _place_images(text: str, images: int, where: str) -> tuple[str | int, ...]:
-    """Parts a text at the places of images; images that have none come first, or last."""
+    """Splits a text at images; unplaced ones come first or last."""
     text = MARK.sub(lambda mark: f"\0{mark[1]}\0", text) if where == "marks" else text.replace("<image>", "")
     pieces = _PICTURE.split(text)  # text, number or "", text, ...
     parts: list[str | int] = []

@@ -30,11 +30,13 @@ class ShowsWhole:
         return self.view
 
     def with_view(self, view: View) -> Self:
-        """The task with a view settled, as a run of it noted; settings that identify a run stay as they are."""
+        """Task with a settled view, keeping settings that identify runs."""
         return replace(self, view=view) if view != self.view else self
 
     def for_model(self: Any, wrapper: type) -> Any:
-        """The task as a class of models is asked it: what is whole comes whole to those that take it first.
+        """Task for a model class; volumes or videos stay whole where taken.
+
+        Whole where it takes those first.
 
         Raises:
             UsageError: the view that was asked for is none that models of this class take.
@@ -55,7 +57,7 @@ class ShowsWhole:
         return {**before, **({"view": self.view} if self.view not in ("", view) else {})}
 
     def shown_references(self, case: Case) -> tuple[Reference[Image], ...]:
-        """What of a case is read for a model: pictures, or in their place the volume or video that they are of.
+        """References of a case shown: pictures, or their volume or video.
 
         Raises:
             CaseError: the view is of a volume or video, and the case has none.

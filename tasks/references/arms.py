@@ -26,7 +26,7 @@ RETRIEVED = "retrieved"
 
 @dataclass(frozen=True)
 class NotRetrieved:
-    """Stands for the images of a case beside which nothing can be shown, and says why when it is read."""
+    """Placeholder for missing retrieved images; reading it says why."""
 
     message: str
     files: tuple[Path, ...] = ()
@@ -87,7 +87,7 @@ class RetrievalQuestionTask(QuestionTask):
         return {key: value for key, value in self.__dict__.items() if key != "_retriever"} | {"encoder": None}
 
     def seeded(self, seed: int) -> Mapping[str, Any]:
-        """The run's seed as that of decoding and of what is drawn of the corpus."""
+        """Seed of decoding and of draws from the corpus."""
         return {**super().seeded(seed), "retriever": {"seed": seed, **self.retriever}}
 
     @property
@@ -103,14 +103,14 @@ class RetrievalQuestionTask(QuestionTask):
         return super().conditions() | (frozenset() if self.arm else frozenset(self.arms))
 
     def variant(self, repeat: int, condition: Condition | None) -> RetrievalQuestionTask:
-        """The task as a repeat or a condition asks it; the condition of an arm takes its template."""
+        """Variant of a repeat or condition, with an arm's template."""
         variant: Any = super().variant(repeat, condition)
         named = condition.name if condition is not None and condition.name in self.arms else self.arm
         varied: RetrievalQuestionTask = replace(variant, arm=named)
         return varied
 
     def cases(self, part: str) -> list[Case]:
-        """The cases of a part, each beside what is retrieved for it where an arm is set."""
+        """Cases of a part, with retrieved ones for an arm."""
         cases = super().cases(part)
         return [self._beside(case, self.arm) for case in cases] if self.arm else cases
 
@@ -121,7 +121,7 @@ class RetrievalQuestionTask(QuestionTask):
         return super().under(case, condition, key)
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
-        """Reads what the model is shown; the first image says which case was retrieved, for the record."""
+        """Reads shown images; the first records which case was retrieved."""
         images = super().read_images(case)
         if RETRIEVED not in case.related or not images:
             return images
@@ -136,7 +136,7 @@ class RetrievalQuestionTask(QuestionTask):
         return [*super()._choices(provenance), *([arm_text] if self.arms else [])]
 
     def _beside(self, case: Case, arm: str) -> Case:
-        """The case with what is shown of the retrieved one; one without reads as what is wrong."""
+        """Case with its retrieved images; a missing one explains itself."""
         question = case.question
         if question is None:
             return case
@@ -169,7 +169,7 @@ class RetrievalQuestionTask(QuestionTask):
 
 
 def in_sentence_case(text: str) -> str:
-    """Returns a text on one line, in lower case but for the first letter of each sentence.
+    """Returns a text on one line in sentence case.
 
     >>> in_sentence_case("NO  NODULE. 1. EFFUSION")
     'No nodule. 1. Effusion'

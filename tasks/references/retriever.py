@@ -53,7 +53,7 @@ class Retriever:
     store: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses a way to retrieve that there is not, and a corpus without cases."""
+        """Refuses unknown retrieval and an empty corpus."""
         UsageError.refuse_unknown("task.retriever.by is", BY, self.by)
         if not self.corpus:
             raise UsageError("task.corpus holds no case; expected at least one to retrieve")
@@ -96,7 +96,7 @@ class Retriever:
         return case_
 
     def _by_images(self, case: Case) -> Array:
-        """Mean cosine with each candidate, over images at the same place; -1 for one of another number of images."""
+        """Mean cosine with candidates by image position; -1 for other counts."""
         query = self._vectors(case)
         return np.array(
             [
@@ -166,7 +166,7 @@ class Retriever:
 
 
 def text_of(case: Case) -> str:
-    """Returns the text of a case of the corpus, of several the first; raises CaseError where it has none."""
+    """Returns a corpus case's first text; CaseError without any."""
     value = case.target.read().value
     text = value if isinstance(value, str) else next(iter(value), "")
     if not str(text).strip():
@@ -180,7 +180,7 @@ def _image_files(case: Case) -> list[str]:
 
 
 def _grey_thumbnail(image: Image) -> Array:
-    """Grey values of a picture at 16 x 16 pixels less their mean, float32, (256,)."""
+    """Centred 16 x 16 grey thumbnail, float32, (256,)."""
     small: Array = np.asarray(as_picture(image).convert("L").resize((EDGE, EDGE)), np.float32).ravel()
     small -= small.mean()
     return small

@@ -85,7 +85,7 @@ class RegistrationTask(Task):
         return baseline_configs({"identity": "Identity"})
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Alignment | Correspondence:
-        """Checks shapes and numbers; of a reference, that it lies on the grids of its images."""
+        """Checks shapes and numbers; references must lie on image grids."""
         if what == "reference":
             return checked_reference(case, answer)
         alignment = answer if isinstance(answer, Alignment) else Alignment(answer)
@@ -115,7 +115,7 @@ class RegistrationTask(Task):
         return scores + registration_scores(pair, [name for name in wanted if name not in of_masks])
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
-        """Each metric's worst value; distances that have a bound are the diagonal of the fixed image."""
+        """Worst scores; bounded distances are the fixed image's diagonal."""
         other_metrics = [name for name in self.case_metrics if name not in self._of_masks]
         try:
             fixed = case.images[0].geometry()
@@ -221,7 +221,7 @@ class RegistrationTask(Task):
 
 
 def dense(transform: Array, start: Geometry, end: Geometry) -> Array:
-    """The displacement in voxels of a transform, float64, (axes, *spatial), where an affine map is laid out.
+    """Dense displacement in voxels, float64, (axes, *spatial), also of affines.
 
     Args:
         transform: as of `Alignment`.
@@ -239,7 +239,7 @@ def dense(transform: Array, start: Geometry, end: Geometry) -> Array:
 
 
 def checked_reference(case: Case, known: Correspondence) -> Correspondence:
-    """Reference of a pair, whose grids and numbers are those of its images; raises CaseError naming the case."""
+    """Reference checked against its images' grids; CaseError names the case."""
     fixed, moving = (image.geometry() for image in case.images)
     for labels, grid, which in ((known.fixed_labels, fixed, "fixed"), (known.moving_labels, moving, "moving")):
         if labels is not None:

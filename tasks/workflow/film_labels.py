@@ -125,7 +125,7 @@ class WorkflowTask(Task):
         return dict(enumerate([*self.phase_names, *self.presence_names], 1))
 
     def conditions(self) -> frozenset[str]:
-        """Those of pictures, of each frame by itself, and of which frames are shown."""
+        """Conditions of pictures by frame, and of frames shown."""
         return conditions_on("pixels", "frames")
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
@@ -148,7 +148,7 @@ class WorkflowTask(Task):
         )
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Takes each film's answers one by one; online, none that comes after too many frames were given out.
+        """Takes each film's answers in turn; online, late ones fail.
 
         Raises:
             CaseError: an answer that must be online is no generator, or looked ahead.
@@ -165,11 +165,13 @@ class WorkflowTask(Task):
         return {}
 
     def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The film, which may be run through again and again, and its labels: `FrameLabels` as `accept` gives them."""
+        """Rereadable film and its `FrameLabels`, as `accept` gives them."""
         return replace(self, online=False, delay=0).prompt(case, ()), self.accept(case, None, what="reference")
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> FrameLabels:
-        """Takes one answer per frame: a phase, or class -> score; or a `FrameLabels`, or column -> values.
+        """Checks one answer per frame: phase, class scores, or labels.
+
+        A phase, or class -> score; or a `FrameLabels`, or column -> values.
 
         Of scores of phases the largest decides. A frame that `FrameLabels` leave out has no label.
 
@@ -268,7 +270,7 @@ class WorkflowTask(Task):
         return ", ".join([*(["phases", "errors in red"] if self.phase_names else []), *self.presence_names])
 
     def _error_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """A clip around each of the longest stretches of wrong phases; none where the film is features or not there."""
+        """Clips around the longest phase errors; none without pictures."""
         source: Any = case.images[0] if case.images else None
         if not self.phase_names or isinstance(source, FrameFeatures) or not all(map(Path.exists, source.files)):
             return []
@@ -284,7 +286,7 @@ class WorkflowTask(Task):
         return panels
 
     def _error_clip(self, source: Any, tracks: tuple[Array, Array, Array], begin: int) -> Image:
-        """Frames around where an error begins, with both ribbons beneath and the place of each frame in black."""
+        """Frames around an error's start, with ribbons and a time mark."""
         first = max(0, begin - CLIP // 2)
         frames, truth, predicted = (track[first : first + CLIP] for track in tracks)
         pictures = np.stack(list(source.frames(frames.tolist())))
@@ -299,7 +301,7 @@ class WorkflowTask(Task):
         return Image(np.stack(clip, 1).astype(np.uint8), np.eye(4), units="pixel")
 
     def _ribbon(self, case: Case, labels: FrameLabels) -> Image:
-        """A picture of bands: phases in colours, then each class of presence, and below what differs from the truth."""
+        """Ribbon: coloured phases, presence of classes, and differences."""
         truth = self._truth(case)
         colours = _class_palette(len(self.phase_names))
         bands: list[Array] = []
@@ -317,7 +319,7 @@ class WorkflowTask(Task):
         return Image(np.moveaxis(np.concatenate(rows).astype(np.uint8), -1, 0), np.eye(4), units="pixel")
 
     def phase_tracks(self, case: Case, answer: Any) -> tuple[Array, Array, Array]:
-        """Seconds of frames, and places of their phases by truth and by an answer, int64, (frame,); -1 for none."""
+        """Frame seconds, and phases by truth and answer, int64, (frame,); -1 without."""
         truth = self._truth(case)
         return truth.frames / self.fps, self._phase_places(truth), self._phase_places(self.accept(case, answer))
 
@@ -378,7 +380,7 @@ class WorkflowTask(Task):
         return FrameLabels(held.frames, columns)
 
     def _on_grid(self, given: FrameLabels, frames: Array, where: str) -> dict[str, Array]:
-        """The columns of labels, on the truth's frames: "" or NaN for those that are missing; others are left out."""
+        """Label columns on the truth's frames; missing are "" or NaN."""
         if np.any(np.diff(given.frames) <= 0):
             raise CaseError(f"{where}: expected ascending frames")
         at = np.minimum(np.searchsorted(given.frames, frames), max(len(given.frames) - 1, 0))
@@ -450,7 +452,7 @@ def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
 
 
 def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
-    """Where the longest stretches of one truth and one wrong prediction begin, in the order of time.
+    """Starts of the longest errors, in order of time.
 
     Args:
         truth: int64, (frame,); -1 where a frame is not judged.
@@ -465,7 +467,7 @@ def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
 
 
 def _class_palette(count: int) -> Array:
-    """Colours of classes, uint8, (class + 1, 3): hues about the circle; the last, for none, is white."""
+    """Class colours, uint8, (class + 1, 3): hues, then white for none."""
     import colorsys
 
     colours = [

@@ -17,7 +17,7 @@ from medimg_eval.results.runs import MANIFEST, read_manifest
 
 
 def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
-    """Judges runs by `accept=`, `plan=` or what their task states, prints the verdicts and keeps them with the runs.
+    """Judges runs by `accept=`, `plan=` or their task; stores verdicts.
 
     Raises:
         DeviationError: a run, or the plan, is not as it was fixed.

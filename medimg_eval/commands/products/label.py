@@ -14,7 +14,7 @@ from medimg_eval.results import write_all
 
 
 def run(config: DictConfig) -> None:
-    """Labels reports, writes the table, and prints what it cost and how it agrees with people.
+    """Labels reports; writes the table, prints cost and agreement.
 
     Raises:
         UserError: the model could not be asked about a report, after all others were labelled.

@@ -42,7 +42,7 @@ ALONE = ("expected", "sd", "range", "prevalence", "discordant")
 
 
 def run(config: DictConfig) -> None:
-    """Prints numbers of cases; with `out=` writes the plan, with `file=` shows one, and with `sign=` signs it.
+    """Prints case numbers; writes `out=`, shows `file=`, signs with `sign=`.
 
     Raises:
         UsageError: keys do not go together, or no number of cases is enough.
@@ -122,7 +122,7 @@ def _sample_sheet(needed: Sequence[Need], unit: str) -> Sheet:
 
 
 def _load_task(wanted: Mapping[str, Any]) -> Task | None:
-    """The task whose data are to be judged: named, or of a folder of label maps."""
+    """Task to be judged, by name or folder of label maps."""
     if wanted.get("task"):
         task = build_task(wanted["task"])
         return changed(task, metrics=wanted["metrics"]) if wanted["metrics"] else task
@@ -164,7 +164,7 @@ def _write_plan(
 
 
 def _show_plan(wanted: Mapping[str, Any]) -> None:
-    """Shows a plan and checks its signatures; signs it once more where that is asked for."""
+    """Shows a plan, checks signatures, and signs on request."""
     file = Path(str(wanted["file"])).expanduser()
     plan = read_plan(file)
     keys = (

@@ -62,19 +62,19 @@ class FolderLayout(Layout, ABC):
         """
 
     def completed(self, entry: Entry) -> Entry:
-        """Adds to a case what is costly to find out, once it is known to be wanted."""
+        """Completes a wanted case with facts costly to find."""
         return entry
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
-        """The files that say which case belongs to which split, when `splits` does not."""
+        """Files assigning cases to splits, when `splits` does not."""
         return ()
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """How the truth is written down where `target` does not say: the layout's own way of it."""
+        """Layout's own form of truth, where `target` is unset."""
         raise UserError("task.layout.target says how the truth is written down, and is not set")
 
     def each_fold(self) -> Mapping[int, FolderLayout]:
-        """The layout of each fold by its number, where `splits.fold` is `all`; else none.
+        """Fold number -> layout, where `splits.fold` is `all`; else none.
 
         Raises:
             UserError: the splits know of no folds.
@@ -138,7 +138,7 @@ class FolderLayout(Layout, ABC):
         )
 
     def split_source(self) -> dict[str, str]:
-        """SHA-256 of each file that decides which case belongs to which split, by its path."""
+        """Path -> SHA-256 of files that define splits."""
         root = self.folder()
         return digests(self.split_files(root) if self.splits is None else self.splits.files(root))
 
@@ -151,7 +151,7 @@ class FolderLayout(Layout, ABC):
         return ImageFile(path, modality=self.modality, options={**self.options, **options})
 
     def patient_of(self, entry: Entry) -> str | None:
-        """The patient that `patient` names; raises UserError where the record leaves it empty, or does not fit."""
+        """Patient by `patient`; UserError where the record lacks it."""
         if not self.patient:
             return entry.patient
         text = entry.fill(self.patient)

@@ -90,7 +90,7 @@ def _plain_index(value: Any) -> str:
 
 
 def parse_name(path: Path, name: str) -> dict[str, str]:
-    """The entities of a BIDS name without ending, such as `sub-01_run-1_T1w`, in their order.
+    """Entities of a BIDS name in order: `sub-01_run-1_T1w`.
 
     Raises UserError where a part before the suffix is no `key-value`, or the first is no subject.
     """

@@ -26,7 +26,7 @@ SWEPT, CLEAN, SEVERITY = "swept", "clean", "_severity_"
 
 @dataclass(kw_only=True)
 class Arrays(FolderLayout):
-    """Arrays of images and of labels per split: in one file, as MedMNIST and MedSegBench store them, or in several.
+    """Arrays of images and labels per split, as MedMNIST and MedSegBench.
 
     Args:
         file: the .npz or HDF5 below the root; or a pattern that holds `{split}`, of a file for each split.
@@ -51,7 +51,7 @@ class Arrays(FolderLayout):
     cache: str = ""
 
     def entries(self, root: Path) -> list[Entry]:
-        """The samples of each split that the file holds, or that there is a file of, in its order."""
+        """Samples of each split that a file holds, in order."""
         if "{split}" in self.file:
             bundles = [(fields["split"], Bundle(path)) for path, fields in find(root, self.file)]
             if not bundles:
@@ -114,7 +114,7 @@ class Arrays(FolderLayout):
 
 @dataclass(kw_only=True)
 class CorruptedArrays(Arrays):
-    """One set of pictures, clean and under corruptions, in a file for each corruption and severity.
+    """Pictures clean and corrupted, one file per corruption and severity.
 
     `file` holds `{split}`: `clean`, or `fog_severity_3`. A split is one such file, or `swept` for all there are, whose
     cases have the attributes `corruption` and `severity` (0 of clean ones). A picture is the same patient in all files.
@@ -139,7 +139,7 @@ class CorruptedArrays(Arrays):
         return entries
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of one file, or of all; raises as that of other layouts, and where a file is not there."""
+        """Cases of one file or all; raises also for missing files."""
         if split != SWEPT or self.folds:
             return super().cases(split)
         root = self.folder()
@@ -170,7 +170,7 @@ class _ArrayMask:
 
 @dataclass(kw_only=True)
 class ArrayFiles(FolderLayout):
-    """One .npz or HDF5 file a sample, with its image, its mask and what is known of the patient.
+    """One .npz or HDF5 file per sample: image, mask and patient facts.
 
     Args:
         file: pattern of the files below the root, holding `{case}`.
@@ -203,7 +203,7 @@ class ArrayFiles(FolderLayout):
         return entries
 
     def completed(self, entry: Entry) -> Entry:
-        """Looks into the file for its spellings and for what it says of the patient."""
+        """Reads the file's field names and patient facts."""
         bundle = Bundle(entry.row.path, allow_pickle=self.allow_pickle)
         options = {"axes": self.axes} if self.axes else {}
         image = self.image_file(bundle.path, key=_held_key(bundle, self.image), **options)
@@ -241,7 +241,9 @@ def _recode_mask(mask: MaskFile, values: Mapping[int, int]) -> Reference[Mask]:
 
 @dataclass(kw_only=True)
 class FairSeg(ArrayFiles):
-    """FairSeg: one .npz a patient, with an SLO fundus image, a mask of rim (1) and cup (2), and demographics.
+    """FairSeg: .npz per patient with SLO fundus, rim, cup and demographics.
+
+    The mask has 1 for the rim, 2 for the cup.
 
     The data come in two spellings. The README's has `slo_fundus`, `disc_cup_mask`, races 0, 1, 2; the code's has
     `fundus_slo`, `disc_cup`, races 2, 3, 7 for the same, and ages in days, which become years. -1 is not known.
@@ -270,7 +272,7 @@ class FairSeg(ArrayFiles):
 
 
 def _mask_axes(axes: str, count: int) -> str:
-    """The axes of a mask beside an image, where they are those of the image; the reader's own guess otherwise."""
+    """Mask axes equal to the image's, else guessed."""
     return next((candidate for candidate in (axes, axes.replace("c", "")) if len(candidate) == count), "")
 
 

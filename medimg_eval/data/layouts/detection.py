@@ -44,7 +44,7 @@ class Coco(FolderLayout):
     attributes: Sequence[str] = ()
 
     def entries(self, root: Path) -> list[Entry]:
-        """The images in the order of the file; their records are the image and then its annotations."""
+        """Images in file order, each followed by its annotations."""
         named: Mapping[Any, str] = {None: self.annotations} if isinstance(self.annotations, str) else self.annotations
         return [entry for split, name in named.items() for entry in self._read(root, root / name, split)]
 
@@ -57,7 +57,7 @@ class Coco(FolderLayout):
         return CocoMasks() if self.truth_kind == "masks" else CocoBoxes(with_masks=self.truth_kind == "objects")
 
     def class_of(self, category: Row) -> str:
-        """What a category is called."""
+        """Name of a category."""
         return category.text("name")
 
     def _read(self, root: Path, path: Path, split: str | None) -> list[Entry]:
@@ -101,7 +101,7 @@ def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
 
 @dataclass
 class CocoBoxes:
-    """The boxes of one image's annotations, with their areas, crowds and what is to be ignored.
+    """Boxes of an image's annotations, with areas, crowds and ignored flags.
 
     Args:
         with_masks: whether the masks are read, too.
@@ -134,7 +134,7 @@ def _read_flag(row: Row, key: str) -> bool:
 
 
 def _stated_areas(rows: Sequence[Row], corners: Array) -> Array:
-    """Returns the stated area of each annotation, that of its box where none is stated."""
+    """Returns each annotation's stated area, else its box's."""
     boxes = (corners[:, 2:] - corners[:, :2] + 1).prod(axis=1)
     areas = np.array([row.values.get("area", box) for row, box in zip(rows, boxes, strict=True)], object)
     for row, area in zip(rows, areas, strict=True):
@@ -145,7 +145,7 @@ def _stated_areas(rows: Sequence[Row], corners: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ObjectsOfImage(OnImage):
-    """Boxes whose masks are drawn when they are read; the first record is the image's."""
+    """Boxes with lazily drawn masks; the first record is the image's."""
 
     boxes: Boxes
     rows: tuple[Row, ...]
@@ -173,7 +173,7 @@ class ObjectsOfImage(OnImage):
 
 @dataclass
 class CocoMasks:
-    """The outlines and runs of one image's annotations, drawn as the ids of their categories."""
+    """Outlines and runs of an image, drawn as category ids."""
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         """The annotations, drawn when read."""
@@ -207,7 +207,7 @@ class DrawnMask:
         return Mask(smallest, grid.affine, names, units=grid.units, instances=numbers)
 
     def geometry(self) -> Geometry:
-        """The grid of the image; raises CaseError when it is not of the stated size."""
+        """Grid of the image; CaseError for another size."""
         grid = self.image.geometry()
         row = self.rows[0]
         stated = (row.values.get("height", grid.shape[0]), row.values.get("width", grid.shape[1]))
@@ -244,7 +244,7 @@ def _decode_mask(row: Row, shape: tuple[int, int]) -> Any:
 
 @dataclass(kw_only=True)
 class Yolo(FolderLayout):
-    """Ultralytics' layout: `data.yaml`, folders of images, and a text file of boxes beside each, below `labels`.
+    """Ultralytics' layout: `data.yaml`, images, and box files below `labels`.
 
     A picture without a text file holds no object, as Ultralytics reads it. The YAML `data` below the root names classes
     (`names`), and for `train`, `val` and `test` a folder of images, or several.
@@ -372,7 +372,9 @@ class RelativeBoxes(OnImage):
 
 @dataclass(kw_only=True)
 class CocoVolumes(Coco):
-    """COCO's JSON of volumes: boxes are x, y, z of the first voxel and sizes along the axes as the volume is stored.
+    """COCO JSON of volumes: boxes x, y, z, and sizes in voxels.
+
+    x, y, z are the first voxel, along the axes as the volume is stored.
 
     Args:
         id: the key of an image that names the case.
@@ -406,7 +408,7 @@ class CocoVolumes(Coco):
 
 @dataclass
 class VolumeBoxes:
-    """The boxes of one volume's annotations; one drawn backwards, of a size below 0, ends where others begin.
+    """Boxes of a volume's annotations; negative sizes are turned round.
 
     What lies outside of the volume is cut off.
 

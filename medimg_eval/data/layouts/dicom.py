@@ -28,7 +28,7 @@ NO_IMAGES = frozenset({*TRUTHS, "RTDOSE", "RTPLAN", "SR", "PR", "KO", "REG", "DO
 
 @dataclass(kw_only=True)
 class DicomTree(FolderLayout):
-    """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
+    """Folder of DICOM files; each series or single file is a case.
 
     The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a salted
     key of their id, or of what `patient` says (see `medimg_eval.patients`). A file that cannot be read costs
@@ -129,7 +129,7 @@ class DicomTree(FolderLayout):
 
 
 class HeaderValues(dict[str, Any]):
-    """Header of a DICOM file; words that may name a patient are read when a pattern wants them."""
+    """DICOM header values; identifying ones are read on demand."""
 
     def __init__(self, paths: Sequence[Path], known: Mapping[str, Any]) -> None:
         """Takes what the index knows of an image."""
@@ -150,7 +150,7 @@ class HeaderValues(dict[str, Any]):
 
 
 def referenced_series(path: Path) -> set[str]:
-    """The UIDs of the series that a DICOM-SEG or RTSTRUCT was drawn on; none of a file that is damaged."""
+    """Series UIDs behind a DICOM-SEG or RTSTRUCT; none if damaged."""
     import pydicom
 
     tags = ["ReferencedSeriesSequence", "ReferencedFrameOfReferenceSequence"]
@@ -167,7 +167,9 @@ def referenced_series(path: Path) -> set[str]:
 
 @dataclass
 class ReferencedMask:
-    """The DICOM-SEG or RTSTRUCT that refers to a series, drawn on its grid; for a `DicomTree`.
+    """DICOM-SEG or RTSTRUCT of a series, drawn on its grid.
+
+    For a `DicomTree`.
 
     `labels` says label -> name of the segment or structure, as the task's `labels`; others are left out. Without it the
     file's own numbers.

@@ -24,7 +24,7 @@ from medimg_eval.image import FEATURES
 
 @dataclass(kw_only=True)
 class FeatureVectors(Table):
-    """A table with a row per case, whose features are in its columns or in the rows of one array.
+    """Table of cases with features in columns or an array's rows.
 
     The image of a case is its vector, (1, 1, feature). Bags of tiles, a file each, are those of `Slides`.
 
@@ -44,7 +44,7 @@ class FeatureVectors(Table):
         raise UsageError("task.layout.image is of no use beside task.layout.features; leave it out")
 
     def entries(self, root: Path) -> list[Any]:
-        """The cases in the order of their rows; raises UserError where two rows have one id."""
+        """Cases in row order; UserError for a repeated id."""
         from dataclasses import replace
 
         entries = super().entries(root)
@@ -84,7 +84,7 @@ class CellVector:
         return (self.row.path,)
 
     def read(self) -> Image:
-        """Returns (1, 1, feature), float64; raises CaseError where a cell is no finite number."""
+        """Returns (1, 1, feature), float64; CaseError for non-finite cells."""
         try:
             values = np.array([self.row.number(column) for column in self.columns])
         except UserError as error:
@@ -109,7 +109,7 @@ class RowVector:
         return (self.path,)
 
     def read(self) -> Image:
-        """Returns (1, 1, feature); raises CaseError where there is no such row, or it is not finite."""
+        """Returns (1, 1, feature); CaseError for missing or non-finite rows."""
         array = matrix_of(self.path)
         if self.place >= len(array):
             raise CaseError(f"{self.path}: has {len(array)} rows, and row {self.place} is asked for, counted from 0")
@@ -121,7 +121,7 @@ class RowVector:
 
 
 def matrix_of(path: Path) -> Array:
-    """The array (row, feature) of a file, read once while it stays as it is; an .npy is mapped into memory.
+    """Cached array (row, feature) of a file; .npy is memory-mapped.
 
     Raises:
         CaseError: it is missing, damaged, or of another shape.
@@ -166,7 +166,7 @@ def _as_image(values: Array, where: str) -> Image:
 
 @dataclass(kw_only=True)
 class RateFindings(FolderLayout):
-    """Features as RATE-Evals keeps them, and labels as it reads them: many questions with yes or no of each scan.
+    """Features and yes-no labels as RATE-Evals stores them.
 
     Below the root lies `embeddings/SPLIT/ACCESSION.npz`. Labels are a JSON file: accession -> `qa_results` or `answers`
     -> category -> questions with answers, in any of the three forms that RATE and its evaluation write.
@@ -229,7 +229,7 @@ class RateAnswers:
     layout: RateFindings
 
     def reference(self, entry: Entry) -> Reference[Findings]:
-        """Reference to the findings; raises UserError where the scan, or an answer, is not understood."""
+        """Reference to findings; UserError for unreadable scans or answers."""
         held = rate_answers(self.file).get(entry.id)
         if held is None and self.layout.strict:
             raise entry.row.error(

@@ -21,7 +21,7 @@ from medimg_eval.imaging.motions import Motion, MotionFile
 
 @dataclass(kw_only=True)
 class Volumes(FolderLayout):
-    """A folder of volumes and label maps of any format, paired by case id.
+    """Folder of volumes and label maps, paired by case id.
 
     Args:
         image: pattern below `root` holding `{case}`, such as `imagesTs/{case}_0000.nii.gz`, or one for each image of a
@@ -97,7 +97,7 @@ class Volumes(FolderLayout):
 
 
 def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
-    """The files below a folder that fit a pattern, each with what its fields stand for.
+    """Files matching a pattern, with their fields' values.
 
     They are sorted by split, case and path. A field that comes twice has one value: a case's folder often repeats its
     name. What is hidden, or lies in a hidden folder, does not count.
@@ -133,7 +133,7 @@ def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
 
 @dataclass(kw_only=True)
 class MaskFolder(FolderLayout):
-    """Label maps of any format without their images, one per case, for models that have answered already.
+    """Label maps without images, one per case, for stored predictions.
 
     A `table` with a column `case`, optionally `patient`, says which cases there are and in which order; every other
     column becomes an attribute. Without it each label map is one.
@@ -208,7 +208,7 @@ class FolderPerClass(FolderLayout):
 
 @dataclass(kw_only=True)
 class PairedFolders(FolderLayout):
-    """A folder of pictures and one of label maps, paired by their names without endings.
+    """Folders of pictures and label maps, paired by stem.
 
     Args:
         images: folder below the root, which may hold `{split}`.
@@ -223,7 +223,7 @@ class PairedFolders(FolderLayout):
     endings: Sequence[str] = ENDINGS
 
     def entries(self, root: Path) -> list[Entry]:
-        """The pairs, sorted by split and name; raises UserError for an image or a label map that is alone."""
+        """Pairs sorted by split and name; UserError for unpaired files."""
         images, masks = (self._pictures(root, folder) for folder in (self.images, self.masks))
         if self.images == self.masks and self.mask_suffix:
             masks = {key: path for key, path in masks.items() if key[1].endswith(self.mask_suffix)}
@@ -262,7 +262,7 @@ class PairedFolders(FolderLayout):
 
 @dataclass(kw_only=True)
 class MotionFiles(FolderLayout):
-    """A motion file for each trial; cases are called `subject/trial`, and patients are the subjects.
+    """Motion file per trial; cases are `subject/trial`, patients subjects.
 
     Args:
         pattern: of the true motions below the root, with `{subject}` and `{case}` for the trial.

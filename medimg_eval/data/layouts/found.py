@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class NoTruth:
-    """Stands where a case has its truth, on the grid of its image; `content` is what else decides the answer."""
+    """Placeholder for unknown truth; `content` enters the answer's identity."""
 
     image: ImageFile
     content: str = ""
@@ -61,7 +61,7 @@ class NoTruth:
 
 @dataclass(kw_only=True)
 class FoundImages(Layout):
-    """Every image below some folders, a case for each; or for each question about it.
+    """Every image below folders as a case, or per question.
 
     A DICOM series is one image, whatever its files are called; a damaged file costs its own case. What is no image, or
     lies beside images as a logo does, is passed over: `left_out` names it.
@@ -92,7 +92,7 @@ class FoundImages(Layout):
         self._left_out: dict[str, str] = {}
 
     def cases(self, split: str) -> list[Case]:
-        """The images in the order of their names, series in that of their numbers.
+        """Images by name, series by number.
 
         Raises:
             SplitError: there is nothing to learn from here.
@@ -146,7 +146,7 @@ class FoundImages(Layout):
         return [Found(name, (path,)) for name, path in zip(_name_cases(files, root), files, strict=True)]
 
     def _families(self, root: Path) -> dict[str, list[Path]]:
-        """The files by family, in the order of their names; under "" those that are no image."""
+        """Files by family in name order; "" holds other files."""
         families: dict[str, list[Path]] = {}
         for name, _ in sorted(walk(root), key=lambda one: natural_order(one[0])):
             path = root / name
@@ -198,7 +198,7 @@ class FoundImages(Layout):
         return ImageFile(one.paths if len(one.paths) > 1 else one.paths[0], options=self.options)
 
     def _asked(self, found: Sequence[Found]) -> list[Case]:
-        """A case for each question; raises UserError naming the line that is not understood."""
+        """Case per question; UserError names unreadable lines."""
         by_name = {name: image for image in found for name in (image.id, *(path.name for path in image.paths))}
         cases = []
         for number, row in enumerate(read_table(Path(self.questions).expanduser()), 1):
@@ -242,7 +242,7 @@ def _read_options(row: Row) -> dict[str, str]:
 
 
 def _why_aside(one: Series) -> str:
-    """Why a DICOM image is not meant where there are others; "" for one that is."""
+    """Why a DICOM image is secondary among others; else ""."""
     if one.localizer:
         return "a localizer"
     return "a picture of a screen (secondary capture)" if one.sop_class.startswith(CAPTURE) else ""
@@ -264,7 +264,7 @@ def _file_stem(path: Path) -> str:
 
 
 def _distinct_names(*choices: Sequence[str]) -> list[str]:
-    """The first of several ways to name things under which no two are alike; numbered where all fail."""
+    """First naming without repeats; numbered where all have some."""
     for names in choices:
         if all(names) and len(set(names)) == len(names):
             return list(names)
@@ -281,14 +281,14 @@ def _path_below(path: Path, root: Path) -> str:
 
 
 def _name_cases(files: Sequence[Path], root: Path) -> list[str]:
-    """Cases by the names of their files, those of the folders before them where two are alike."""
+    """Cases by file name, with folders where ambiguous."""
     return _distinct_names(
         [_file_stem(path) for path in files], [_path_below(path.with_name(_file_stem(path)), root) for path in files]
     )
 
 
 def _names_of(images: Sequence[Series], root: Path) -> list[str]:
-    """Cases by the numbers of their series, else by their folders, else by their UIDs."""
+    """Cases by series number, else folder, else UID."""
     numbers = [f"series_{image.number}" if image.number else "" for image in images]
     folders = [_path_below(image.paths[0].parent, root).strip(".") for image in images]
     return _distinct_names(numbers, folders, [image.series or _file_stem(image.paths[0]) for image in images])

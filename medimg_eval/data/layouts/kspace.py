@@ -25,7 +25,7 @@ Slices = tuple[int, int]
 
 @dataclass(kw_only=True)
 class KSpaceScans(FolderLayout):
-    """Scans with their samples, and as truth the image that the file holds, or else the root of the sum of squares.
+    """K-space scans with stored or root-sum-of-squares images as truth.
 
     The image of a case is its samples: complex, (coil, *axes), their names in the attribute `axes`. Echoes come first,
     then axes in image space, then frequencies, so that the last two axes are those of a slice.
@@ -197,7 +197,7 @@ class _Reconstructions:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The image that a file holds for its samples, or the root of the sum of squares over the coils.
+    """Stored reconstruction of samples, or root sum of squares over coils.
 
     `slices` are along the first axis; `square` says whether it is cut to as many rows as columns; `labels` which tissue
     lies where, of all slices.
@@ -256,11 +256,11 @@ class Reconstruction:
         return [name for name in self.keys.axes if name != "coil"]
 
     def _order(self, axes: int) -> list[int]:
-        """Axes as those of the samples; further ones, of one set of sensitivities after another, stay behind."""
+        """Axes ordered as the samples', further ones behind."""
         names = [*self._rest(), *("" for _ in range(axes - len(self._rest())))]
         return sorted(range(axes), key=lambda place: _axis_rank(names[place]))
 
 
 def _axis_rank(axis: str) -> tuple[bool, bool, bool]:
-    """Sorts echoes before axes in image space, these before frequencies, and what has no name behind all."""
+    """Sort key: echoes, image-space axes, frequencies, unnamed axes."""
     return not axis, axis.startswith("k"), axis != "echo"

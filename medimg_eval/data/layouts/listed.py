@@ -19,7 +19,9 @@ from medimg_eval.tasks.base import Layout, answered_elsewhere, split_source
 
 @dataclass(kw_only=True)
 class Listed(Layout):
-    """The cases that a table names, in its order, with the patients and attributes that it states.
+    """Cases listed in a table, with its patients and attributes.
+
+    In its order.
 
     Args:
         layout: which has the cases.
@@ -32,7 +34,7 @@ class Listed(Layout):
     keep: bool = False
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of one split; raises UserError where the table names one that is not there, or one twice."""
+        """Cases of a split; UserError for missing or repeated ones."""
         cases = {case.id: case for case in self.layout.cases(split)}
         named: dict[str, Case] = {}
         unreadable: list[str] = []
@@ -64,7 +66,7 @@ class Listed(Layout):
 
 @dataclass(kw_only=True)
 class PointTable(Table):
-    """A table with a row per point, without images: the grid is the box about all points that it holds.
+    """Table of points without images; the grid encloses them all.
 
     Args:
         columns: x and y, or x, y and z.

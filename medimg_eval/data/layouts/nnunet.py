@@ -21,7 +21,7 @@ PARTS = {"train": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
 
 @dataclass(kw_only=True)
 class NnUNet(FolderLayout):
-    """A folder with nnU-Net's `dataset.json`, of version 2 or 1 (MSD's own tasks are of version 1).
+    """Folder with nnU-Net's `dataset.json`, version 2 or MSD's 1.
 
     The splits are `train` and, where `labelsTs` is there, `test`; with a fold, `train` is divided into `train` and
     `val`.
@@ -145,7 +145,7 @@ def _read_regions(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tup
 
 @dataclass(kw_only=True)
 class MsdDatalist(FolderLayout):
-    """A JSON file of lists of images and label maps, as MSD and MONAI's tutorials write them.
+    """JSON lists of images and label maps, as MSD and MONAI.
 
     Its lists (`training`, `validation`, `testing`, `test`) are the splits. With a fold, the training items of that
     fold are `validation`, and the others `training`.

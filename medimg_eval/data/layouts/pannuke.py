@@ -17,7 +17,7 @@ from medimg_eval.imaging.arrays import Bundle
 
 @dataclass(kw_only=True)
 class PanNuke(FolderLayout):
-    """PanNuke as its authors pack it, with the tissue of each picture as attribute `tissue`.
+    """PanNuke's published arrays, with attribute `tissue`.
 
     Args:
         parts: split -> folders below the root, where `{part}` of the patterns below lies.
@@ -72,12 +72,12 @@ class _Nuclei:
 
 @dataclass(frozen=True, eq=False)
 class NumberedChannels(OneFile):
-    """One item of (item, row, column, class), where each class numbers its own objects and the last is background."""
+    """Item of (item, row, column, class) with objects numbered by class."""
 
     index: int
 
     def read(self) -> Mask:
-        """Returns labels from 1 in the order of the classes; a pixel of several classes has the last.
+        """Returns labels from 1 by class; later classes win pixels.
 
         Raises CaseError for numbers below 0, or that are not whole.
         """

@@ -21,7 +21,7 @@ TABLE, CONFIG = "k=all.tsv", "config.yaml"
 
 @dataclass
 class PathoBenchFolds:
-    """The columns `fold_0`, `fold_1`, ... of a task's table, which say `train`, `val` or `test` of each case.
+    """Columns `fold_0`, ... with `train`, `val` or `test` by case.
 
     A case may have several rows, one for each slide, which must agree.
     """
@@ -38,7 +38,7 @@ class PathoBenchFolds:
         return (root / TABLE,)
 
     def read(self, root: Path) -> dict[str, list[Row]]:
-        """The ids of each split; raises UserError where rows of one case lie in two."""
+        """Ids by split; UserError where a case's rows disagree."""
         config, column = _cached_config(root), f"fold_{self.fold}"
         split_rows: dict[str, tuple[str, Row]] = {}
         for row in _labelled_rows(root):
@@ -73,7 +73,7 @@ class PathoBench(Slides):
         return super(PathoBench, replace(self, id=_cached_config(root)["sample_col"])).entries(root)
 
     def class_names(self) -> list[str]:
-        """The names of `label_dict`, in the order of their numbers; raises MissingDataError without the folder."""
+        """Names of `label_dict` by number; MissingDataError without the folder."""
         held = _cached_config(Path(self.root).expanduser())["label_dict"]
         return [str(held[number]) for number in sorted(held, key=int)]
 

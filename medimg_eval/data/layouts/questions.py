@@ -137,7 +137,7 @@ class Questions(Layout):
         self._rotates = any(step == ROTATE or (isinstance(step, Mapping) and ROTATE in step) for step in self.expand)
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of one split, in the order of their records; members of a set stand together.
+        """Cases of a split in record order; sets stay together.
 
         Where nothing says which record belongs to which split, all of them serve any.
 
@@ -164,7 +164,7 @@ class Questions(Layout):
         return _share_image(_group_sets(cases), by_image=not (self.set or self.patient))
 
     def _records(self, source: Source, root: Path, split: str) -> Iterator[Record]:
-        """Yields the records that are left by steps which look at all of them."""
+        """Yields records left by steps over the whole set."""
         records = list(source.read(root))
         if not records:
             raise _empty_error(source, root)
@@ -193,7 +193,7 @@ class Questions(Layout):
         return self._left_out
 
     def split_source(self) -> dict[str, str]:
-        """SHA-256 of each file that decides which record belongs to which split, as `fingerprints` has it."""
+        """Path -> SHA-256 of files defining splits, as by `fingerprints`."""
         named = next((source for source in (self.records, self.at) if isinstance(source, Mapping)), {})
         root = self.folder()
         paths: dict[Path, None] = {}
@@ -291,7 +291,7 @@ class Questions(Layout):
         return {**self.attributes, **{key: column for key, column in attributes.items() if column}}
 
     def _known(self, record: Record) -> dict[str, str]:
-        """Fields that a wrong record still has, so that it is missed in its set and subgroup."""
+        """Fields still readable in a faulty record."""
         facts = {}
         for key, column in self._attributes().items():
             if column != IMAGE_COUNT:
@@ -335,7 +335,7 @@ def _empty_error(source: Source, root: Path) -> UserError:
 
 
 def _shortest_side(case: Case) -> int | None:
-    """The shortest side of a case's images; None where there are none, or one cannot be read, which is said later."""
+    """Shortest image side of a case; None where missing or unreadable."""
     try:
         return min((side for image in case.images for side in image.geometry().shape), default=None)
     except CaseError:
@@ -370,7 +370,7 @@ def _rotate_options(case: Case) -> list[Case]:
 
 
 def _told_apart(cases: Sequence[Case], *, number: bool = False) -> list[Case]:
-    """Gives those an id of their own whose id was given before; makes failed cases of them unless they are numbered."""
+    """Numbers repeated ids where allowed; else makes failed cases."""
     first: dict[str, Case] = {}
     taken = Counter(case.id for case in cases)
     named_cases = []
@@ -396,7 +396,7 @@ def _told_apart(cases: Sequence[Case], *, number: bool = False) -> list[Case]:
 
 
 def _numbered_case(case: Case, count: int) -> Case:
-    """Returns a case whose id was given before as the question that it is, in a set of its own."""
+    """Returns a repeated id's case as a set of its own."""
     own = case.attributes.get("set", "")
     attributes = {**case.attributes, "set": f"{own}#{count}"} if own else case.attributes
     patient = f"{own}#{count}" if own and case.patient == own else case.patient
@@ -417,7 +417,7 @@ def _group_sets(cases: Sequence[Case]) -> list[Case]:
 
 
 def _number_members(group: Sequence[Case], name: str) -> list[Case]:
-    """Gives the members of a set their number, by which a set that is drawn twice is told from a larger one."""
+    """Numbers a set's members, revealing sets drawn twice."""
     if name.startswith("\0"):
         return list(group)
     return [
@@ -432,7 +432,7 @@ def _sort_key(case: Case) -> tuple[int, float, str]:
 
 
 def _share_image(cases: list[Case], *, by_image: bool) -> list[Case]:
-    """Gives cases without a patient the image they share, if any two of them share one."""
+    """Gives cases without patient their shared image as group."""
     if not by_image:
         return cases
     named = [None if case.patient or not case.images else places_of(case.images) for case in cases]
@@ -444,7 +444,7 @@ def _share_image(cases: list[Case], *, by_image: bool) -> list[Case]:
 
 @dataclass(frozen=True)
 class Keyed:
-    """An entry of the key that stands in one table with answers: `content` is what counts of it, and no file."""
+    """Answer key in a table with answers; `content` is hashed."""
 
     target: Reference[Any]
     files: tuple[Path, ...] = ()
@@ -468,7 +468,7 @@ class Keyed:
 
 @dataclass(kw_only=True)
 class AnswerTable(Questions):
-    """Questions in tables that also hold what a model answered: those with the same questions are the same data."""
+    """Tables of questions with answers; equal questions are equal data."""
 
     answered: ClassVar[bool] = True
 

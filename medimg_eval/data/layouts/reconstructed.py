@@ -20,7 +20,7 @@ IMAGE = "image"
 
 @dataclass(kw_only=True)
 class Reconstructed(Layout):
-    """Cases of another layout, such as of a segmentation, with the stored reconstructions in the place of their images.
+    """Cases of another layout with stored reconstructions as images.
 
     Truth, patients and attributes are the layout's, and the attribute `image` is the model's name. A reconstruction
     takes the grid of the image that it replaces, shape and place; of complex numbers it is the magnitude. A case that
@@ -111,7 +111,7 @@ class StoredReconstruction:
         return () if self.path is None else (self.path,)
 
     def read(self) -> Image:
-        """Returns the magnitude, float32, (1, *spatial), on the grid of the image that it replaces.
+        """Returns the magnitude, float32, (1, *spatial), on the replaced image's grid.
 
         Raises CaseError where the run has none, the file cannot be read, or it is no image of that shape.
         """
@@ -134,7 +134,7 @@ class StoredReconstruction:
 
 
 def _stored_files(folder: Path) -> dict[str, Path]:
-    """By case, the file of its reconstruction; raises UserError where the run stored something else."""
+    """Case -> reconstruction file; UserError for other stored kinds."""
     files = stored_files(folder)
     odd = next((file for file in files.values() if file.suffix != ".npy"), None)
     if odd is not None:

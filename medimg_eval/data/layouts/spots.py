@@ -20,7 +20,7 @@ from medimg_eval.imaging.slides import Patches, open_store, read_patches
 
 @dataclass(kw_only=True)
 class Spots(FolderLayout):
-    """A case for each spot of each sample, `SAMPLE/BARCODE`: its tile, or the features of it.
+    """Case per spot `SAMPLE/BARCODE`: tile or its features.
 
     Rows have the columns of the sample's line, and `barcode`; spots come in the order of the sample's file.
 
@@ -39,7 +39,7 @@ class Spots(FolderLayout):
     modality: str = "SM"
 
     def entries(self, root: Path) -> list[Entry]:
-        """The spots of all samples, samples sorted by name; raises UserError where two lines of one sample differ."""
+        """Spots by sample name; UserError where a sample's lines differ."""
         samples: dict[str, Row] = {}
         tables = sorted(root.glob(self.table))
         if not tables:
@@ -74,7 +74,7 @@ class Spots(FolderLayout):
 
 @dataclass(frozen=True)
 class SpotTile:
-    """The tile of a spot: number `place` of a file, with `size` rows and columns."""
+    """Tile `place` of a file, `size` pixels square."""
 
     path: Path
     place: int
@@ -124,7 +124,7 @@ class SpotFeatures:
 
 @dataclass(frozen=True, eq=False)
 class _Embedded:
-    """The features of a sample: barcodes in the order of the file, where each stands, float32 (spot, feature)."""
+    """A sample's features: barcodes, positions, float32 (spot, feature)."""
 
     barcodes: tuple[str, ...]
     places: dict[str, int]

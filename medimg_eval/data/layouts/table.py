@@ -143,7 +143,7 @@ class Table(FolderLayout):
             yield RowValues(row, tuple(map(str, self.values)))
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
-        """The images that a column or a pattern names in one row; raises UserError where it names none."""
+        """Images of a row by column or pattern; UserError without."""
         columns = [match[1] for match in FIELD.finditer(pattern)] or [pattern]
         value = row.value(columns[0]) if len(columns) == 1 else None
         if isinstance(value, Cell):
@@ -184,7 +184,7 @@ class Table(FolderLayout):
 
 @dataclass(frozen=True)
 class PartImage:
-    """An image that is one of several unlike parts of a case, such as its OCT."""
+    """Image that is one kind among a case's, such as OCT."""
 
     image: Reference[Image]
     part: str
@@ -195,7 +195,7 @@ class PartImage:
         return self.image.files
 
     def read(self) -> Image:
-        """The image, whose attribute `part` says which it is; raises what reading it does."""
+        """The image, with attribute `part`."""
         image = self.image.read()
         return replace(image, attributes={**image.attributes, PART: self.part})
 
@@ -206,7 +206,7 @@ class PartImage:
 
 @dataclass(frozen=True, eq=False)
 class RowValues:
-    """Numbers in the columns of a row, NaN where they are empty, in the place of an image."""
+    """Row's numbers in place of an image, NaN where empty."""
 
     row: Row
     columns: tuple[str, ...]
@@ -238,7 +238,7 @@ class SignalFile(OneFile):
     part: str
 
     def read(self) -> Image:
-        """Returns (channel, 1, time), float32; raises CaseError where the file holds no finite numbers of two axes."""
+        """Returns (channel, 1, time), float32; CaseError for non-finite or other axes."""
         with CaseError.about(self.path, "cannot be read as samples", ValueError, OSError, EOFError):
             if self.path.suffix.lower() == ".npy":
                 array = np.load(self.path, allow_pickle=False)
@@ -259,7 +259,7 @@ class SignalFile(OneFile):
 
 @dataclass(frozen=True, eq=False)
 class RowSequence:
-    """A text, DNA or protein in a row of a table, in the place of an image."""
+    """Text, DNA or protein of a row, in place of an image."""
 
     row: Row
     pattern: str
@@ -325,7 +325,7 @@ def _files_by_name(root: Path, folder: str) -> dict[str, list[Path]]:
 
 
 def _image_identity(image: Any) -> Any:
-    """Identity of an image of a case: a store holds many bags in one file."""
+    """Image identity; stores hold many bags per file."""
     if isinstance(image, PartImage):
         return image.part, _image_identity(image.image)
     if isinstance(image, EmbeddedImage):
@@ -345,7 +345,7 @@ def _relative_name(image: Reference[Image], root: Path) -> str:
 
 @dataclass(kw_only=True)
 class Slides(Table):
-    """A table with one row per slide, in the columns of CLAM and its kin: `slide_id`, `case_id`, and the truth.
+    """Table of slides as in CLAM: `slide_id`, `case_id`, and truth.
 
     A case is a slide; with `id: case_id` it is all slides of a patient.
 
@@ -375,7 +375,7 @@ class Slides(Table):
     modality: str = "SM"
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
-        """The slide, or the features of its tiles; of several slides in one cell those of each."""
+        """A slide or its features; of several in a cell, each."""
         if self.several and self.several in row.text("slide_id"):
             names = [name.strip() for name in row.text("slide_id").split(self.several) if name.strip()]
             parts = [Row(row.path, row.place, {**row.values, "slide_id": name}) for name in names]

@@ -23,7 +23,7 @@ LANDMARKS = ("first", "last", "each")
 
 
 class Visit(NamedTuple):
-    """Rows of one visit of a patient, and its time on the clock of the table."""
+    """A patient's visit: rows and time on the table's clock."""
 
     time: float
     rows: tuple[Row, ...]
@@ -31,7 +31,7 @@ class Visit(NamedTuple):
 
 @dataclass(kw_only=True)
 class Timelines(Table):
-    """A table with a row for each image of a visit; a case is a patient with visits in order, up to a landmark.
+    """Table of visits' images; cases are patients up to landmarks.
 
     Nothing of a later visit is shown. The truth is read from the landmark's row, which gets further columns:
     `landmark`, `visits`, `until` (time from the landmark to `follow_up`), `next COLUMN` of the visit after it, and
@@ -104,7 +104,7 @@ class Timelines(Table):
         return [index] if 0 <= index <= last else []
 
     def _case_at(self, root: Path, name: str, visits: Sequence[Visit], at: int, split: str | None) -> Entry | None:
-        """The case that ends at a visit; None where it is followed no longer."""
+        """Case ending at a visit; None after follow-up ends."""
         visits_shown = visits[max(0, at + 1 - self.history) if self.history else 0 : at + 1]
         now = visits[at]
         added: dict[str, Any] = {"landmark": now.time, "visits": len(visits_shown)}
@@ -166,11 +166,11 @@ class VisitImage:
 
     @property
     def part(self) -> str:
-        """Part of the case that it is, such as an OCT; "" where the layout tells none apart."""
+        """Kind of image within the case, such as OCT; else ""."""
         return str(getattr(self.image, "part", ""))
 
     def read(self) -> Image:
-        """The image with its visit and time as attributes; raises what reading it does."""
+        """The image with visit and time as attributes."""
         image = self.image.read()
         attributes = {VISIT: str(self.visit), WHEN: f"{self.when:g}"}
         return replace(image, attributes={**image.attributes, **attributes})
@@ -181,7 +181,7 @@ class VisitImage:
 
 
 def _shown_as(image: Any) -> Any:
-    """Identity of an image, of values or of a text: rows of one visit name the same again."""
+    """Identity of an image, values or text, which rows repeat."""
     if isinstance(image, RowValues):
         return image.part, *(image.row.text(column) for column in image.columns)
     if isinstance(image, RowSequence):
@@ -190,12 +190,12 @@ def _shown_as(image: Any) -> Any:
 
 
 def _visit_number(visit: Visit | None, column: str) -> float:
-    """Number in a column of a visit; NaN where it is empty, or there is no visit."""
+    """Number of a visit's column; NaN where empty or without visit."""
     return visit.rows[0].number(column) if visit is not None and visit.rows[0].text(column) else math.nan
 
 
 def time_of(row: Row, column: str) -> float:
-    """Time in a column or pattern: a number, or the days of a date; raises UserError where it is neither."""
+    """Time of a column: number or date in days; else UserError."""
     text = row.fill(column)
     try:
         time = float(text)

@@ -31,7 +31,7 @@ def is_medevalkit(first: Mapping[str, Any]) -> bool:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a spreadsheet, table or list; "None", "NA" and "null" stay the texts they are."""
+    """Rows of a table; "None", "NA" and "null" stay texts."""
     if file.suffix == ".xlsx":
         from openpyxl import load_workbook
 
@@ -103,7 +103,7 @@ def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
 
 
 def _first_right(right: Any) -> str:
-    """A text; the first of several that are right, which some sets keep as a list in a cell."""
+    """First right text of a cell's list, or the text."""
     held = right
     if isinstance(right, str) and right.startswith("["):
         for read in (json.loads, ast.literal_eval):

@@ -23,7 +23,9 @@ def is_samples(first: Mapping[str, Any]) -> bool:
 
 
 def read_samples(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
-    """Reads samples of one task; of several filters the first counts, for the replies are the same.
+    """Reads a task's samples, by the first filter.
+
+    The replies of others are the same.
 
     Raises:
         UserError: a question has two different replies, as happens where a file was appended to.

@@ -20,7 +20,7 @@ def is_nnunet(path: Path) -> bool:
 
 
 def write_nnunet(path: Path, folder: Path, name: str | None = None) -> Path:
-    """Writes Dice and IoU of each case and label as a table of scores, computed again from the counts of voxels.
+    """Writes Dice and IoU from nnU-Net's voxel counts as table.
 
     A label that neither mask holds has no value. Cases without a prediction are not in nnU-Net's file.
 

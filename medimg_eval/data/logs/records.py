@@ -67,7 +67,7 @@ class Log:
 
 
 def lettered(texts: Sequence[Any]) -> dict[str, str]:
-    """Options by letter; letters that the texts begin with, all in their order, are taken off."""
+    """Options by letter; sequential letters before texts are removed."""
     matches = [LABEL.match(str(text)) for text in texts]
     marked = [match.group(1) for match in matches if match]
     if marked == list(ascii_uppercase[: len(texts)]):
@@ -76,7 +76,10 @@ def lettered(texts: Sequence[Any]) -> dict[str, str]:
 
 
 def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
-    """The letter of what is right, given as a letter, as a place counted from `first`, or as an option's text."""
+    """Letter of the right option, by letter, index or text.
+
+    An index is counted from `first`.
+    """
     text_ = str(right).strip()
     label = LABEL.match(text_)
     if not options or text_.upper() in options:
@@ -93,7 +96,7 @@ def numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def write_records(log: Log, folder: Path) -> tuple[Path, Path]:
-    """Writes questions and replies as `score answers=` reads them, as JSON lines; what has no reply has no line there.
+    """Writes questions and replies as JSON lines for `score answers=`.
 
     Returns:
         The file of the questions, and that of the replies.
@@ -139,7 +142,7 @@ def write_disagreements(
 
 
 def matched(log: Log, cases: Sequence[Case]) -> Log:
-    """The records that are about cases of a task, by id or by the text of the question, under the cases' ids.
+    """Records matched to a task's cases by id or question.
 
     Raises:
         UserError: none is, or options stand in another order, so that letters mean something else.

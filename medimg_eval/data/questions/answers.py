@@ -42,7 +42,7 @@ ABSENT = ("fail", "leave_out")
 
 
 def check_answer(config: Mapping[str, Any]) -> None:
-    """Refuses a way to say what is right that there is not; the UsageError names the key."""
+    """Refuses unknown forms of answers; UsageError names the key."""
     form = form_of(config, FORMS, "answer")
     unknown = next((key for key in config if form and key not in (form, "absent", *FORMS[form])), None)
     if unknown is not None:
@@ -52,7 +52,10 @@ def check_answer(config: Mapping[str, Any]) -> None:
 
 
 def check_kind(config: Any) -> None:
-    """Raises UsageError for what is neither a kind, nor `by_answer`, nor `{column: ..., kinds: ...}`."""
+    """Raises UsageError for unknown kinds.
+
+    It may be a kind, `by_answer`, or `{column: ..., kinds: ...}`.
+    """
     if isinstance(config, Mapping) and not config.get(BY_ANSWER):
         if not config.get("column") or not isinstance(config.get("kinds"), Mapping):
             raise UsageError(f"task.layout.kind is {dict(config)!r}, expected a kind, {BY_ANSWER}, or column and kinds")
@@ -69,7 +72,7 @@ def answer_names(config: Mapping[str, Any]) -> list[str]:
 
 
 def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
-    """The kind of a record's question, by what the config and the config of the answer say.
+    """Kind of a question, by its config and answer config.
 
     Raises CaseError where the record's column holds a value that is given no kind.
     """
@@ -87,7 +90,7 @@ def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
 
 
 def yes_no(text: str) -> str | None:
-    """`yes` or `no` for a text that says just this, whatever its case and full stop; else None."""
+    """`yes` or `no` where a text says exactly this; else None."""
     return YES_NO.get(text.strip().rstrip(".。!").strip().lower())
 
 
@@ -100,7 +103,7 @@ def _raw_answer(config: Mapping[str, Any], record: Record) -> Any:
 
 
 def is_absent(config: Mapping[str, Any], record: Record) -> bool:
-    """Whether a record does not say what is right, and is to be left out for it."""
+    """Whether a record lacks its answer and is dropped."""
     if record.fault or config.get("absent") != "leave_out":
         return False
     raw = _raw_answer(config, record)
@@ -108,7 +111,7 @@ def is_absent(config: Mapping[str, Any], record: Record) -> bool:
 
 
 def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Mapping[str, str]) -> Any:
-    """Answer of a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
+    """Record's answer as `medimg_eval.question.Key` holds it.
 
     Raises CaseError where the record does not say, or says something that is not possible.
     """
@@ -166,7 +169,7 @@ def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:
 
 
 def by_text(said: str, options: Mapping[str, str]) -> str | None:
-    """The letter of the option that is a text: exactly, or but for case, blanks and a full stop, or with its letter.
+    """Letter of the option equal to a text, loosely.
 
     Of options with the very same text it is the first; one that is only like two different ones is none of them.
     """
@@ -183,7 +186,7 @@ def by_text(said: str, options: Mapping[str, str]) -> str | None:
 
 
 def plain(text: str) -> str:
-    """A text without what people write differently: case, width, blanks, a full stop at the end."""
+    """Text normalised in case, width, blanks and final full stop."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(". ")
 
 
@@ -217,7 +220,7 @@ def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) ->
 
 
 def _report_of(config: Mapping[str, Any], raw: Any, record: Record) -> str | tuple[str, ...]:
-    """The reference report, or several: put together, cleaned or cut where benchmarks do so with references."""
+    """Reference reports, cleaned or cut as benchmarks do."""
     several = [text for item in (raw if isinstance(raw, list | tuple) else [raw]) if (text := as_text(item))]
     if "join" in config:
         several = [str(config["join"]).join(several)] if several else []
@@ -241,7 +244,7 @@ def _answer_regions(value: Sequence[Any], config: Mapping[str, Any], record: Rec
 
 
 def _answer_boxes(value: Any, record: Record) -> Any:
-    """A box as four numbers, or several of them: of a list of lists, or of a text with more numbers."""
+    """Boxes of four numbers each, from a list or text."""
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
         return tuple(_answer_boxes(item, record) for item in value)
     numbers = value if isinstance(value, list | tuple) else re.findall(r"-?(?:\d+\.?\d*|\.\d+)", as_text(value))
@@ -261,7 +264,7 @@ def _answer_number(raw: Any, record: Record) -> float:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KeyOf:
-    """The entry of the answer key, whose place in the image is known when the image's size is.
+    """Answer key entry, placed once the image size is known.
 
     `value` is as `Key` has it, but for the box; `more` goes beside it. `config` tells how a box is said; `sized` gives
     a name in `more` the (width, height) of the image of a place; of `labels`, the boxes are the value.
@@ -281,7 +284,7 @@ class KeyOf:
         return (self.record.path,) if self.labels is None else (self.record.path, self.labels.path)
 
     def read(self) -> Key:
-        """The entry, for which the image is looked at where a size is needed; raises CaseError where it cannot be."""
+        """The entry, sized by its image where needed; else CaseError."""
         sizes = {name: self._size(key) for name, key in self.sized.items()}
         value: Any = self.value if self.labels is None else self.labels.read()
         if "box" in self.config or "scale" in self.config:
@@ -316,7 +319,7 @@ def _place_box(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[],
 
 @dataclass(frozen=True, eq=False)
 class Faulty(Unreadable):
-    """Placeholder for the truth of a wrong record; the message says how to mend it."""
+    """Placeholder for a faulty record's truth, with the repair message."""
 
     record: Record
     message: str
@@ -336,7 +339,10 @@ def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBox
 
 
 def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], dict[str, int]]:
-    """Facts beside an answer, with sizes of images: `{size: image}`, or `image 2` for the second."""
+    """Facts beside an answer; image sizes by `{size: image}`.
+
+    Or `image 2` for the second.
+    """
     further: dict[str, Any] = {}
     sized: dict[str, int] = {}
     for name, stated in config.items():
@@ -354,13 +360,13 @@ def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], 
 
 @dataclass(frozen=True)
 class LabelBoxes:
-    """The boxes about the labels of a volume, by the name of each label."""
+    """Boxes around a volume's labels, by label name."""
 
     path: Path
     names: Mapping[int, str]
 
     def read(self) -> dict[str, tuple[int, ...]]:
-        """Name -> (x1, y1, z1, x2, y2, z2): voxel indices along the stored axes, the far ends outside.
+        """Name -> (x1, y1, z1, x2, y2, z2), voxel indices, ends exclusive.
 
         Labels that the map does not hold have no box. Raises CaseError where it cannot be read, or holds none of the
         labels.

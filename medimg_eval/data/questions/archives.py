@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ZipPicture(OneFile):
-    """A picture in a zip file. No handle is kept, so it may be read in any process.
+    """Picture in a zip file, readable in any process.
 
     The place is the record that names it, for people; the modality a DICOM code, where known; `reading` is passed to
     the reader of pictures.
@@ -64,7 +64,7 @@ class ZipPicture(OneFile):
 
 
 def unzipped(path: Path, member: str, place: str) -> bytes:
-    """The content of a member; raises CaseError where there is none, or it is damaged or too large."""
+    """Member's content; CaseError for missing, damaged or oversized ones."""
     entry = _find_member(path, member, place)
     where = f"{path}, member {member!r} ({place})"
     if entry.size > LARGEST:
@@ -127,7 +127,7 @@ def _archive_directory(path: Path, _changed: int) -> dict[str, Member]:
 
 
 def _normalise_member(member: str) -> str:
-    r"""A name as most archives write it; those made on Windows part folders by `\`."""
+    r"""Member name with `/`, also from Windows' `\`."""
     return member.replace("\\", "/").removeprefix("./")
 
 
@@ -162,7 +162,7 @@ def decoded(data: bytes, name: str, modality: str, reading: Mapping[str, Any]) -
 
 
 def size_of_bytes(data: bytes, name: str) -> Geometry:
-    """Rows and columns of a picture, upright, out of its header where that is of a common format."""
+    """Upright rows and columns, by the header of common formats."""
     from PIL import Image as Pillow
 
     from medimg_eval.imaging.pictures import MAX_PIXELS

@@ -33,7 +33,10 @@ BATCH, RECENT = 16, 8
 
 @dataclass(frozen=True)
 class Cell(ABC):
-    """Content of one field of one record; its place is such as `line 7` or `row 7`."""
+    """Field content of a record, located such as `row 7`.
+
+    Or `line 7`.
+    """
 
     path: Path
     column: str
@@ -44,7 +47,7 @@ class Cell(ABC):
         """Stored content."""
 
     def read(self) -> bytes:
-        """The file that is stored, unpacked where it is text in base64; raises CaseError where there is none."""
+        """The stored file, decoded from base64; CaseError without."""
         content = self.content()
         if isinstance(content, str) or content[:5] == b"data:" or self.as_text:
             content = self._unpacked(content.encode() if isinstance(content, str) else content)
@@ -93,7 +96,7 @@ class TextCell(Cell):
 
 @dataclass(frozen=True)
 class StreamedCell(Cell):
-    """A stretch of a text table, from its first byte to the one behind its last."""
+    """Byte range of a field in a text table."""
 
     start: int = 0
     stop: int = 0
@@ -156,7 +159,7 @@ class ParquetCell(Cell):
 
 
 class Rows:
-    """The values of one column of a row group, which are read without holding all of them where they are large."""
+    """Column of a row group, streamed where large."""
 
     def __init__(self, path: Path, group: int, column: str) -> None:
         """Opens the table."""
@@ -174,7 +177,7 @@ class Rows:
             self._restart()
 
     def value(self, index: int) -> Any:
-        """The value of a row. Neighbours are asked for one after the other, give or take a few batches."""
+        """Value of a row, efficient for neighbouring rows."""
         if self._whole is not None:
             return self._whole[index].as_py()
         batch = index // BATCH
@@ -194,7 +197,7 @@ class Rows:
 
 @lru_cache(maxsize=2)
 def rows_of(path: Path, group: int, column: str, _process: int) -> Rows:
-    """The rows of a column of a row group; of each process its own, for a reader is not to be shared."""
+    """Column reader of a row group, one per process."""
     return Rows(path, group, column)
 
 
@@ -243,7 +246,7 @@ def _present_cells(cell: ParquetCell, there: bool | list[bool]) -> ParquetCell |
 
 
 def _cell_presence(file: Any, group: int, name: str) -> list[bool | list[bool]]:
-    """Of each row whether there is something, or of a list of each item; read from the column's smallest part.
+    """Whether each row, or list item, holds something.
 
     An object may be there while its `bytes` are not, which only these say.
     """
@@ -270,7 +273,7 @@ def _filled_cells(file: Any, group: int, column: str) -> list[bool | list[bool]]
 
 
 def _is_there(value: Any) -> bool | list[bool]:
-    """Whether a value holds something, which no bytes, an empty text and an object of nothing do not."""
+    """Whether a value is not empty: bytes, text or object."""
     if not value.is_valid:
         return False
     if hasattr(value, "keys"):  # an object, or as much of it as was read

@@ -49,7 +49,7 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
 
 
 def _is_meant(name: str, given: Any) -> bool:
-    """Whether what a step is given is of the form it needs; names of files are looked at where they are read."""
+    """Whether a step's input has its form; files are checked later."""
     if name in ("filter", "without", "fill"):
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
@@ -65,7 +65,7 @@ def _is_meant(name: str, given: Any) -> bool:
 
 
 def _expand_each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
-    """Records that a step makes of each record, told apart by `row` where it makes several."""
+    """Records a step makes of each record, numbered by `row`."""
     expanded: list[Record] = []
     for record in records:
         made_records = [record] if record.fault else make(record)
@@ -113,7 +113,7 @@ def _explode_list(records: list[Record], step: Step, _root: Path) -> list[Record
 
 
 def _split_turns(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """Each turn of the assistant in a recorded session: what stands before it, and itself."""
+    """Assistant turns of a session, each with its past."""
     column = str(step["turns"])
     _check_patterns(records, [column])
 
@@ -156,7 +156,7 @@ def _cross_values(records: list[Record], step: Step, root: Path) -> list[Record]
 
 @dataclass(frozen=True)
 class _Keys:
-    """Keys that join a record to one of another file: patterns, or columns, of each."""
+    """Join keys of two files: patterns or columns."""
 
     own: tuple[str, ...]
     other: tuple[str, ...]
@@ -279,7 +279,7 @@ def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
 
 
 def _fill_columns(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """What records say where a column is empty, or is not there at all."""
+    """Fills empty or missing columns."""
     stated = step["fill"]
 
     def make(record: Record) -> list[Record]:
@@ -290,7 +290,7 @@ def _fill_columns(records: list[Record], step: Step, _root: Path) -> list[Record
 
 
 def _sort_values(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """The group that the value of a column belongs to; of a value that no group names that value."""
+    """Group of a column's value; ungrouped values stay."""
     column, groups = str(step["sort"]), step.get("into")
     if not isinstance(groups, Mapping) or not groups:
         raise UsageError("task.layout.expand: sort needs `into`, an object of groups and the values that each holds")
@@ -306,7 +306,7 @@ def _sort_values(records: list[Record], step: Step, _root: Path) -> list[Record]
 
 
 def _number_items(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """A list as one text in a column `numbered`, an item a line behind its number."""
+    """Numbers a list's items as lines in column `numbered`."""
     column = step["numbered"]
     _check_patterns(records, [column])
 
@@ -325,7 +325,7 @@ def _fold_text(value: Any) -> str:
 
 
 def _read_conversation(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    """A list of turns as `history`, and as one text in a column `conversation`, a paragraph behind its role."""
+    """Reads turns as `history`, and as text `conversation`."""
     column = str(step["conversation"])
     _check_patterns(records, [column])
 

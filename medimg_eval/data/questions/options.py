@@ -36,14 +36,14 @@ MARK = re.compile(r"(?:(?<=\s)|^)(?:\(([A-Z])\)|([A-Z])[).:])\s+")
 
 
 def check_options(config: Mapping[str, Any]) -> None:
-    """Refuses a way to say options that there is not; the UsageError names the key."""
+    """Refuses unknown forms of options; UsageError names the key."""
     form = form_of(config, FORMS, "options")
     if form:
         UsageError.refuse_unknown(f"task.layout.options of {form!r} have no key", {form, *FORMS[form]}, *config)
 
 
 def form_of(config: Mapping[str, Any], forms: Mapping[str, Any], what: str) -> str:
-    """The key that tells how something is said; empty for an empty config; raises UsageError where there is none."""
+    """Key naming a form; "" for empty configs, UsageError for unknown ones."""
     if not config:
         return ""
     for form in forms:
@@ -54,7 +54,7 @@ def form_of(config: Mapping[str, Any], forms: Mapping[str, Any], what: str) -> s
 
 
 def option_names(config: Mapping[str, Any]) -> list[str]:
-    """The fields of records that options are read from, of which each must be in some record."""
+    """Fields of options, each present in some record."""
     form = form_of(config, FORMS, "options")
     if form == "columns":
         columns = config["columns"]
@@ -67,7 +67,9 @@ def option_names(config: Mapping[str, Any]) -> list[str]:
 
 
 def options_of(config: Mapping[str, Any], record: Record) -> dict[str, str]:
-    """Letter -> text, in their order; those that are absent, empty or NaN are left out.
+    """Letter -> text in order, without missing options.
+
+    Those that are absent, empty or NaN.
 
     Raises CaseError where the record's options cannot be understood.
     """
@@ -110,7 +112,7 @@ def _read_literal(record: Record, column: str) -> Any:
 
 
 def _letter_columns(columns: Sequence[str] | Mapping[str, str]) -> Sequence[tuple[str, str]]:
-    """Letter and column: the letter that all names end in, such as `option_B` and `Choice B`; else by their order."""
+    """Letter -> column, by common endings such as `option_B`, else order."""
     if isinstance(columns, Mapping):
         return [(str(letter), str(column)) for letter, column in columns.items()]
     return _lettered_columns(tuple(map(str, columns)))
@@ -143,7 +145,7 @@ def _strip_letter(text: str, letter: str) -> str:
 
 
 def listed(found: Any, record: Record, *, strip: bool) -> dict[str, str]:
-    """Options of a list: of texts, whose letters are by their order, or of objects with `letter` and `content`.
+    """Options of a list of texts, or of `letter` and `content`.
 
     Raises CaseError for what is no list, or is longer than the alphabet.
     """

@@ -36,7 +36,7 @@ Picture = Reference[Image]
 
 @dataclass(frozen=True)
 class FilePicture(ImageFile):
-    """A picture in a file of its own; `said_by` is the table and the place of the record that names it."""
+    """Picture file; `said_by` is the record that names it."""
 
     said_by: str = ""
 
@@ -60,7 +60,7 @@ class FilePicture(ImageFile):
 
 @dataclass(frozen=True)
 class Pictures:
-    """Finds the pictures of a record below the dataset's folder, in the order of the ways (`specs`) to do so.
+    """Finds a record's pictures by `specs`, in their order.
 
     The modality is a DICOM code, where files say none; `reading` is passed to the reader of images; `max_side` are
     pixels that the longer side is brought down to, 0 to leave pictures as they are.
@@ -117,7 +117,7 @@ def _strip_markers(name: str, spec: Mapping[str, Any]) -> str:
 
 
 def places_of(pictures: Sequence[Picture]) -> str:
-    """Where pictures lie, in words that are the same for questions about the same pictures."""
+    """Picture locations in words, equal for the same pictures."""
     return "; ".join(dict.fromkeys(_place_of(picture) for picture in pictures))
 
 
@@ -134,7 +134,7 @@ def _place_of(picture: Picture) -> str:
 
 
 def content_of(picture: Picture) -> str:
-    """The start of the SHA-256 of a picture in a cell, and where another lies; raises CaseError for an empty cell."""
+    """Digest prefix of a cell's picture, or location; CaseError if empty."""
     if isinstance(picture, ShrunkPicture):
         return content_of(picture.stored)
     if isinstance(picture, CellPicture):
@@ -143,7 +143,7 @@ def content_of(picture: Picture) -> str:
 
 
 def specs_of(images: Any) -> tuple[Mapping[str, Any], ...]:
-    """The ways that a config names: one, or a list of them; raises UsageError for a key that there is not."""
+    """Picture specs of a config; UsageError for unknown keys."""
     several = images if isinstance(images, list | tuple) else [images] if images else []
     specs: list[Mapping[str, Any]] = [{"path": image} if isinstance(image, str) else image for image in several]
     for spec in specs:
@@ -169,7 +169,7 @@ def cell_columns(specs: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
-    """Items that a pattern gives of a record: once, or once for each item of a list; nothing of an empty one.
+    """Items of a pattern, one per record or list item.
 
     Raises CaseError where two fields are lists, or an expression finds nothing.
     """

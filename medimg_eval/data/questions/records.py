@@ -22,7 +22,7 @@ SHOWN = 1000
 
 
 class Repeated(dict[str, Any]):
-    """An object of JSON that names a key more than once; `pairs` is all that it holds."""
+    """JSON object with repeated keys; `pairs` holds all."""
 
     pairs: list[tuple[str, Any]]
 
@@ -31,7 +31,7 @@ _NO_KEYS: Mapping[str, Any] = {}
 
 
 class About(Mapping[str, Any]):
-    """What the file of a record tells of it, of which each record keeps no more than its number.
+    """Facts shared by a file's records, which keep numbers only.
 
     Args:
         file: what is the same of all records of a file.
@@ -61,7 +61,7 @@ class About(Mapping[str, Any]):
         return name in self.OWN or name in self._file or name in self._keys
 
     def __iter__(self) -> Iterator[str]:
-        """Names, in the order of a file, its record and the objects around it."""
+        """Names from a file's, its record's and enclosing objects."""
         return iter(dict.fromkeys([*self._file, *self.OWN, *self._keys]))
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Record(Row):
     fault: str = ""
 
     def error(self, message: str) -> CaseError:
-        """An error of this record alone, whose message starts with the file and the place."""
+        """Error of one record, starting with file and place."""
         return CaseError(f"{self.path}, {self.place}: {message}")
 
     def said(self, error: CaseError) -> str:
@@ -109,12 +109,12 @@ class Record(Row):
         return MISSING
 
     def value(self, column: str) -> Any:
-        """The value of a field; None where this record has not what others have."""
+        """Field value; None where this record lacks it."""
         value = self.find(column)
         return None if value is MISSING else value
 
     def text(self, column: str) -> str:
-        """The value of a field as text without blanks about it: `""` where nothing is said, lists joined by `", "`."""
+        """Field text, stripped; "" for nothing, lists joined by `", "`."""
         return as_text(self.value(column))
 
     def place_alone(self) -> Record:
@@ -127,7 +127,10 @@ class Record(Row):
 
 
 def as_text(value: Any) -> str:
-    """A value as text: `""` of None and NaN; lists joined by `", "`."""
+    """Text of a value; "" for None or NaN, lists joined.
+
+    By `", "`.
+    """
     if isinstance(value, str):
         return value.strip()
     if said_nothing(value):
@@ -140,7 +143,7 @@ def as_text(value: Any) -> str:
 
 
 def said_nothing(value: Any) -> bool:
-    """Whether a value is absent: None, NaN, blank, or the `nan` that tables write for it."""
+    """Whether a value is missing: None, NaN, blank, or `nan`."""
     if isinstance(value, str):
         return value.strip() in ("", "nan", "NaN")
     return value is None or value is MISSING or (isinstance(value, float) and math.isnan(value))
@@ -163,7 +166,7 @@ def _value_within(value: Any, path: Sequence[str]) -> Any:
 
 
 def literal(value: Any) -> Any:
-    """Value of a text that holds a JSON or Python literal; any other value as it is.
+    """JSON or Python literal of a text; other values unchanged.
 
     Raises ValueError for a text that is neither.
     """
@@ -181,7 +184,7 @@ def literal(value: Any) -> Any:
 
 
 def bracketed(value: Any) -> Any:
-    """Like `literal` for a text in brackets or braces that is a literal; anything else as it is."""
+    """Literal of a bracketed text; other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return literal(value)
@@ -191,7 +194,7 @@ def bracketed(value: Any) -> Any:
 
 
 def names_in(pattern: Any) -> list[str]:
-    """The fields that a pattern names; a pattern without fields is itself the name of one."""
+    """Fields of a pattern; without fields it names one."""
     if not isinstance(pattern, str) or not pattern:
         return []
     return [match[1] for match in FIELD.finditer(pattern)] if "{" in pattern else [pattern]

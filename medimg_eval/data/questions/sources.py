@@ -31,7 +31,7 @@ HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True)
 class Source:
-    """Records of one or several files, named below the root or by patterns with `*`, one after the other.
+    """Records of files below the root, by name or `*`.
 
     Attributes:
         at: where they lie in a JSON file: `""` for a list, or an object of lists or of objects; `.` for the whole file
@@ -153,7 +153,7 @@ def _whole_signs(value: Any) -> Any:
 
 
 def load(path: Path) -> Any:
-    """The content of a JSON file; an object that names a key twice is a `Repeated`.
+    """JSON content; objects with repeated keys become `Repeated`.
 
     Raises UserError, naming file and line, where it is missing or no JSON.
     """
@@ -172,7 +172,7 @@ def _is_lines(path: Path) -> bool:
 
 
 def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, unpacked and without a byte order mark, and their numbers."""
+    """Numbered nonblank lines, decompressed, without BOM."""
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file")
     try:
@@ -201,7 +201,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str
 
 
 def walk(path: Path, content: Any, at: str) -> Iterator[tuple[Any, tuple[str, ...], str]]:
-    """The records of a JSON file, each with the keys that were passed at a `*`, and its place in words.
+    """Records of JSON with keys at each `*`, and locations.
 
     Raises UserError where `at` leads nowhere.
     """
@@ -238,7 +238,7 @@ def _walk_path(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ..
 
 
 def _list_members(value: list[Any] | dict[str, Any], pattern: str) -> list[tuple[str, Any]]:
-    """Places or keys that a pattern with `*` names, with what stands there; of a list `*` alone names any."""
+    """Members that a pattern's `*` names, with values."""
     if isinstance(value, list):
         return [(str(index), item) for index, item in enumerate(value)] if pattern == "*" else []
     pairs = value.pairs if isinstance(value, Repeated) else value.items()
@@ -250,7 +250,7 @@ LARGE = 64 * 2**20
 
 
 def fingerprints(paths: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of each file, by its path; of a file above `LARGE`, of its size and its first and last MiB."""
+    """Path -> SHA-256; above `LARGE`, of size and both end MiB."""
     several = list(dict.fromkeys(paths))
     small = [path for path in several if path.stat().st_size <= LARGE]
     return digests(small) | {str(path): _read_ends(path) for path in several if path not in small}
@@ -265,7 +265,7 @@ def _read_ends(path: Path) -> str:
 
 
 def source_of(given: Any, key: str, **more: Any) -> Source:
-    """The source that a config describes by the name of a file, or a list of names; raises UsageError for neither."""
+    """Source of a file name or list; else UsageError."""
     if isinstance(given, str):
         return Source((given,), **more)
     if isinstance(given, list | tuple) and given and all(isinstance(item, str) for item in given):

@@ -79,7 +79,7 @@ MIDDLE = -1
 
 @dataclass(frozen=True)
 class StackPicture:
-    """One picture of a stack: of a volume, uint8 of one channel; of a video, three."""
+    """Picture of a stack, uint8: one channel of volumes, three of videos."""
 
     stack: Stack
     place: int
@@ -91,7 +91,7 @@ class StackPicture:
 
     @property
     def whole(self) -> WholeStack:
-        """The volume or video that it is one of the pictures of, for a model that takes it whole."""
+        """Volume or video of the picture, for models taking it whole."""
         return WholeStack(self.stack)
 
     def read(self) -> Image:
@@ -108,7 +108,7 @@ class StackPicture:
 
 @dataclass(frozen=True)
 class WholeStack:
-    """A volume or video whole, with the rule by which pictures would be made of it."""
+    """Whole volume or video, with its rule for pictures."""
 
     stack: Stack
 
@@ -251,7 +251,7 @@ def _as_grey(array: Array, low: float, high: float) -> Array:
 
 
 def stack_of(path: Path, config: Mapping[str, Any], modality: str = "") -> Stack:
-    """The stack that `{volume: ..., slices: ..., window: ...}` or `{video: ..., frames: ...}` describes.
+    """Stack of a config: `volume`, `slices`, `window`; or `video`, `frames`.
 
     `modality` is a DICOM code. Raises UsageError where `slices`, `window` or `frames` is none of what is known.
     """

@@ -35,7 +35,7 @@ RUN = re.compile(rb"(?:[A-Za-z0-9+/=_-]|\\[nr/]|\s){%d,}" % (POINTER + 1))
 
 
 class Line(NamedTuple):
-    """One record of a text table, and the line it starts in, from 1.
+    """Record of a text table with its first line, from 1.
 
     Values are texts, cells, or lists of cells by column; empty with a fault, which says in words what is wrong.
     """
@@ -46,7 +46,7 @@ class Line(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Where the fields of one record stand: (start, stop, quoted) of each within `data`, which starts at `base`."""
+    """Field positions of a record: (start, stop, quoted) from `base`."""
 
     data: bytes
     base: int
@@ -174,7 +174,7 @@ def _iterate_records(stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
 
 
 def _field_spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tuple[int, int, bool]], int] | None:
-    """The fields of the record that starts at `place`, and where the next starts; None if more must be read first."""
+    """Field positions of a record and the next start; None if truncated."""
     spans: list[tuple[int, int, bool]] = []
     end = -1  # of the line
     if place >= len(data):
@@ -206,7 +206,7 @@ def _field_spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[l
 
 
 def _line_end(data: bytes, place: int) -> int:
-    """Where the next line starts, of a line whose last field ends in a quote before `place`."""
+    """Start of the next line after a quoted last field."""
     place += data[place : place + 1] == b"\r"
     if data[place : place + 1] not in (b"\n", b""):
         raise _QuoteError("text follows a closing quote; double the quotes within fields")
@@ -214,7 +214,7 @@ def _line_end(data: bytes, place: int) -> int:
 
 
 def _closing_quote(data: bytes, place: int, *, whole: bool) -> int | None:
-    """The quote that closes a field which starts at `place`; None if more must be read to know."""
+    """Closing quote of a field; None if truncated."""
     while True:
         quote = data.find(b'"', place)
         if quote < 0 and whole:

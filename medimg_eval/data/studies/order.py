@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 
 def ranks(columns: Sequence[Sequence[str]]) -> Array:
-    """Ranks rows in time, int64, (row,): rows of the same time have the same rank, those without one have `UNKNOWN`.
+    """Ranks of rows in time, int64; ties share, missing are `UNKNOWN`.
 
     Columns are texts by row, the coarsest first, such as dates and then times of day. A column of numbers alone, such
     as 93014.531 for half past nine, counts as numbers, any other by the letters, as dates like 2024-05-31 want.
@@ -70,7 +70,7 @@ def _check_times(texts: Sequence[str]) -> None:
 
 
 def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, str]:
-    """Finds the study before each: the last of the same patient that was strictly earlier.
+    """Previous study of each: the patient's last strictly earlier one.
 
     Studies without one, or of unknown time, are left out. Of several earlier ones of the very same time it is the last
     in the order of `patients`, the table's; times are ranks.
@@ -101,7 +101,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True)
 class Views:
-    """The views that are shown, and how many images of a study at most (0 for all).
+    """Shown views, and maximum images per study (0 for all).
 
     A view in upper case has its place in the order; without any all are shown as they come.
     """
@@ -116,7 +116,7 @@ class Views:
         return cls({str(name).upper(): rank for rank, some in enumerate(several) for name in some}, most)
 
     def shown(self, images: Sequence[tuple[str, str]]) -> list[View]:
-        """The images that are shown, by file and view, in the order of views.
+        """Shown images by file and view, in view order.
 
         Those of one view stay in the order given. One without a file is left out.
         """

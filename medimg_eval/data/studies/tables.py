@@ -29,7 +29,7 @@ FILE, PLACE = "\0file", "\0place"
 
 
 def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[str]) -> pd.DataFrame:
-    """Reads one table out of one or several files below the root, one after the other: a row a record.
+    """Reads files below the root into one table.
 
     Files, or patterns with `*`, are CSV, TSV, JSON, JSON lines (each also with `.gz`), Parquet; or XML of OpenI, a
     report a file, of which `read_openi` says what columns it gives. Cells of text tables are texts, "" where they are
@@ -100,7 +100,7 @@ def read_openi(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Join:
-    """Another table whose columns are added, where its `others` are the same as the `own` columns of a row."""
+    """Table joined where `others` equal a row's `own` columns."""
 
     table: str
     own: tuple[str, ...]
@@ -108,7 +108,7 @@ class Join:
 
     @classmethod
     def of(cls, given: Any) -> Join:
-        """Reads `{join: table, on: column}`, with several columns as a list, or own column -> the other's.
+        """Reads `{join: table, on: column}`, with lists or renamed columns.
 
         Raises UsageError for another form.
         """
@@ -121,7 +121,7 @@ class Join:
 
 
 def _read_plain_xml(path: Path) -> bytes:
-    """The content of an XML file that defines no entities, which could grow beyond all bounds."""
+    """XML content without entity definitions, which could expand without bound."""
     content = path.read_bytes()
     if b"<!ENTITY" in content.replace(b"\0", b""):  # of UTF-16, too
         raise UserError(f"{path}: defines entities, which reports of OpenI do not; copy it again")
@@ -165,7 +165,7 @@ def _key_column(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def exploded(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Makes a row of every item of a list, taking several columns apart together; of an empty list, one without.
+    """Row per list item, several columns at once; one if empty.
 
     Raises UserError where lists of one row are of different lengths.
     """
@@ -190,7 +190,7 @@ def _as_plain_list(value: Any) -> list[Any]:
 
 
 def names_of(patterns: Iterable[str]) -> Iterator[str]:
-    """The columns that patterns name; a pattern without fields is itself the name of one."""
+    """Columns of patterns; without fields a pattern names one."""
     for pattern in patterns:
         if "{" in pattern:
             yield from (match[1] for match in FIELD.finditer(pattern))
@@ -199,7 +199,7 @@ def names_of(patterns: Iterable[str]) -> Iterator[str]:
 
 
 def place_of(frame: pd.DataFrame, row: int) -> str:
-    """Where a row stands, for people: its file, and its number or place there."""
+    """Row location for people: file and number."""
     return places_of(frame.iloc[[row]])[0]
 
 
@@ -210,7 +210,7 @@ def places_of(frame: pd.DataFrame) -> list[str]:
 
 
 def check_columns(frame: pd.DataFrame, patterns: Mapping[str, Iterable[str]]) -> None:
-    """Refuses patterns, by key of the config, that name no column; the UserError offers the nearest."""
+    """Refuses patterns with unknown columns; UserError suggests the nearest."""
     for key, some in patterns.items():
         _check_columns(frame, list(names_of(some)), key)
 
@@ -226,7 +226,7 @@ def _check_columns(frame: pd.DataFrame, names: Sequence[str], key: str) -> None:
 
 
 def filled(frame: pd.DataFrame, pattern: str, *, whole: bool = False) -> list[str]:
-    """Fills a pattern, or takes a column, of every row; "" of an empty pattern.
+    """Filled pattern, or column, by row; "" for empty patterns.
 
     With `whole`, a row that says nothing of a field gives "", as of a file's name. Raises UserError where a regular
     expression of the pattern finds nothing in some row.

@@ -52,7 +52,7 @@ class Texts:
         return list(self.report["columns"].values()) if "columns" in self.report else [self.report["member"]]
 
     def of(self, rows: pd.DataFrame) -> list[Sections | CaseError]:
-        """The sections of each row's report, each file read once; or what is wrong with it."""
+        """Sections of each report, or its fault; files are read once."""
         if not isinstance(self.report, str) and "columns" in self.report:
             names = list(map(canonical, self.report["columns"]))
             texts = zip(*(filled(rows, pattern) for pattern in self.patterns), strict=True)
@@ -97,7 +97,7 @@ def written(held: Sections, wanted: Sequence[str]) -> str:
 
 
 def unspoilt(held: Sections, wanted: Sequence[str]) -> dict[str, str]:
-    """The sections of a report, those that are told without what they hold of wanted ones under headings of their own.
+    """Report sections without text that belongs to wanted headings.
 
     A column of findings may run on into the impression, which would give away what is asked for.
     """

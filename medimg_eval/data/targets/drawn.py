@@ -21,7 +21,7 @@ Absent = Literal["raise", "empty"]
 
 @dataclass
 class DrawnAreas:
-    """A label map of the areas that are drawn, with the number of each.
+    """Label map of drawn areas, numbered.
 
     Args:
         path: pattern below the root of the GeoJSON or XML, such as `annotations/{case}.geojson`.
@@ -92,7 +92,7 @@ class _Drawn(OneFile, OnImage):
         return self.image.files if self.absent == "empty" and not self.path.exists() else (self.path,)
 
     def _annotations(self, known: Sequence[str] | None) -> list[Annotation]:
-        """Returns what is drawn of known classes; raises CaseError for others, or a missing file, that may not be."""
+        """Returns drawn annotations; CaseError for unknown classes or missing files."""
         if self.absent == "empty" and not self.path.exists():
             return []
         annotations = read_annotations(self.path)

@@ -50,7 +50,7 @@ class ClassColumns:
         self._becomes = {name: self._statements(name) for name in self._columns}
 
     def reference(self, entry: Entry) -> Given[Findings]:
-        """The findings, on which all records of the case must agree unless they are several readers'."""
+        """Findings on which a case's records agree, unless by readers."""
         if not self.reader:
             return given(Findings(entry.agreed(self._values)), entry)
         readers: dict[str, dict[str, float]] = {}
@@ -84,7 +84,7 @@ class ClassColumns:
 
 
 def _majority_label(readers: Mapping[str, Mapping[str, float]], name: str) -> float:
-    """Returns what more than half of the readers say of a class; NaN where they are divided evenly, or say nothing."""
+    """Returns the majority of readers; NaN where tied or silent."""
     values = [value[name] for value in readers.values() if not math.isnan(value[name])]
     present = sum(value > 0.5 for value in values)
     return float(2 * present > len(values)) if 2 * present != len(values) else math.nan
@@ -164,7 +164,7 @@ NOTHING = ("", "nan", "none")
 
 @dataclass
 class NumberColumns:
-    """Measurements in a table: a column each, and for several readers a column or a row each.
+    """Measurements in columns, of readers in columns or rows.
 
     Args:
         columns: the measurements' columns, or measurement -> column. Where readers have columns of their own, the
@@ -194,7 +194,7 @@ class NumberColumns:
             raise UsageError(f"readers stand either in the column {self.reader!r} or in names such as {split!r}")
 
     def reference(self, entry: Entry) -> Given[Findings]:
-        """The numbers of a case: of all its rows if they are readers', else what its rows agree on."""
+        """Numbers of readers' rows, or those a case's rows share."""
         if not self.reader:
             return given(Findings(entry.agreed(self._numbers)), entry)
         values: dict[str, float] = {}

@@ -55,7 +55,7 @@ class TableTarget:
         return self.target.reference(replace(entry, rows=(empty,)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves the table behind: another process reads it itself, if it needs it at all."""
+        """Drops the table from pickles; processes reread it on demand."""
         return {**self.__dict__, "_read": {}}
 
     def _rows(self, path: Path) -> tuple[Row, dict[str, list[Row]]]:
@@ -71,7 +71,7 @@ class TableTarget:
 
 @dataclass
 class JoinedPoints:
-    """The points of several targets, such as a table of nodules and one of findings that nobody needs to find.
+    """Points of several targets joined, such as nodules and ignorable findings.
 
     Those of the first come first.
     """

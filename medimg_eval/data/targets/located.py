@@ -15,7 +15,7 @@ from medimg_eval.errors import CaseError
 
 @dataclass
 class LocatedClasses:
-    """Findings of a case with boxes of some of them, as NIH's radiologists drew them.
+    """Findings with boxes of some, as NIH's radiologists drew.
 
     Args:
         findings: which classes are present.
@@ -46,7 +46,7 @@ class _Located(OnImage):
         return tuple(dict.fromkeys((*self.findings.files, *self.boxes.files)))
 
     def read(self) -> LocatedFindings:
-        """Lays boxes beside findings; raises CaseError for a box of a class that is unknown or said to be absent."""
+        """Joins boxes to findings; CaseError for unknown or absent classes."""
         findings, boxes = self.findings.read(), self.boxes.read()
         called = [self.names.get(name, name) for name in boxes.names]
         CaseError.refuse_unknown(f"{self.files[0]}: a box is called", findings.values, *called)

@@ -124,7 +124,7 @@ class MergedMask:
         return tuple(self.paths.values())
 
     def read(self) -> Mask:
-        """Merges them; raises CaseError when one is not binary, or lies on another grid."""
+        """Merges masks; CaseError unless binary and on one grid."""
         grid = self.geometry()
         merged = np.zeros(grid.shape, np.min_scalar_type(max(self.paths)))
         overlap = 0
@@ -144,7 +144,7 @@ class MergedMask:
 
 @dataclass
 class RunLength:
-    """A mask written in a table as runs of pixels; the rows of one image are put together.
+    """Run-length masks of a table, merged by image.
 
     Args:
         column: the column of runs: start, length, start, length, ...
@@ -164,7 +164,7 @@ class RunLength:
     label: int = 1
 
     def reference(self, entry: Entry) -> Reference[Mask]:
-        """The runs of all records; raises UserError naming the line of a run that is no pair of numbers."""
+        """All runs; UserError names the line of invalid ones."""
         runs = []
         for row in entry.rows:
             text = row.text(self.column)
@@ -232,7 +232,7 @@ class RunMask(OneFile):
 
 @dataclass
 class FilledBoxes:
-    """A label map of boxes filled in, as BenchX makes masks of RSNA's opacities.
+    """Label map of filled boxes, as BenchX's RSNA opacities.
 
     `labels` says label -> class of the boxes, as the task's `labels`; where two overlap the later box wins.
     """
@@ -261,7 +261,7 @@ class FilledMask(OnImage):
         return self.boxes.files
 
     def read(self) -> Mask:
-        """Fills the pixels whose centres lie in a box; raises CaseError for a class that stands for no label."""
+        """Fills pixels with centres in boxes; CaseError for unlabelled classes."""
         grid, boxes = self.geometry(), self.boxes.read()
         if len(grid.shape) != 2:
             raise CaseError(f"{self.image.files[0]}: expected a picture to fill boxes in, got the shape {grid.shape}")
@@ -292,7 +292,7 @@ class ImageTarget:
 
 
 def decode_runs(starts: Sequence[int], lengths: Sequence[int], shape: tuple[int, ...], *, by_columns: bool) -> Array:
-    """Turns runs of pixels, by first pixel (from 0) and length, into a mask: bool, (row, column).
+    """Decodes runs (first pixel from 0, length): bool, (row, column).
 
     No run ends beyond the last pixel. Pixels are counted along rows, or down the columns one by one.
     """
@@ -304,7 +304,7 @@ def decode_runs(starts: Sequence[int], lengths: Sequence[int], shape: tuple[int,
 
 @dataclass
 class MaskParts:
-    """One file per object of a case; together they are the foreground, label 1, with the objects numbered.
+    """File per object; their union is label 1, numbered.
 
     The path is a pattern below the root of the files, whose name is `*.png` or the like: `{case}/masks/*.png`.
     """
@@ -328,7 +328,7 @@ class MaskParts:
 
 @dataclass(frozen=True)
 class JoinedMask:
-    """Binary masks of one grid; a pixel of any is foreground, and belongs to the last object that has it."""
+    """Union of binary masks; the last object owns each pixel."""
 
     files: tuple[Path, ...]
 
@@ -346,7 +346,7 @@ class JoinedMask:
 
 
 def _on_grid(files: Sequence[Path], grid: Geometry, parts: str) -> Iterator[tuple[Path, Mask]]:
-    """Reads masks; raises CaseError for one on another grid than that of the first."""
+    """Reads masks; CaseError unless on the first's grid."""
     for path in files:
         mask = read_mask(path)
         difference = grid.difference(mask.geometry)

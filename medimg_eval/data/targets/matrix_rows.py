@@ -18,7 +18,9 @@ from medimg_eval.imaging.matrices import read_matrix, read_names
 
 @dataclass
 class MatrixRow:
-    """A row of a matrix for each case: .h5ad, .h5 or .npz (see `medimg_eval.imaging.matrices.read_matrix`).
+    """Matrix row per case, from .h5ad, .h5 or .npz.
+
+    See `medimg_eval.imaging.matrices.read_matrix`.
 
     Args:
         path: a file below the root, or a pattern of files, such as `adata/{sample}.h5ad`; each file is read once.
@@ -63,7 +65,7 @@ class MatrixNumbers(OneFile, OnImage):
     image: Reference[Image] | None = None
 
     def read(self) -> Findings:
-        """Returns the numbers by column; raises CaseError where there is no such row or column."""
+        """Returns numbers by column; CaseError for missing rows or columns."""
         try:
             matrix = read_matrix(self.path, only=self.columns)
             names = self.columns or tuple(matrix.columns)

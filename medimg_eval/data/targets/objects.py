@@ -16,7 +16,7 @@ from medimg_eval.errors import CaseError
 
 @dataclass
 class InstanceMat:
-    """Numbered objects and their classes in a MATLAB file per image, as CoNSeP and HoVer-Net store them.
+    """Numbered objects with classes in MATLAB files, as CoNSeP and HoVer-Net.
 
     Args:
         path: pattern below the root, such as `Test/Labels/{case}.mat`.
@@ -47,7 +47,7 @@ class NumberedMat(OneFile, OnImage):
     image: Reference[Image] | None
 
     def read(self) -> Mask:
-        """Returns labels and numbers; raises CaseError for a variable that is none, or a class that has no label."""
+        """Returns labels and numbers; CaseError for invalid variables or classes."""
         numbers = self._variable(self.instances)
         types = self._variable(self.types) if self.types else (numbers > 0).astype(np.uint8)
         if types.shape != numbers.shape:

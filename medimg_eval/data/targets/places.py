@@ -39,7 +39,7 @@ def corners_from_edges(edges: Array) -> Array:
 
 @dataclass
 class BoxColumns:
-    """Boxes in a table, one per row; a row without numbers says that its image has none.
+    """Boxes in table rows; a row without numbers means none.
 
     Args:
         columns: x, y and then width, height (`sizes`) or x, y of the opposite corner (`corners`); or the one column
@@ -101,7 +101,7 @@ class BoxColumns:
             raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers") from None
 
     def _ordered(self, row: Row, value: Mapping[str, Any]) -> list[Any]:
-        """An object's numbers in the order of the form, whatever order its writer gave them."""
+        """Numbers of an object in the form's order."""
         if sorted(value) not in [sorted(names) for names in NAMES[self.form]]:
             raise row.error(f"the box {value!r:.80} is not given as {self.form}; its keys are expected to be those")
         return [value[name] for names in NAMES[self.form] if sorted(names) == sorted(value) for name in names]
@@ -124,7 +124,7 @@ Space = Literal["voxel", "lps", "ras"]
 
 @dataclass
 class PointColumns:
-    """Points in a table, one per row; a row without numbers says that its image has none.
+    """Points in table rows; a row without numbers means none.
 
     Args:
         columns: x and y, or x, y and z.
@@ -184,7 +184,7 @@ class WorldPoints(OneFile, OnImage):
 
 @dataclass
 class LandmarkMat:
-    """Landmarks in a MATLAB file per image, as the AASCE challenge on scoliosis stores them.
+    """Landmarks in MATLAB files, as the AASCE scoliosis challenge.
 
     Args:
         path: pattern below the root, such as `labels/{split}/{name}.mat`.
@@ -210,7 +210,7 @@ class MatPoints(OneFile, OnImage):
     image: Reference[Image] | None
 
     def read(self) -> Points:
-        """Returns positions as row and column; raises CaseError when the variable is not (point, 2) of numbers."""
+        """Returns (row, column) positions; CaseError unless (point, 2) numbers."""
         content = read_mat(self.path)
         xy = np.asarray(content.get(self.key, ()))
         if xy.ndim != 2 or xy.shape[1] != 2 or xy.dtype.kind not in "iuf":

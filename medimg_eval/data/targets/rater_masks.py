@@ -20,7 +20,7 @@ ANY = "{rater}"
 
 @dataclass
 class RaterMasks:
-    """A label map of each reader in a file of its own; the reference is what they make together.
+    """Label map per reader, fused into the reference.
 
     Args:
         path: pattern below the root with `{rater}`, such as `labels/{case}_{rater}.nii.gz`.
@@ -59,7 +59,7 @@ class RaterMasks:
 
 @dataclass(frozen=True)
 class FusedMask:
-    """Label maps of readers on one grid, and the one that they make together."""
+    """Readers' label maps and their fusion, on one grid."""
 
     references: tuple[Reference[Mask], ...]
     fuse: Fusion
@@ -92,7 +92,7 @@ class FusedMask:
 
 
 def fuse_labels(maps: Sequence[Array], how: Fusion) -> Array:
-    """Fuses label maps label by label; of two labels that STAPLE finds at a voxel the more probable one wins."""
+    """Fuses label maps by label; STAPLE's more probable label wins."""
     fused = np.zeros_like(maps[0])
     best = np.zeros(fused.shape)
     for label in sorted({int(value) for labels in maps for value in np.unique(labels)} - {0}):

@@ -59,7 +59,7 @@ class TextFile(OneFile, OnImage):
     image: Reference[Image] | None
 
     def read(self) -> Text:
-        """Reads it; raises CaseError when it is missing, or empty where it must not be."""
+        """Reads it; CaseError where missing or wrongly empty."""
         try:
             text = self.path.read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -72,14 +72,14 @@ class TextFile(OneFile, OnImage):
 
 
 def section(text: str, names: Sequence[str]) -> str | None:
-    """The first of several sections that a report has and that holds words, blanks folded; see `sections`."""
+    """First listed section with words, blanks folded; see `sections`."""
     held = sections(text)
     return next((held[name] for name in map(canonical, names) if name in held), None)
 
 
 @dataclass
 class SurvivalColumns:
-    """Time until an event, or until it was last known not to have happened.
+    """Time until an event, or to the last follow-up without.
 
     Args:
         time: the column of times.
@@ -130,7 +130,7 @@ class FrameTable:
     stride: int = 1
 
     def reference(self, entry: Entry) -> Given[FrameLabels]:
-        """The labels in the order of the frames: integers or numbers where all of a column are, else text."""
+        """Labels by frame: integers or numbers where all are, else text."""
         frames = np.array([frame_number(row, self.frame, self.stride) for row in entry.rows], dtype=np.int64)
         order = np.argsort(frames, kind="stable")
         twice = order[1:][np.diff(frames[order]) == 0]
@@ -142,7 +142,7 @@ class FrameTable:
 
 
 def frame_number(row: Row, column: str, stride: int) -> int:
-    """The index of the frame that a record speaks of; raises UserError where it is no whole number of 0 or more."""
+    """Frame index of a record; UserError unless a whole number from 0."""
     number = row.number(column) * stride
     if not (number >= 0 and number.is_integer()):
         raise row.error(f"column {column!r} holds {row.text(column)!r}, expected a frame of 0 or more")

@@ -20,7 +20,7 @@ AXES = ("I", "P", "L")
 
 @dataclass
 class VertebraCentroids:
-    """Centres of vertebral bodies in a JSON file per volume, as VerSe's restructured release stores them.
+    """Vertebral centres in JSON files, as VerSe's restructured release.
 
     The file's coordinates are voxels along axes that its first entry names, such as P, I, R; they are turned to the
     axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused. The path is a pattern
@@ -36,7 +36,7 @@ class VertebraCentroids:
 
 @dataclass
 class MiccaiCentroids:
-    """Centres of vertebral bodies in a JSON file per volume, in mm, as VerSe's MICCAI release stores them.
+    """Vertebral centres in mm in JSON files, as VerSe's MICCAI release.
 
     The coordinates are those of the volume turned so that its axes run from superior to inferior, anterior to
     posterior and right to left, and sampled at 1 mm: they count mm from the centre of its first voxel. They are put
@@ -58,7 +58,7 @@ class CentroidFile(OneFile, OnImage, ABC):
     image: Reference[Image]
 
     def read(self) -> Points:
-        """Returns voxel positions; raises CaseError when the file is not understood. Entries of NaN are left out."""
+        """Returns voxel positions without NaN; CaseError for invalid files."""
         from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 
         try:
@@ -82,7 +82,7 @@ class CentroidFile(OneFile, OnImage, ABC):
 
     @abstractmethod
     def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Returns the axes that X, Y and Z run along, and the entries; refuses the other release."""
+        """Returns axes of X, Y, Z and entries; refuses the other release."""
 
     @abstractmethod
     def _step(self, grid: Geometry, axis: int) -> float:

@@ -88,7 +88,7 @@ class CaseFeatures:
     computed: int = 0
 
     def rows(self, case: str) -> Array:
-        """The features of one case, (row, feature): a row for each picture, tile or slice.
+        """Features of a case, (row, feature), by picture, tile or slice.
 
         Raises:
             CaseError: it has none; the message says why.
@@ -97,7 +97,7 @@ class CaseFeatures:
         return store.matrix(keys)
 
     def coordinates(self, case: str) -> Array | None:
-        """Row and column of each row of a case in level-0 pixels, (row, 2); None of what lies nowhere."""
+        """Positions (row, 2) in level-0 pixels; None without places."""
         store, keys = self._of(case)
         coordinates = [store.coordinates(key) for key in keys]
         known_coordinates = [coordinate for coordinate in coordinates if coordinate is not None]
@@ -108,19 +108,19 @@ class CaseFeatures:
         )
 
     def matrix(self, cases: Sequence[str] | None = None) -> Array:
-        """The features of several cases, all by default, one below the other: (row, feature)."""
+        """Features of cases, all by default, stacked: (row, feature)."""
         every = [self._of(case) for case in (self.keys if cases is None else cases)]
         if not every:
             raise UserError("no case has features")
         return every[0][0].matrix([key for _, keys in every for key in keys])
 
     def counts(self, cases: Sequence[str] | None = None) -> list[int]:
-        """Rows of each of several cases, all by default, in the order of `matrix`."""
+        """Row counts of cases, all by default, as in `matrix`."""
         every = [self._of(case) for case in (self.keys if cases is None else cases)]
         return [sum(store.counts(keys)) for store, keys in every]
 
     def shown(self, case: Case) -> Case:
-        """The case with its features in the place of its images; one without stays, and fails where it is read."""
+        """Case with features as images; missing ones fail when read."""
         if case.id not in self.keys or self.store is None:
             return replace(case, images=(NoFeatures(self._why(case.id), case.files),))
         files = tuple(path for image in case.images for path in image.files)
@@ -136,7 +136,7 @@ class CaseFeatures:
 
 
 def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
-    """Computes features of the cases' images that the store lacks; killed at any moment, the same call goes on.
+    """Computes missing features of cases' images, resumable at any moment.
 
     Args:
         task: whose cases they are.
@@ -168,7 +168,7 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
 
 
 def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: Settings) -> list[Case]:
-    """The cases as a model of features is shown them: with those of its encoder in the place of images.
+    """Cases with encoder features in place of images.
 
     They come from the user's cache, where `embed` keeps them, too, and are computed if they are not there. Cases of
     models without an encoder, or with one that no other start could know again, stay as they are.
@@ -335,7 +335,7 @@ class _Work:
         return np.stack([np.asarray(answer, np.float32).ravel() for answer in answers])
 
     def _add(self, items: Sequence[Item]) -> list[Item]:
-        """Adds items to the store, which the first rows make; returns those that wait for rows to make it."""
+        """Adds items to the store; returns those waiting for it."""
         full = next((item for item in items if len(item.features)), None)
         if self.store is None and full is None:
             return list(items)
@@ -361,7 +361,7 @@ class _Work:
 
 
 def _piece_item(piece: Piece, rows: Sequence[Array], places: Sequence[Array]) -> Item:
-    """All rows of a piece; of a slide in the order of their places, row by row."""
+    """Rows of a piece; of slides in order of position."""
     features = np.concatenate(rows)
     if not places:
         return Item(piece.key, features)
@@ -402,7 +402,7 @@ def _gather_features(
 
 
 def _write_table(store: FeatureStore, task: Task, cases: Sequence[Case], found: CaseFeatures) -> None:
-    """Which rows are of which case: `cases/TASK.csv` of the store, for people and other programs."""
+    """Writes the rows of each case into `cases/TASK.csv`."""
     folder = store.path / "cases"
     folder.mkdir(exist_ok=True)
     path = folder / f"{slug(task.name)}.csv"

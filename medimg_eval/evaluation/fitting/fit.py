@@ -69,7 +69,7 @@ def fit(
     settings: Settings,
     loggers: Callable[[Path], Sequence[Logger]],
 ) -> Path:
-    """Trains until the trainer's last epoch, from the last checkpoint when there is one; returns the run folder.
+    """Trains to the last epoch, resuming checkpoints; returns the folder.
 
     The task needs cases to `fit` and to `validate`, the candidate `training_samples` and `training_loss` of
     `Trainable`. `settings.config["trainer"]` holds the number of epochs; `checkpoints/best.ckpt` has the best
@@ -201,7 +201,7 @@ def _make_callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelChec
 
 
 def _keep_apart(task: Task, cases: dict[str, list[Case]]) -> None:
-    """Refuses a patient, or a case, that is in two of the parts to fit, to validate and to test on."""
+    """Refuses patients or cases shared by fit, validation and test."""
     parts = dict(cases)
     with contextlib.suppress(UserError):  # a dataset to train on need not hold test cases, or all of them
         parts["test"] = task.cases("test")

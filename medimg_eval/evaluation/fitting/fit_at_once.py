@@ -30,7 +30,7 @@ PIECE = 64
 def learn_at_once(
     task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence[Case]], settings: Settings, run: Run
 ) -> float | None:
-    """Has a model learn from the cases to fit on, and judges it on those to validate on.
+    """Fits a model at once, and validates it.
 
     Args:
         task: whose cases they are.
@@ -88,7 +88,7 @@ def _make_lesson(task: Task, case: Case) -> Lesson:
 
 
 def _validation_score(task: Task, model: Any, cases: Sequence[Case]) -> float | None:
-    """The mean over cases of the monitor, of each its mean over labels; None where no case can be judged."""
+    """Mean validation score over cases and labels; None without scores."""
     values = []
     size = int(getattr(model, "preferred_batch", 1))
     for at in range(0, len(cases), size):

@@ -79,7 +79,7 @@ class Plan:
 
 
 def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence[Any]) -> list[Training]:
-    """Returns every combination, seed by seed, so that a study that is stopped early can be compared with what it has.
+    """Returns combinations seed by seed, so early stops stay comparable.
 
     Raises:
         UsageError: one is invalid, or is named twice, or there is none.
@@ -98,7 +98,7 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
 
 
 def blend_of(task: Task) -> MixedDataset:
-    """The mixture that a task is trained on; raises TypeError of a task that has none."""
+    """Mixture that a task is trained on; TypeError without."""
     if not isinstance(task.layout, MixedDataset):
         raise TypeError(
             f"Expected the layout of task {task.name!r} to be a MixedDataset, got {type(task.layout).__name__}"
@@ -107,7 +107,7 @@ def blend_of(task: Task) -> MixedDataset:
 
 
 def refuse_leaks(real: Task, blended: Task) -> None:
-    """Raises UserError where synthetic cases were made of prompts of patients that are validated or tested on.
+    """Raises UserError for synthetic cases from validated or tested patients.
 
     Args:
         real: the task.
@@ -130,7 +130,7 @@ def refuse_leaks(real: Task, blended: Task) -> None:
 
 
 def measure(plan: Plan, wanted: Sequence[Training]) -> list[Path]:
-    """Trains and tests what is not done yet; a model that fails is noted, and the others go on.
+    """Trains and tests what is missing; failures do not stop others.
 
     Models of an earlier start of the same study stay in it.
 
@@ -170,7 +170,7 @@ def _train_and_test(plan: Plan, one: Training) -> tuple[Path, dict[str, int]]:
 
 
 def _study_content(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:
-    """Content of the study's file, with all models that are wanted now or were before."""
+    """Content of the study's file, with present and former models."""
     file = plan.folder / STUDY
     study: dict[str, Any] = {"schema": SCHEMA, **plan.about, "started": now(), "cells": {}}
     if file.is_file():
@@ -193,7 +193,7 @@ def _write_study(plan: Plan, told: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _lock_study(folder: Path) -> Iterator[None]:
-    """Takes the study's folder; raises UserError where another process has it, or it cannot be written."""
+    """Locks the study's folder; UserError where taken or unwritable."""
     from filelock import FileLock, Timeout
 
     try:

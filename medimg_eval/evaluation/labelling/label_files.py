@@ -59,7 +59,7 @@ def write_labels(labels: ReportLabels, folder: Path, forms: Sequence[str]) -> li
 
 
 def label_rows(labels: ReportLabels) -> list[dict[str, str]]:
-    """Rows of the table of labels: id, patient, then what is written for each finding.
+    """Label table rows: id, patient, then each finding.
 
     Of findings with states that is 1, 0, -1 or nothing, as `ClassColumns` reads it by itself. A finding that was not
     read is `unread`, which tasks refuse until it is mended or a word for it is set.
@@ -129,7 +129,7 @@ def _read_of(labels: ReportLabels, one: LabelledReport, topic: str) -> dict[str,
 
 
 def _write_rate(labels: ReportLabels, file: Path) -> None:
-    """Labels as RATE-Evals reads them: accession -> qa_results -> category -> [{question: Yes or No}]."""
+    """Labels in RATE-Evals' form, by accession and category."""
     categories = {name: group for group, names in labels.scheme.sets.items() for name in names}
     content = {}
     for report, values in zip(labels.reports, labels.values(), strict=True):

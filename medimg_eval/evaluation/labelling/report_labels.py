@@ -69,7 +69,7 @@ class ReportLabels:
         )
 
     def cost(self) -> Usage:
-        """Cost of all replies, those that were kept as they cost then; None for what none of them tells."""
+        """Cost of all replies, stored ones included; None where untold."""
         each = [usage.cost() for usage in self.labelled]
         stated = {
             name: [value for usage in each if (value := getattr(usage, name)) is not None] for name in Usage._fields
@@ -86,7 +86,7 @@ def label_reports(
     accelerator: str = "auto",
     seed: int = 0,
 ) -> ReportLabels:
-    """Labels of reports by a model, which is loaded where a reply is not kept yet.
+    """Labels reports by a model, loaded for replies not stored.
 
     Args:
         reports: with ids of their own.
@@ -131,7 +131,7 @@ class _KeptReplies:
 
     @cached_property
     def batches(self) -> Any:
-        """The model, lent until the end, at what it likes to be given at once."""
+        """Lends the model with its preferred batch size."""
         from medimg_eval.evaluation.devices import Batches
 
         lend = cast("Callable[[], AbstractContextManager[Provider]]", self.source.lend)  # a judge that is there

@@ -32,7 +32,7 @@ class Annotation:
     id: str = ""
 
     def centres(self) -> Array:
-        """Returns the points, or the middle of the box around an area, (point, 2)."""
+        """Returns points, or box centres of areas, (point, 2)."""
         corners: Array = np.concatenate([ring for part in self.parts for ring in part])
         return (corners.min(0, keepdims=True) + corners.max(0, keepdims=True)) / 2 if self.kind == "area" else corners
 
@@ -50,7 +50,7 @@ class Frame:
     downsample: tuple[float, float] = (1.0, 1.0)
 
     def indices(self, xy: Array) -> Array:
-        """Turns x and y, (point, 2), into rows and columns, where a whole number is a pixel's centre."""
+        """Converts x, y (point, 2) to rows and columns at pixel centres."""
         return (np.asarray(xy, np.float64)[:, ::-1] - self.first) / self.downsample - 0.5
 
     def places(self, indices: Array) -> Array:
@@ -61,7 +61,7 @@ class Frame:
 def draw(
     annotations: Sequence[Annotation], labels: Mapping[str, int], shape: tuple[int, int], frame: Frame = Frame()
 ) -> tuple[Array, Array]:
-    """Fills areas on a grid: a pixel belongs to the area in which its centre lies.
+    """Fills areas on a grid, by pixel centres.
 
     Args:
         annotations: of which areas are drawn.
@@ -125,7 +125,7 @@ def outline(
 
 
 def _mask_polygons(mask: Array, corner: Array, frame: Frame) -> tuple[tuple[Array, ...], ...]:
-    """Returns the polygons of a mask, each an outline and its holes; rings are not closed by their first point."""
+    """Returns polygons of a mask: outline and holes, rings open."""
     from skimage.measure import find_contours
 
     # A contour at one half runs between the centres of inner and outer pixels, and through none.

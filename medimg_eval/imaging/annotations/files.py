@@ -52,7 +52,7 @@ def read_annotations(path: str | Path) -> list[Annotation]:
 
 
 def write_annotations(path: str | Path, annotations: Sequence[Annotation], *, holes: str = "") -> None:
-    """Writes what is drawn on a slide; the file appears whole or not at all.
+    """Writes drawn annotations of a slide, atomically.
 
     Args:
         path: ends in `.geojson` or `.json` for QuPath, or in `.xml` for ASAP; its folder exists.
@@ -104,7 +104,7 @@ def _read_annotation(feature: Mapping[str, Any]) -> Annotation:
 
 
 def _class_name(said: Any) -> str:
-    """Names a class: one name, or since QuPath 0.6 several, which QuPath joins in this way."""
+    """Class name, joining several as QuPath 0.6 does."""
     if isinstance(said, Mapping):
         return ": ".join(map(str, said["names"])) if "names" in said else str(said.get("name") or "")
     return str(said or "")

@@ -108,7 +108,10 @@ def grid(
     grid: Geometry | None = None,
     labels: Mapping[str, int] | None = None,
 ) -> Geometry:
-    """Reads the grid alone, from headers; takes the options of `read` and `read_mask`, and raises what they raise."""
+    """Reads the grid from headers; options and errors as `read`.
+
+    And as `read_mask`.
+    """
     if grid is not None:
         return grid
     with unpacked(paths) as plain:
@@ -127,7 +130,7 @@ def read_mask(
     labels: Mapping[str, int] | None = None,
     series: str | None = None,
 ) -> Mask:
-    """Reads a DICOM-SEG or an RTSTRUCT as a label map, or a series whose voxels are labels.
+    """Reads DICOM-SEG, RTSTRUCT or a label series as label map.
 
     Args:
         paths: the file, or a folder that holds it.
@@ -176,7 +179,7 @@ def _read_mask(
 
 
 def _grid_beside(paths: Sequence[Path], series: str | None) -> Geometry:
-    """The grid of the image in the same folder, which `grid` would give for it as well."""
+    """Grid of the image in the same folder, as `grid` reads."""
     return grid(paths, series=series)
 
 
@@ -193,7 +196,7 @@ def _choose_group(paths: Sequence[Path], series: str | None) -> tuple[Group, lis
 
 
 def _arrange_slices(group: Group, gaps: Gaps) -> Stack:
-    """The slices of a group in order, volume after volume; raises CaseError where nothing puts them in order."""
+    """Slices in order by volume; CaseError where nothing orders them."""
     head, count = group.headers[0], len(group.found.volumes)
     if head.samples > 1 and (head.mosaic or count > 1):
         what = "is a mosaic" if head.mosaic else f"is of {count} volumes"
@@ -210,7 +213,7 @@ def _arrange_slices(group: Group, gaps: Gaps) -> Stack:
 
 
 def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any) -> Image | Geometry:
-    """Calls the reader of one file that is an image by itself, with the options that it takes."""
+    """Calls the reader of a single-file image with its options."""
     name, taken = OBJECTS[group.kind]
     reader = importlib.import_module(f"medimg_eval.imaging.dicom.objects.{name}")
     head = group.headers[0]
@@ -221,7 +224,7 @@ def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any
 
 
 def _require_meaning(group: Group, *, suv: bool, voi: bool, stack: int | None) -> None:
-    """Refuses options that say nothing of what was found: passed over in silence, they would seem applied."""
+    """Refuses options irrelevant to the file, which would seem applied."""
     path = group.headers[0].path
     if voi and group.kind != "picture":
         raise CaseError(f"{path}: is no picture, so it is not shown through a window; read it without voi")
@@ -232,7 +235,7 @@ def _require_meaning(group: Group, *, suv: bool, voi: bool, stack: int | None) -
 
 
 def _require_grey(headers: Sequence[Header]) -> list[str]:
-    """Refuses slices of palettes or of mixed kinds; notes where low values are meant to be shown white."""
+    """Refuses slices of palettes or mixed kinds; notes inverted greys."""
     for header in headers:
         if header.samples not in (1, 3) or header.photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB", ""):
             raise CaseError(

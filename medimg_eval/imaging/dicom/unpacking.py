@@ -19,7 +19,7 @@ PIECE = 1 << 20
 
 @contextmanager
 def unpacked(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Gives the same files and folders with DICOM files in place of compressed ones; errors name those.
+    """Paths with decompressed DICOM copies; errors name the originals.
 
     Paths without compressed files are handed on as they are. Raises CaseError where one is damaged, or larger than this
     machine's memory.
@@ -37,7 +37,7 @@ def unpacked(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def renamed(text: str, origins: Mapping[str, str]) -> str:
-    """The text with the names of compressed files in place of those of their copies."""
+    """Text naming compressed files instead of their copies."""
     for copy in sorted(origins, key=len, reverse=True):
         text = text.replace(copy, origins[copy])
     return text
@@ -60,7 +60,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _unpack_copy(path: Path, home: Path, origins: dict[str, str]) -> Path:
-    """Makes a copy of a file, or of a folder, in which other files are links to themselves."""
+    """Copies a file or folder, linking the other files."""
     origins[str(home)] = str(path)
     if not path.is_dir():
         return _link_copy(path, home / path.name, origins) if _is_packed(path) else path

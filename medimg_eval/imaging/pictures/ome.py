@@ -27,7 +27,7 @@ _AXES = "TCZYXS"
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """The first series of a file: its size along `_AXES`, its grid, and how its voxels are read."""
+    """First OME series: size along `_AXES`, grid and voxel reader."""
 
     sizes: dict[str, int]
     grid: Geometry
@@ -37,7 +37,9 @@ class _Stack:
 
 
 def read(path: Path) -> Image | None:
-    """Reads a stack, (channel, column, row, slice), or (channel, row, column) of one slice; else None.
+    """Reads a stack (channel, column, row, slice), else None.
+
+    Or (channel, row, column) of one slice.
 
     Moments are channels, too. Sizes are those of the OME header, in mm, with axes along columns, rows and depth;
     without them units are `pixel`.
@@ -113,7 +115,7 @@ def _read_stack(path: Path, tiff: Any) -> _Stack | None:
 
 
 def _pixel_attributes(text: str) -> dict[str, str]:
-    """The attributes of the first Pixels element of an OME header, which is XML; entities are not followed."""
+    """Attributes of the first Pixels element, without XML entities."""
     match = re.search(r"<(?:\w+:)?Pixels\s([^>]*)>", text)
     pairs = re.findall(r"(\w+)\s*=\s*\"([^\"]*)\"", match[1]) if match else []
     return {name: html.unescape(value) for name, value in pairs}
@@ -135,7 +137,7 @@ def _time_axis(said: dict[str, str], count: int) -> ChannelAxis:
 
 
 def _read_length(said: dict[str, str], name: str, units: dict[str, float], usual: str) -> float | None:
-    """A positive length or time in mm or s; None where it is not stated, or in a unit that is no length."""
+    """Positive length or time in mm or s; None otherwise."""
     try:
         value = float(said.get(name, ""))
     except ValueError:

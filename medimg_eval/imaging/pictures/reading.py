@@ -58,7 +58,10 @@ def too_large(name: str) -> str:
 
 
 def check_size(array: Array, size: tuple[int, int], name: str) -> None:
-    """Raises CaseError where a decoder, (row, column, ...), gave other than the rows and columns of the header."""
+    """Raises CaseError where decoded size differs from the header.
+
+    (row, column, ...).
+    """
     if array.shape[:2] != size or not array.size:
         raise CaseError(
             f"{name}: is damaged: its header says {size[0]} x {size[1]} rows and columns, {array.shape[0]} x "
@@ -67,7 +70,7 @@ def check_size(array: Array, size: tuple[int, int], name: str) -> None:
 
 
 def page_of(tiff: Any, name: str, page: int | None) -> Any:
-    """Returns the page asked for of an open file; raises CaseError where that is not clear."""
+    """Returns the requested page; CaseError where ambiguous."""
     # Reduced copies and transparency masks are pages of the file, but no pages of the document.
     pages = [page for page in tiff.pages if not (page.is_reduced or page.is_mask)] or list(tiff.pages)
     if tiff.series[0].size > len(pages) * tiff.series[0].keyframe.size:
@@ -174,7 +177,7 @@ def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int |
 
 
 def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: int | None = None) -> Image:
-    """Reads a picture from bytes, such as a cell of a parquet table; otherwise like `read`.
+    """Decodes a picture from bytes; otherwise like `read`.
 
     `name` is what error messages call it.
     """
@@ -190,7 +193,7 @@ def grid(
     foreground: bool = False,
     colours: Mapping[int, Sequence[int]] | None = None,
 ) -> Geometry:
-    """Reads rows and columns alone, from the header, and raises what `read` raises of headers."""
+    """Reads rows and columns from the header; raises as `read`."""
     path = _single_path(paths)
     with _name_damage(name := str(path)):
         if _read_head(path, name) in MAGIC:
@@ -221,7 +224,9 @@ def read_mask(
     colours: Mapping[int, Sequence[int]] | None = None,
     page: int | None = None,
 ) -> Mask:
-    """Reads a label map, (row, column): grey values, palette indices or the bits of a 1-bit file are the labels.
+    """Reads a label map, (row, column), of greys, indices or bits.
+
+    Grey values, palette indices or the bits of a 1-bit file.
 
     Args:
         paths: the one file.
@@ -326,7 +331,7 @@ def _read_head(source: Path | bytes, name: str) -> bytes:
 
 
 def _load_picture(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> Stored:
-    """Decodes a picture; with `labels`, indices and bits are kept as the numbers that were stored."""
+    """Decodes a picture; `labels` keeps stored indices and bits."""
     with _name_damage(name):
         if _read_head(source, name) in MAGIC:
             stored, turned, alpha = load_tiff(source, name, page, labels)
@@ -360,7 +365,7 @@ def _turn_upright(array: Array, orientation: int) -> Array:
 
 
 def _open_picture(stream: Any, name: str) -> Any:
-    """Opens a picture without decoding it; None for the JPEGs Pillow does not know (12 bits, lossless)."""
+    """Opens a picture undecoded; None for 12-bit or lossless JPEG."""
     from PIL import Image as Pillow
 
     try:
@@ -437,7 +442,7 @@ def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[Stored, 
 
 
 def _jpeg_ends(data: bytes) -> bool:
-    """Looks for the end behind the start of the scan: a thumbnail in the header has an end of its own."""
+    """Whether the scan's end marker exists, ignoring thumbnails."""
     position = 2
     while position + 4 <= len(data):
         if data[position + 1] == 0xDA:
@@ -448,7 +453,7 @@ def _jpeg_ends(data: bytes) -> bool:
 
 
 def as_picture(image: Image) -> Picture:
-    """Turns an image of 1 to 4 channels, (channel, row, column), into a PIL image, RGB.
+    """RGB PIL image of 1 to 4 channels, (channel, row, column).
 
     Pictures of 8 bits stay as they are; grey ones get three equal channels, and an alpha channel is laid over white.
     Of other types the values are stretched from the smallest to the largest; what is not finite counts as 0. Raises
@@ -476,7 +481,7 @@ def as_picture(image: Image) -> Picture:
 
 
 def as_pictures(prompt: Prompt) -> list[Picture]:
-    """The images of a prompt as PIL images, RGB, in their order; raises CaseError as `as_picture` does."""
+    """RGB PIL images of a prompt; raises as `as_picture`."""
     return [as_picture(image) for image in prompt.images]
 
 

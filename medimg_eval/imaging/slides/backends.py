@@ -49,7 +49,10 @@ class Backend(Protocol):
     associated: tuple[str, ...]
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
-        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+        """Reads a rectangle within a level: uint8, (row, column, 3).
+
+        In that level's pixels.
+        """
 
     def close(self) -> None:
         """Closes the files."""
@@ -95,7 +98,7 @@ class OpenSlideBackend:
             self._tiles.close()
 
     def _place(self, index: int, factor: float) -> int:
-        """A level pixel in level-0 pixels. openslide takes whole ones, and shifts where a downsample is 4.0003."""
+        """Level pixel in level-0 pixels, as openslide rounds."""
         return round(index * factor)
 
     def _open(self, path: Path) -> Any:
@@ -120,7 +123,7 @@ class TiffSlideBackend(OpenSlideBackend):
     prefix = "tiffslide"
 
     def _place(self, index: int, factor: float) -> int:
-        """A level-0 pixel that lies in a level pixel once tiffslide has divided and rounded down."""
+        """Level-0 pixel inside a level pixel after tiffslide's rounding."""
         start = math.ceil(index * factor)
         return start + (int(start / factor) < index)
 
@@ -164,7 +167,10 @@ class WsiDicomBackend:
         self.associated = tuple(name for name, images in associated.items() if images)
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
-        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+        """Reads a rectangle within a level: uint8, (row, column, 3).
+
+        In that level's pixels.
+        """
         image = self._slide.read_region((column, row), self._numbers[level], (columns, rows))
         return np.asarray(image.convert("RGB"))
 
@@ -174,7 +180,7 @@ class WsiDicomBackend:
 
 
 def open_backend(path: Path) -> tuple[Backend, tuple[str, ...]]:
-    """Opens a slide with the first library that can, and notes why an earlier one could not.
+    """Opens a slide by the first able library, noting failures.
 
     Raises CaseError when none can; it says what each said, and what is not installed.
     """
@@ -223,7 +229,7 @@ def _wrong_level(sizes: tuple[tuple[int, int], ...]) -> str | None:
 
 
 def _misses_levels(path: Path, backend: Backend) -> bool:
-    """Says whether reduced levels hang below the first page (SubIFDs), where openslide does not look."""
+    """Whether levels lie in SubIFDs, which openslide ignores."""
     if len(backend.sizes) > 1 or backend.vendor != "generic-tiff":
         return False
     import tifffile
@@ -233,7 +239,7 @@ def _misses_levels(path: Path, backend: Backend) -> bool:
 
 
 def _is_cut_short(file: Any) -> bool:
-    """Says whether pages or pixels of an open TIFF lie past its end, where tifffile would go on without them."""
+    """Whether an open TIFF is truncated, which tifffile ignores."""
     size = file.filehandle.size
     pages = [page for top in file.pages for page in (top, *(top.pages or ()))]
     if any(max(map(sum, zip(page.dataoffsets, page.databytecounts, strict=True)), default=0) > size for page in pages):
@@ -254,7 +260,7 @@ def credible(stated: tuple[float, float] | None) -> bool:
 
 
 def _one_file(path: Path) -> Path:
-    """The file to open: of a folder, a DICOM file of its one series of pyramid levels."""
+    """File to open, or a file of a folder's pyramid series."""
     if path.is_file():
         if path.stat().st_size == 0:
             raise CaseError(f"{path}: is empty; write or copy it again")
@@ -271,7 +277,7 @@ def _one_file(path: Path) -> Path:
 
 
 def _dicom_series(folder: Path) -> dict[str, list[Path]]:
-    """The DICOM files in a folder by series, pyramid levels first; series without a level are left out."""
+    """DICOM files by series, pyramid levels first."""
     import pydicom
 
     levels: dict[str, list[Path]] = {}
@@ -314,7 +320,7 @@ CACHED = 2**26
 
 
 class StoredTiles:
-    """The tiles of some levels of a TIFF file. May be read by many threads and after a fork."""
+    """Stored tiles of TIFF levels, safe for threads and forks."""
 
     def __init__(self, path: Path, pages: Sequence[Any]) -> None:
         with path.open("rb") as stream:
@@ -374,7 +380,7 @@ class _Level:
 
 
 def stored_tiles(path: Path, sizes: Sequence[tuple[int, int]]) -> StoredTiles | None:
-    """Finds the page of each level, (rows, columns); None where one is missing or stored in another way."""
+    """Pages of each level (rows, columns); None where not all readable."""
     import tifffile
 
     try:

@@ -37,7 +37,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of the tiles of one slide, or of whatever else makes up a bag.
+    """Features of a slide's tiles, or another bag's items.
 
     Attributes:
         features: float32, (tile, feature).
@@ -62,7 +62,7 @@ class Features:
 
 
 def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
-    """Reads the features of one slide, in float32, and the coordinates where there are any.
+    """Reads a slide's features, float32, and coordinates if any.
 
     Args:
         path: .h5 (`features`, `coords`), .pt (a tensor, or a dict of the same), or .npy (tile, feature). An axis of
@@ -149,7 +149,9 @@ def read_arrays(path: Path, wanted: Collection[str]) -> tuple[dict[str, Any], di
 
 
 def block(path: Path, stored: Any) -> Array:
-    """Reads a whole HDF5 array, past h5py where its chunks are many small ones: ten times as long as one block.
+    """Reads an HDF5 array whole, fast for many small chunks.
+
+    Past h5py, which takes ten times as long as for one block.
 
     TRIDENT appends row by row, in chunks of one. Where chunks are rows as they lie in memory, uncompressed, they are
     copied from the file by their places.
@@ -183,7 +185,7 @@ def block(path: Path, stored: Any) -> Array:
 
 
 def as_texts(stored: Any) -> tuple[str, ...]:
-    """Ids as texts, of texts or bytes, (id,) or (id, 1) as HEST stores them."""
+    """Ids as texts, of (id,) or HEST's (id, 1), also bytes."""
     return tuple(
         text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in np.asarray(stored).ravel()
     )
@@ -215,7 +217,7 @@ def _read_torch(path: Path) -> tuple[Any, Any]:
 
 
 def read_tensors(path: Path) -> Any:
-    """Reads what `torch.save` wrote, tensors as arrays, without running anything that a pickle asks for.
+    """Reads tensors of `torch.save` as arrays, running no pickle code.
 
     Returns:
         An array, a list of arrays, or a dict of whatever the file holds by name.
@@ -263,7 +265,7 @@ def _read_numpy(path: Path) -> tuple[Any, Any]:
 
 
 def read_array(path: Path) -> Array:
-    """Reads an .npy; raises CaseError where it is missing, damaged, or holds objects, which are never unpickled."""
+    """Reads an .npy; CaseError for missing, damaged or object arrays."""
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     try:

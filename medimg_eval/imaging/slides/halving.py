@@ -45,7 +45,7 @@ def halved(pixels: Array, top: int, left: int, edge: int) -> Array | None:
 
 
 def _halve_rows(pixels: Array, top: int, begin: int, out: Array) -> None:
-    """Fills in the result, (row, 3 columns), from the row and the value before the box on."""
+    """Halved rows (row, 3 columns), resuming from a row's value."""
     width = out.shape[1]
     three, four = np.int16(3), np.int16(4)
     sums = np.empty(2 * width, np.int16)

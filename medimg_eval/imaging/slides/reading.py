@@ -36,7 +36,7 @@ Box = tuple[tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """Region to read: the first level-0 pixel, the shape of the result, level-0 pixels per pixel of the result."""
+    """Region to read: origin, result shape, and scale."""
 
     first: tuple[int, int]
     shape: tuple[int, int]
@@ -53,7 +53,10 @@ class _Plan:
 
 
 def is_slide(path: Path) -> bool:
-    """Says whether a TIFF file is a slide: tiled, and either of several levels or longer than `LARGE` on a side."""
+    """Whether a TIFF is a slide: tiled, multi-level or large.
+
+    Longer than `LARGE` on a side.
+    """
     import tifffile
 
     try:
@@ -138,7 +141,7 @@ def placement(
     region: Box | None = None,
     level0_um_per_px: float | None = None,
 ) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Says where the pixels lie that `read` gives for the same arguments; raises what it does.
+    """Position of the pixels that `read` returns; raises as it does.
 
     Row and column of their corner are in level-0 pixels, as are the steps along rows and columns.
     """
@@ -155,7 +158,7 @@ def read_mask(
     region: Box | None = None,
     level0_um_per_px: float | None = None,
 ) -> Mask:
-    """Reads a slide whose grey values are labels; takes what `read` does, and picks the nearest pixel.
+    """Reads a slide of labels by nearest pixels; arguments as `read`.
 
     Raises CaseError as `read` does, and where the slide is in colour.
     """
@@ -232,7 +235,9 @@ def write_pyramid(
     levels: int | None = None,
     compression: Literal["jpeg", "deflate"] | None = "jpeg",
 ) -> None:
-    """Writes a tiled pyramidal TIFF; the file appears whole or not at all, and equal pixels give equal bytes.
+    """Writes a tiled pyramidal TIFF, atomically and reproducibly.
+
+    Equal pixels give equal bytes.
 
     Each level has half the rows and columns of the one before (rounded up) and holds means of two by two pixels.
 
@@ -281,7 +286,7 @@ def _pyramid_levels(pixels: Array, tile: int, count: int | None) -> list[Array]:
 
 
 def _halve_pixels(pixels: Array) -> Array:
-    """Means of two by two pixels, rounded; the last row and column count twice where their number is odd."""
+    """Rounded 2 x 2 means; odd last rows and columns repeat."""
     rows, columns = pixels.shape[:2]
     even = np.pad(pixels, ((0, rows % 2), (0, columns % 2), (0, 0)), mode="edge").astype(np.uint16)
     total = even[0::2, 0::2] + even[1::2, 0::2] + even[0::2, 1::2] + even[1::2, 1::2]

@@ -26,7 +26,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a pyramid: (rows, columns), and level-0 pixels per pixel along them."""
+    """Pyramid level: (rows, columns), and level-0 pixels per pixel."""
 
     size: tuple[int, int]
     downsample: tuple[float, float]
@@ -34,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True)
 class _View:
-    """Output pixels over a level: where the first starts, and level pixels per output pixel."""
+    """Output pixels on a level: start, and level pixels each."""
 
     level: int
     start: tuple[float, float]
@@ -47,10 +47,10 @@ class _View:
 
 
 class Slide:
-    """A slide, opened when it is first needed and again in each process that uses it; may be pickled."""
+    """Slide opened lazily in each process; picklable."""
 
     def __init__(self, path: str | Path, um_per_px: float | None = None) -> None:
-        """Takes the file, or the folder of one DICOM slide; nothing is opened yet.
+        """Takes a file or DICOM slide folder, opening nothing.
 
         `um_per_px` is the size of a level-0 pixel in micrometres, where the file states none or a wrong one.
         """
@@ -60,7 +60,7 @@ class Slide:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels, level 0 (the largest) first; raises CaseError where the slide cannot be opened."""
+        """Levels, largest first; CaseError where the slide cannot be opened."""
         sizes = self._backend.sizes
         (rows, columns), *_ = sizes
         return tuple(Level(size, (rows / size[0], columns / size[1])) for size in sizes)
@@ -72,7 +72,7 @@ class Slide:
 
     @property
     def um_per_px(self) -> tuple[float, float] | None:
-        """Micrometres per level-0 pixel along rows and columns; None where nothing credible is stated."""
+        """Micrometres per level-0 pixel (row, column); None without credible value."""
         if self._given is not None:
             return self._given, self._given
         stated = self._backend.stated
@@ -133,11 +133,14 @@ class Slide:
         return self._read(self._view((row, column), (rows, columns), scale), rows, columns, nearest=False)
 
     def read_labels(self, row: float, column: float, size: tuple[int, int], downsample: tuple[float, float]) -> Array:
-        """Reads a rectangle as `read_region` does, by the nearest pixel: for slides whose colours are labels."""
+        """Reads a labelled rectangle by nearest pixels, as `read_region`."""
         return self._read(self._view((row, column), size, downsample), *size, nearest=True)
 
     def scale(self, um_per_px: float | None) -> tuple[float, float]:
-        """Level-0 pixels per pixel of so many micrometres, along rows and columns; raises what `read_region` does."""
+        """Level-0 pixels per pixel of a size in micrometres.
+
+        Along rows and columns; raises what `read_region` does.
+        """
         if um_per_px is None:
             return 1.0, 1.0
         own = self.um_per_px
@@ -167,7 +170,7 @@ class Slide:
 
     @property
     def _backend(self) -> Backend:
-        """The open slide of this process: a handle carried over a fork shares its place in the file."""
+        """This process's open slide, as forked handles share positions."""
         if self._open is not None and self._open[0] != os.getpid():
             # Closing what the parent holds could wait for a lock that no thread of this process will release.
             _LEFT_TO_PARENT.append(self._open[1])
@@ -213,7 +216,7 @@ class Slide:
         return out
 
     def _paint(self, view: _View, row: int, column: int, out: Array, *, nearest: bool) -> None:
-        """Fills one block of output pixels: what lies on the slide, and the background's colour around it."""
+        """Fills output pixels from the slide, background around it."""
         (top, height), (left, width) = (
             _span_inside(span, start, step, side)
             for span, start, step, side in zip(
@@ -290,7 +293,7 @@ _LEFT_TO_PARENT: list[Backend] = []
 
 
 def _span_inside(span: tuple[int, int], start: float, step: float, side: int) -> tuple[int, int]:
-    """(first, count) of the output pixels of a span whose centres lie on the slide."""
+    """(first, count) of output pixels centred on the slide."""
     first = max(span[0], int(np.ceil(-start / step - 0.5)))
     # A centre on the far border lies outside.
     stop = min(span[0] + span[1], int(np.ceil((side - start) / step - 0.5)))

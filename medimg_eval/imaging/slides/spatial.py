@@ -20,7 +20,7 @@ _DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Tiles around the spots of one sample, in an HDF5 file; pixels are read when they are asked for.
+    """Tiles around a sample's spots in HDF5, read on demand.
 
     Attributes:
         path: the file.
@@ -38,7 +38,7 @@ class Patches:
         return len(self.barcodes)
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
-        """Reads neighbouring tiles as one block, uint8, (tile, 3, row, column); raises CaseError naming the file."""
+        """Reads neighbouring tiles, uint8, (tile, 3, row, column); CaseError names the file."""
         import h5py
 
         with CaseError.about(self.path, "cannot be read", *_DAMAGE, mend="copy it again"), h5py.File(self.path) as file:
@@ -63,7 +63,7 @@ class Expression:
     coordinates: Array | None = None
 
     def of(self, barcodes: Sequence[str]) -> Array:
-        """The rows of some spots, float32, (spot, gene); raises CaseError naming one that is absent."""
+        """Rows of spots, float32, (spot, gene); CaseError names an absent one."""
         rows = {name: row for row, name in enumerate(self.barcodes)}
         missing = next((name for name in barcodes if name not in rows), None)
         if missing is not None:
@@ -73,7 +73,9 @@ class Expression:
 
 
 def read_patches(path: str | Path) -> Patches:
-    """Opens HEST's patches of one sample: `img` (tile, row, column, 3), `barcode` or `barcodes`, and `coords` (x, y).
+    """Opens HEST patches: `img`, `barcode` or `barcodes`, and `coords`.
+
+    `img` (tile, row, column, 3), `coords` (x, y); of one sample.
 
     Raises:
         CaseError: the file is missing or damaged, holds no patches, or patches and barcodes differ in number.
@@ -100,7 +102,7 @@ def read_patches(path: str | Path) -> Patches:
 
 
 def read_expression(path: str | Path, genes: Sequence[str] = ()) -> Expression:
-    """Reads an .h5ad: `X` dense or sparse, names of spots and genes, and `obsm/spatial`.
+    """Reads .h5ad: dense or sparse `X`, names, `obsm/spatial`.
 
     Args:
         path: the file.

@@ -118,7 +118,7 @@ Files = dict[str, Sequence[Path]]
 
 
 def _files_by_stem(folder: Path, endings: Sequence[str], cut: str = "") -> Files:
-    """Files of a folder by their names without the last ending, and without `cut` at the end of that."""
+    """Files by stem, without a final `cut`."""
     if not folder.is_dir():
         return {}
     files = (p for p in folder.iterdir() if p.suffix.lower() in endings and not p.name.startswith(".") and p.is_file())
@@ -147,7 +147,7 @@ def _trident_files(root: Path) -> Files:
 
 
 def _clam_files(root: Path) -> Files:
-    """Features as HDF5, which hold places, else as .pt; then the file of coordinates, where there is one."""
+    """Feature files, HDF5 before .pt, with coordinates if any."""
     folders = {root / name for name in ("h5_files", "pt_files")}
     if not any(folder.is_dir() for folder in folders):
         if root.name == "pt_files" or (not _files_by_stem(root, HDF5) and _files_by_stem(root, (".pt",))):
@@ -189,7 +189,7 @@ def _eva_files(root: Path) -> Files:
 
 @lru_cache(KEPT)
 def _eva_rows(manifest: Path) -> dict[str, list[tuple[Path, Mapping[str, str]]]]:
-    """The rows of a manifest by slide, or else by tile, each with its file."""
+    """Manifest rows by slide or tile, with files."""
     with manifest.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream)
         missing = {"origin", "embeddings"} - set(reader.fieldnames or ())
@@ -331,7 +331,7 @@ def _read_pt(name: str, files: Sequence[Path]) -> Features:
 
 
 def _read_eva(name: str, files: Sequence[Path]) -> Features:
-    """The rows of a slide, or of one tile, joined in the order of the manifest."""
+    """Features of a slide or tile, in manifest order."""
     manifest = _manifest_of(files[0])
     rows = _eva_rows(manifest)[name]
     parts = [part for path, _ in rows for part in _eva_parts(path)]
@@ -361,7 +361,7 @@ def _eva_parts(path: Path) -> Iterator[Array]:
 
 
 def _read_owkin(name: str, files: Sequence[Path]) -> Features:
-    """Columns level, x, y, then features; places are counted in tiles of their level of a deep zoom."""
+    """Level, x, y, then features; positions in deep-zoom tiles."""
     path = files[0]
     if path.name == "tile_features.npy":
         features, row = _owkin_tiles(path, files[1], name)
@@ -415,7 +415,7 @@ def _torchmil_array(path: Path, key: str) -> Array:
 
 
 def _read_rate_evals(name: str, files: Sequence[Path]) -> Features:
-    """A vector of one accession: an axis of length one is dropped, others are laid out flat, as by its authors."""
+    """Vector of an accession, flattened as by its authors."""
     path = files[0]
     damage = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
     with CaseError.about(path, "cannot be read as .npz", *damage, mend="extract it again"):

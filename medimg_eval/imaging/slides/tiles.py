@@ -88,7 +88,7 @@ def tile_grid(
 
 
 def read_tiles(slide: Slide, tiles: Tiles, indices: Iterable[int] | None = None) -> Array:
-    """Reads tiles, uint8, (tile, 3, size, size); all of them unless `indices` says which.
+    """Reads tiles, uint8, (tile, 3, size, size), all or `indices`.
 
     Raises CaseError when the slide is damaged.
     """
@@ -102,7 +102,7 @@ def read_tiles(slide: Slide, tiles: Tiles, indices: Iterable[int] | None = None)
 
 
 def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Mask:
-    """Finds tissue by its colour: saturated, not black, smoothed, without dust and with small holes filled.
+    """Tissue by colour: saturated, not black, smoothed, cleaned.
 
     The threshold on saturation is Otsu's, kept within `SATURATION`. Blue and green ink is left out, and bright red ink.
     Labels are uint8, (row, column) over the whole slide, 1 is tissue; the affine has steps in mm (ones without a size).
@@ -130,14 +130,17 @@ def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Ma
 
 
 def otsu(counts: Array) -> int:
-    """The bin of a histogram at whose end two classes differ most (Otsu 1979); 0 of one class, or none."""
+    """Otsu's threshold bin (1979); 0 for fewer than two classes."""
     from skimage.filters import threshold_otsu
 
     return int(threshold_otsu(hist=counts)) if np.count_nonzero(counts) > 1 else 0
 
 
 def as_coordinates(stored: Array, path: Path) -> Array:
-    """Turns stored x, y into row, column, int64, (tile, 2); raises CaseError where they are not whole places."""
+    """Converts x, y to row, column, int64, (tile, 2).
+
+    Raises CaseError where they are not whole places.
+    """
     if stored.ndim == 3 and stored.shape[0] == 1:
         stored = stored[0]
     if stored.ndim != 2 or stored.shape[1] != 2 or stored.dtype.kind not in "iuf":
@@ -156,7 +159,7 @@ def _tile_starts(side: int, edge: float, step: float) -> Array:
 
 
 def _tissue_share(slide: Slide, tissue: Mask, coordinates: Array, edge: tuple[float, float]) -> Array:
-    """Share of each tile's area that is tissue: exact, by the bilinear integral of the mask."""
+    """Tissue share of each tile, exact by bilinear integral."""
     from scipy.ndimage import map_coordinates
 
     mask = np.asarray(tissue.labels) > 0

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FilmFile:
-    """A video file, or a folder of frames, of which only some frames are shown.
+    """Video file or folder of frames, of which some are shown.
 
     Attributes:
         path: of the video, or folder.
@@ -52,7 +52,10 @@ class FilmFile:
             return Geometry(video.shape[1:], np.eye(4), "pixel")
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
-        """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
+        """Yields frames by grid place, uint8, (channel, row, column).
+
+        Raises CaseError.
+        """
         with Video(self.path) as video:
             for index in places:
                 yield video.frame(int(index) * self.every)
@@ -60,7 +63,7 @@ class FilmFile:
 
 @dataclass(frozen=True)
 class FramePictures:
-    """A picture per frame, told by its number, where pictures of several videos may share a folder.
+    """Pictures by frame number, of videos sharing a folder.
 
     Attributes:
         root: the folder that the pattern is below.
@@ -78,7 +81,7 @@ class FramePictures:
         return ((self.root / self.pattern).parent,)
 
     def picture(self, number: int) -> Path:
-        """The picture of a frame of the video; raises CaseError where there is none."""
+        """Picture of a frame; CaseError without."""
         path = _list_pictures(self.root, self.pattern).get(number)
         if path is None:
             raise CaseError(f"{self.root / self.pattern}: there is no picture of frame {number}")
@@ -94,7 +97,10 @@ class FramePictures:
         return Geometry(self.read().array.shape[1:], np.eye(4), "pixel")
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
-        """Yields frames by their place on the grid, uint8, (channel, row, column); raises CaseError."""
+        """Yields frames by grid place, uint8, (channel, row, column).
+
+        Raises CaseError.
+        """
         for index in places:
             yield pictures.read([self.picture(int(index) * self.every)]).array
 
@@ -113,7 +119,7 @@ def _list_pictures(root: Path, pattern: str) -> dict[int, Path]:
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """Features of the frames that are shown, a row each, in an .npy or .h5 file.
+    """Frame features, one row each, of .npy or .h5.
 
     Attributes:
         path: of an array (frame, feature).
@@ -127,7 +133,7 @@ class FrameFeatures:
         return (self.path,)
 
     def read(self) -> Image:
-        """Returns (1, frame, feature); raises CaseError where it is missing, damaged or not finite."""
+        """Returns (1, frame, feature); CaseError for missing, damaged or non-finite ones."""
         array = np.asarray(self._array())
         if not np.isfinite(array).all():
             raise CaseError(f"{self.path}: holds features that are not finite")
@@ -138,7 +144,7 @@ class FrameFeatures:
         return Geometry(self._array().shape, np.eye(4), "pixel")
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
-        """Yields vectors, float, (feature,), by their row; raises CaseError where there is no such row."""
+        """Yields vectors, float, (feature,); CaseError for missing rows."""
         array = self.read().array[0]
         last = max(places, default=0)
         if last >= len(array):
@@ -159,7 +165,7 @@ class FrameFeatures:
 
 
 class Film:
-    """Frames in their order, each given out once; a model that is asked online gets no other way to them.
+    """Frames in order, each once, as online models see them.
 
     Attributes:
         fps: frames per second of what is given out.
@@ -167,18 +173,18 @@ class Film:
     """
 
     def __init__(self, source: Any, places: Sequence[int], fps: float, *, online: bool = False) -> None:
-        """Takes a reference with `frames`, the places of frames on its grid, ascending, and their rate."""
+        """Takes a reference with `frames`, and their rate."""
         self._source, self._places, self.fps = source, [int(index) for index in places], fps
         self._online, self._begun, self.given_out = online, False, 0
 
     def count(self) -> int:
-        """How many frames there are; raises CaseError online, where the end is not known."""
+        """Number of frames; CaseError online, where it is unknown."""
         if self._online:
             raise CaseError("online: the length of the film is not known before its end")
         return len(self._places)
 
     def __iter__(self) -> Iterator[Array]:
-        """Yields the frames; online only once. Raises CaseError for one that cannot be read."""
+        """Yields frames, online only once; CaseError for unreadable ones."""
         if self._online and self._begun:
             raise CaseError("online: the film runs once; keep what is needed of former frames")
         self._begun, self.given_out = True, 0
@@ -212,7 +218,7 @@ class FilmPrompt(Prompt):
 
 
 def decoded_ahead(items: Iterable[T], ahead: int = AHEAD) -> Iterator[T]:
-    """Yields items that a thread makes ahead of who takes them; what it raises is raised here."""
+    """Yields items prepared ahead by a thread, forwarding its errors."""
     iterator, end = iter(items), object()
     pool = ThreadPoolExecutor(1)
     try:

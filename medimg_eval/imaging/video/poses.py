@@ -51,7 +51,7 @@ class PoseFile:
         return (self.path,)
 
     def read(self) -> Image:
-        """Returns (x y score, frame, joint), float32; raises CaseError where it is missing or not understood."""
+        """Returns (x y score, frame, joint), float32; CaseError for invalid files."""
         return Image(np.moveaxis(read_poses(self.path), -1, 0), np.eye(4), modality="POSE", units="pixel")
 
     def geometry(self) -> Geometry:

@@ -96,7 +96,7 @@ class _Index:
 
 
 class _Stamps(NamedTuple):
-    """Of a packet: when its frame is shown and decoded, whether it is a key frame, and whether it is incomplete."""
+    """Packet times of display and decoding, key frame, completeness."""
 
     pts: Any
     dts: Any
@@ -157,7 +157,7 @@ class File:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns; only the frames say whether they are to be turned, so the first is decoded."""
+        """Rows and columns after rotation, which the first frame tells."""
         if self._size is None:
             self.frame(0)
         return self._size or (0, 0)
@@ -252,7 +252,7 @@ def _name_damage(path: Path) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=64)  # a table of frames reads the same few videos over and over
 def _packet_index(path: Path, size: int, modified: int) -> _Index:
-    """Reads every packet, decodes none; `size` and `modified` tell one state of the file from the next."""
+    """Packet index without decoding, with file `size` and `modified`."""
     import av
 
     with av.open(str(path)) as container:
@@ -285,7 +285,7 @@ def _packet_index(path: Path, size: int, modified: int) -> _Index:
 
 
 def _promised_bytes(path: Path) -> int:
-    """How long an MP4, AVI or Matroska file says it is; 0 where it does not."""
+    """Length that an MP4, AVI or Matroska states; else 0."""
     with path.open("rb") as stream:
         head = stream.read(16)
         if head[:4] == b"RIFF":
@@ -322,14 +322,16 @@ WHOLE_CLIP_BYTES = 2 * 2**30
 
 
 class Video:
-    """A video file or a folder of frames: the frames by index or time.
+    """Video file or folder, with frames by index or time.
 
     A file is opened when it is needed, and again in each process, so a Video may be handed to data-loader
     workers. It is not for several threads at once.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fps: float | None = None) -> None:
-        """Takes a video file, or a folder of pictures of one kind in natural order (2 before 10).
+        """Takes a video file, or naturally ordered pictures of a folder.
+
+        Of one kind; 2 before 10.
 
         `fps` are frames per second of a folder; a file states its own times.
         """
@@ -406,11 +408,14 @@ class Video:
         return bisect_right(times, seconds + 1e-6) - 1
 
     def frame(self, index: int) -> Array:
-        """Reads one frame, (channel, row, column), uint8 with 3 channels of a file; raises as `frames`."""
+        """Reads a frame, (channel, row, column), uint8 RGB of files.
+
+        Raises as `frames`.
+        """
         return self.frames([index])[:, 0]
 
     def frames(self, indices: Sequence[int]) -> Array:
-        """Reads frames, (channel, frame, row, column), in the order asked for; one may be asked for twice.
+        """Reads frames, (channel, frame, row, column), in the asked order.
 
         Each stretch between key frames is decoded once at most, and frames asked for one after the other go on from
         where the last call stopped. Raises CaseError for an index out of range, a damaged frame, or frames of different
@@ -438,7 +443,7 @@ def read(
     seconds: Sequence[float] | None = None,
     fps: float | None = None,
 ) -> Image:
-    """Reads a clip, (channel, frame, row, column): uint8 RGB of a file, of a folder what its pictures hold.
+    """Reads a clip, (channel, frame, row, column), uint8 RGB of files.
 
     Args:
         paths: the one video file, or the one folder of frames.
@@ -480,7 +485,9 @@ def grid(
 def write_video(
     path: str | Path, frames: Iterable[Array], fps: float, *, lossless: bool = True, keyframe_every: int = 24
 ) -> None:
-    """Writes H.264; the file appears whole or not at all, and is the same for the same frames.
+    """Writes H.264, atomically and reproducibly.
+
+    It is the same for the same frames.
 
     Args:
         path: where to, `.mp4` or `.mkv`; its folder exists.

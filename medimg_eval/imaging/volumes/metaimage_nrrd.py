@@ -111,7 +111,7 @@ def read(path: Path, box: Box | None) -> Image:
 
 
 def _time_axis(header: Header, count: int) -> ChannelAxis | None:
-    """The axis of time of a NRRD, in seconds, by the spacing that it states for it; None where there is none."""
+    """NRRD time axis in seconds, by its spacing; None without."""
     fields = header.fields
     if "timeaxis" not in fields or count < 2:
         return None
@@ -157,7 +157,7 @@ def _parse_header(path: Path) -> Header:
 
 @contextmanager
 def _for_itk(path: Path, start: bytes, fields: dict[str, str], *, nrrd: bool) -> Iterator[Path]:
-    """The file, or a header that ITK understands: without bzip2, which it lacks, and a list in place of time.
+    """File, or a header without features that ITK lacks.
 
     The fields then say `list` as well; where time lies is told by `timeaxis`, counted from 0.
     """
@@ -183,7 +183,7 @@ def _for_itk(path: Path, start: bytes, fields: dict[str, str], *, nrrd: bool) ->
 
 
 def _data_files(path: Path, stated: str, rest: bytes) -> Iterator[str]:
-    """The files that a header, and the lines below it, name for its voxels; none where they follow the header."""
+    """Data files a header names; none where voxels follow it."""
     if stated.startswith("LIST"):
         names = [line.strip() for line in rest.decode("utf-8", "replace").splitlines() if line.strip()]
         if not names:
@@ -201,7 +201,7 @@ def _data_files(path: Path, stated: str, rest: bytes) -> Iterator[str]:
 
 
 def _check_data_file(path: Path, name: str) -> None:
-    """Refuses what lies elsewhere: a header from elsewhere could name, and so show, any file of this machine.
+    """Refuses data elsewhere, which headers could expose.
 
     A link may lead to the folder of the header, or, where the header is a link as well, to the folder that one leads
     to.
@@ -290,7 +290,7 @@ def _nrrd_place(fields: Mapping[str, str], size: tuple[int, ...], components: in
 
 
 def _component_axis(fields: Mapping[str, str]) -> int | None:
-    """Returns which axis of a NRRD holds the numbers of one voxel, if exactly one does."""
+    """Returns the NRRD axis of components, if exactly one."""
     axes = [axis for axis, kind in enumerate(fields.get("kinds", "").split()) if kind not in SPATIAL]
     return axes[0] if len(axes) == 1 else None
 
@@ -315,7 +315,7 @@ def _itk_reason(error: RuntimeError) -> str:
 
 
 def _meta_fields(start: bytes) -> tuple[dict[str, str], int]:
-    """Returns a MetaImage header's fields, and where the header ends; a line that is no field is one of no name."""
+    """Returns a MetaImage's fields and header end."""
     fields: dict[str, str] = {}
     at = 0
     for line in start.split(b"\n"):
@@ -363,7 +363,7 @@ def _check_steps(path: Path, steps: list[float], field: str) -> None:
 
 
 def _check_meta(path: Path, fields: Mapping[str, str]) -> None:
-    """Refuses what ITK would refuse only after writing about it to the screen, and spacings that are none."""
+    """Refuses headers that ITK rejects noisily, and invalid spacings."""
     missing = [key for key in ("NDims", "DimSize", "ElementType", "ElementDataFile") if not fields.get(key)]
     if missing:
         raise CaseError(f"{path}: is no MetaImage: the field {missing[0]} is missing; write or copy it again")
@@ -414,7 +414,7 @@ def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
 def _read_geometry(
     path: Path, reader: Any, fields: Mapping[str, str], *, nrrd: bool
 ) -> tuple[tuple[int, ...], Array, Literal["mm", "pixel"], tuple[str, ...]]:
-    """Returns the spatial shape, the affine in RAS+ mm, the units, and what is doubted."""
+    """Returns spatial shape, affine in RAS+ mm, units, and doubts."""
     size, axes = reader.GetSize(), reader.GetDimension()
     if not 2 <= axes <= 4 or (axes == 4 and reader.GetNumberOfComponents() > 1):
         raise CaseError(f"{path}: has {axes} axes; expected two or three, and at most one of channels or components")
@@ -435,7 +435,7 @@ def _read_geometry(
 
 
 def _nrrd_space(path: Path, reader: Any, fields: Mapping[str, str], affine: Array, notes: list[str]) -> str:
-    """Returns which way ITK left a NRRD's axes pointing; converts lengths to mm in place."""
+    """Returns the axes' orientation from ITK; converts lengths to mm."""
     letters = reader.GetMetaData("NRRD_space") if reader.HasMetaDataKey("NRRD_space") else ""
     words = letters.split("-")
     if len(words) < 3 or not all(word in SIGNS for word in words[:3]):

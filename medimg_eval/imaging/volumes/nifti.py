@@ -43,7 +43,7 @@ class Header:
 
 
 def is_nifti(start: bytes) -> bool:
-    """Says whether the first 544 bytes of a file are a NIfTI header (Analyze is not)."""
+    """Whether 544 bytes are a NIfTI header, not Analyze."""
     return start[344:347] in (b"n+1", b"ni1") or start[4:7] in (b"n+2", b"ni2")
 
 
@@ -92,7 +92,7 @@ def parse(path: Path, start: bytes) -> Header:
 
 
 def transform(header: Header) -> Any:
-    """Returns what turns stored values into real ones, or None where they are the same."""
+    """Returns the scaling of stored values; None for identity."""
     if header.scale is None:
         return None
     slope, inter = header.scale
@@ -100,7 +100,9 @@ def transform(header: Header) -> Any:
 
 
 def scaled_type(stored: np.dtype[Any], slope: float, inter: float) -> np.dtype[Any]:
-    """Says how scaled values are kept: float32 where no two stored values fall together, else float64.
+    """Dtype of scaled values: float32 where injective, else float64.
+
+    Where no two stored values fall together.
 
     Integers of 8 and 16 bits and float16 fit into float32 unless the intercept is so large that float32 can
     no longer tell neighbours apart; float32 stays float32 when it is only multiplied.
@@ -193,7 +195,7 @@ def _partner_file(path: Path) -> Path:
 
 
 def _choose_affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array, list[str]]:
-    """Chooses between sform, qform and neither, as nibabel does, and says where they differ."""
+    """Chooses sform, qform or neither as nibabel, noting differences."""
     notes: list[str] = []
     sform = raw.get_sform() if raw["sform_code"] > 0 else None
     qform = _read_qform(path, raw, shape, needed=sform is None) if raw["qform_code"] > 0 else None
@@ -228,7 +230,7 @@ def _choose_affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array,
 
 
 def _voxel_sizes(path: Path, raw: Any, shape: tuple[int, ...]) -> list[float]:
-    """Returns the three voxel sizes of the header; an axis of one voxel, or none, may leave its size out."""
+    """Returns voxel sizes; single-voxel axes may lack theirs."""
     steps = [float(step) for step in raw["pixdim"][1:4]]
     steps = [1.0 if not step and (*shape, 1)[axis] == 1 else step for axis, step in enumerate(steps)]
     if not all(np.isfinite(step) and step > 0 for step in steps):
@@ -255,7 +257,7 @@ def _read_qform(path: Path, raw: Any, shape: tuple[int, ...], *, needed: bool) -
 
 
 def _step_doubts(raw: Any, affine: Array, shape: tuple[int, ...]) -> list[str]:
-    """Compares pixdim, which some programs read in place of the affine, with the sform."""
+    """Doubts where pixdim differs from the sform."""
     stated = np.asarray(raw["pixdim"][1 : len(shape) + 1], np.float64)
     spacing = np.array(Geometry(shape, affine).spacing)
     many = np.array(shape) > 1

@@ -33,7 +33,9 @@ VLMETA = "medimg_eval.affine"
 
 
 def read(paths: Sequence[Path], *, region: Region | None = None) -> Image:
-    """Reads a volume with its stored dtype, (1, *spatial), or (channel, *spatial) of several volumes or components.
+    """Reads a volume, (1, *spatial) or (channel, *spatial), stored dtype.
+
+    Channels are several volumes or components.
 
     A slope or intercept that changes values turns them into float32 where no two stored values fall together in it,
     else into float64. A plain `.nii` is mapped into memory: voxels are read when they are touched, and written to a
@@ -80,7 +82,9 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
 
 
 def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> None:
-    """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
+    """Writes a label map as NIfTI, atomically.
+
+    `.nii.gz` or `.nii`.
 
     The axes stay in their order: a mask of (row, column) is read back as (row, column). With `objects`, such as 1000,
     labels are multiplied by it before the numbers of `mask.instances` are added; `read_mask` takes the same. Raises
@@ -97,7 +101,9 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
 
 
 def write_image(path: str | Path, image: Image) -> None:
-    """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
+    """Writes an image as NIfTI in its dtype, atomically.
+
+    `.nii.gz` or `.nii`.
 
     Several channels come last on disk, as NIfTI has it. Raises CaseError for another suffix, or a dtype NIfTI has not,
     such as bool or float16.
@@ -121,7 +127,7 @@ def _write_nifti(path: Path, image: Image) -> None:
 
 
 def _header_of(paths: Sequence[Path]) -> Path:
-    """Returns the file to start from, out of one file or the two of a pair."""
+    """Returns the starting file of one or a pair."""
     headers = [
         path for path in paths if path.name.lower().endswith((".hdr", ".hdr.gz", ".mhd", ".nhdr", ".head", ".par"))
     ]
@@ -139,7 +145,7 @@ def _header_of(paths: Sequence[Path]) -> Path:
 
 
 def header_of(path: Path) -> Path | None:
-    """Finds the `.hdr` that belongs to an `.img`; None of other files, and where there is none."""
+    """Finds an `.img` file's `.hdr`; None without."""
     if path.name.lower().endswith((".img", ".img.gz")):
         for old, new in ((".img", ".hdr"), (".IMG", ".HDR")):
             for name in (path.name.replace(old, new), path.name.replace(old, new).removesuffix(".gz")):
@@ -149,7 +155,7 @@ def header_of(path: Path) -> Path | None:
 
 
 def format_name(path: Path) -> str:
-    """Says which format a volume is stored in, such as `NIfTI`; raises what `read` raises of its header."""
+    """Format of a volume, such as `NIfTI`; raises as `read`."""
     path = _header_of([path])
     start = _read_start(path)
     if nifti.is_nifti(start):
@@ -232,7 +238,7 @@ def _open_nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
 
 
 def _check_stated_steps(path: Path, image: Any) -> None:
-    """Refuses voxel sizes of Analyze and MGH that nibabel mends or takes for a flip."""
+    """Refuses Analyze and MGH voxel sizes that nibabel alters."""
     import nibabel as nib
 
     if isinstance(image, nib.AnalyzeImage):
@@ -258,7 +264,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _read_mgh(path: Path, image: Any, box: Box | None) -> Image:
-    """Reads the voxels of an MGH file here: several times as fast as nibabel, in half the memory."""
+    """Reads MGH voxels, faster than nibabel, in half the memory."""
     shape = (*image.shape, 1)[:4]
     codec: Codec = "gzip" if is_gzip(path) else ""
     dtype = image.get_data_dtype().newbyteorder(">")
@@ -287,7 +293,7 @@ def _read_nibabel(path: Path, region: Region | None) -> Image:
 
 
 def _minc_times(image: Any) -> ChannelAxis | None:
-    """The axis of time of a MINC file, whose step is stated in seconds; None of others."""
+    """MINC time axis in seconds; None for others."""
     stored = getattr(image.dataobj, "minc_file", None)
     if stored is None or "time" not in stored._dim_names:  # noqa: SLF001
         return None
@@ -298,7 +304,7 @@ def _minc_times(image: Any) -> ChannelAxis | None:
 
 
 def _channel_axis(image: Any) -> int | None:
-    """Returns which axis of four holds volumes or components: of MINC what its names say, elsewhere the last."""
+    """Returns the channel axis of four: MINC's by name, else last."""
     stored = getattr(image.dataobj, "minc_file", None)
     if len(image.shape) < 4:
         return None
@@ -306,7 +312,7 @@ def _channel_axis(image: Any) -> int | None:
 
 
 def _check_minc(path: Path, stored: Any) -> None:
-    """Refuses MINC files without three axes of space, and voxels that lie in another file; others pass."""
+    """Refuses MINC without three spatial axes or with external voxels."""
     if stored is not None and sum(_minc_axes(stored)) != 3:
         raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
     if stored is not None and hasattr(stored._image, "external"):  # noqa: SLF001 - HDF5, as MINC 2 is
@@ -314,7 +320,7 @@ def _check_minc(path: Path, stored: Any) -> None:
 
 
 def _minc_axes(stored: Any) -> list[bool]:
-    """Returns of each axis of a MINC file whether it is one of space; others are `time` and `vector_dimension`."""
+    """Returns whether each MINC axis is spatial."""
     return [name.endswith("space") for name in stored._dim_names]  # noqa: SLF001 - nibabel keeps them to itself
 
 
@@ -330,7 +336,7 @@ UNITS = "medimg_eval.units"
 
 
 def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
-    """Writes probabilities without loss, in their dtype; the file appears whole or not at all.
+    """Writes probabilities losslessly in their dtype, atomically.
 
     `medimg_eval.imaging.read` reads what is written as an image of as many channels. Raises CaseError for another
     suffix than `.b2nd`, or values that are no floats.

@@ -69,7 +69,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Analysis:
-    """How the intervals of endpoints are made; the same words as those of the command `table`.
+    """Interval settings of endpoints, named as in the command `table`.
 
     Attributes:
         level: coverage of the two-sided interval; alpha is 1 - level, half of it on each side.
@@ -98,7 +98,7 @@ class Analysis:
 
 
 def read_endpoints(accept: Any) -> list[Endpoint]:
-    """Reads endpoints as a config states them: `{dice: {lower: 0.85}}`, or a list with the key `metric` in each.
+    """Reads endpoints: `{dice: {lower: 0.85}}`, or a list with `metric`.
 
     Raises:
         UsageError: there is no such key, no bound, a bound that is no number, or one on the side where values are bad.

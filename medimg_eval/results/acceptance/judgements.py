@@ -65,7 +65,9 @@ class Judgement:
 def judge_runs(
     runs: Sequence[RunScores], *, accept: Any = None, plan: str | Path | None = None, keys: Sequence[str | Path] = ()
 ) -> list[Judgement]:
-    """Judges runs by the endpoints of a plan, of a command, or of their own task, in this order.
+    """Judges runs by a plan's, a command's or their task's endpoints.
+
+    In this order.
 
     Args:
         runs: as `load_runs` returns them; baselines, and models that an endpoint is compared with, are not judged.

@@ -113,7 +113,7 @@ def _stated_sd(said: Mapping[str, Any], expected: float, numbers: Mapping[str, f
 def pilot_designs(
     runs: Sequence[RunScores], endpoints: Sequence[Endpoint], analysis: Analysis
 ) -> dict[int, tuple[Design, int, float, str]]:
-    """By the place of an endpoint: its design, the pilot's independent cases, cases for each, and what was found.
+    """Endpoint index -> pilot design, independent cases, and findings.
 
     Raises:
         UserError: the pilot has too few values.
@@ -170,7 +170,7 @@ def _make_design(kind: Value, expected: float, sd: float, level: float, endpoint
 
 
 def kind_of(endpoint: Endpoint) -> str:
-    """The kind of value that an endpoint has, as far as its metric says; "" where it does not."""
+    """Kind of an endpoint's value by its metric, or ""."""
     if endpoint.baseline:
         return "difference"
     base = endpoint.metric.partition("@")[0]
@@ -189,7 +189,7 @@ def needs(
     expect: Mapping[str, Mapping[str, Any]],
     pilot: Sequence[RunScores] = (),
 ) -> list[Need]:
-    """How many independent cases each primary endpoint needs, so that the plan as a whole has its power.
+    """Independent cases per primary endpoint, for the plan's joint power.
 
     Where all primary endpoints must be met, each gets a share of what may be missed: 1 - (1 - power) / number, which
     holds however they hang together. With `bonferroni` and `holm` each is planned at the level corrected for all.
@@ -256,7 +256,7 @@ def _endpoint_need(
 
 
 def required_units(design: Design, bound: float, power: float, precision: float, name: str = "") -> int:
-    """The independent cases that a bound, a precision, or both need; NaN stands for none.
+    """Independent cases for a bound, a precision, or both; NaN for none.
 
     Raises:
         UsageError: no number of cases is enough, or a number is out of its range.

@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the content, which is the same wherever and however the file is kept."""
+        """SHA-256 of the content, independent of the file."""
         return content_hash(self.content)
 
     @property
@@ -102,7 +102,7 @@ def write_plan(plan: Plan, file: Path) -> Path:
 
 
 def read_plan(file: Path) -> Plan:
-    """Reads a plan, whose content must be what its hash says; signatures are checked by `verify`.
+    """Reads a plan and checks its hash; `verify` checks signatures.
 
     Raises:
         UserError: the file is no plan.
@@ -119,7 +119,9 @@ def read_plan(file: Path) -> Plan:
 
 
 def deviations(plan: Plan, run: RunScores, *, stated: Sequence[Endpoint] = ()) -> list[str]:
-    """Deviations of a run from the plan, one sentence each; nothing where it may be judged.
+    """Deviations of a run from the plan, one sentence each.
+
+    Nothing where it may be judged.
 
     Args:
         plan: read, its signatures checked.

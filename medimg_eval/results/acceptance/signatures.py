@@ -23,7 +23,7 @@ SHORTEST_SECRET = 16
 
 
 def canonical(content: Any) -> bytes:
-    """The one way to write JSON that is hashed and signed: keys sorted, no blanks, UTF-8."""
+    """Canonical JSON for hashing: sorted keys, no blanks, UTF-8."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8")
 
@@ -69,7 +69,9 @@ def sign(content: str, key: Path, *, by: str, meaning: str = "author") -> dict[s
 
 
 def verify_all(content: str, signatures: Sequence[Mapping[str, str]], keys: Sequence[Path]) -> list[str]:
-    """Checks all signatures of a plan, each by the key that fits it; says of each what `verify` says.
+    """Checks all signatures of a plan by matching keys.
+
+    Says of each what `verify` says.
 
     Raises:
         DeviationError: one does not fit, or the plan is not signed by each of the keys.
@@ -137,7 +139,7 @@ def _covered_bytes(content: str, said: Mapping[str, str]) -> bytes:
 
 
 def _public_key(held: bytes, key: Path | None) -> bytes:
-    """The raw public key in a PEM file of a public or a private key."""
+    """Raw public key of a PEM file, public or private."""
     serialization = import_optional("cryptography.hazmat.primitives.serialization")
     with UserError.about(key, "cannot be read as an Ed25519 key", ValueError, TypeError, AttributeError):
         if b"PRIVATE KEY" in held:
@@ -160,7 +162,7 @@ def _read_key(key: Path) -> bytes:
 
 
 def _key_fingerprint(key: bytes) -> str:
-    """Fingerprint that tells a key from others; of a secret it tells nothing else."""
+    """Fingerprint of a key; of a secret it reveals nothing else."""
     return f"SHA256:{hashlib.sha256(b'medimg_eval plan key' + key).hexdigest()[:32]}"
 
 

@@ -119,7 +119,7 @@ def _primary_verdicts(
 def _by_holm(
     endpoints: Sequence[Endpoint], alpha: float, at: Callable[[float], Callable[[Endpoint], Verdict]]
 ) -> Iterator[tuple[int, Verdict]]:
-    """Holm's procedure told by intervals: one that is met at the strictest level loosens it for those that are left.
+    """Holm's procedure by intervals, loosening after each success.
 
     Source: Holm, Scandinavian Journal of Statistics 1979; an interval lies beyond a bound where the test of the bound
     has a p-value below its alpha.
@@ -190,7 +190,7 @@ def _endpoint_value(part: Part, endpoint: Endpoint, analysis: Analysis, level: f
 def _endpoint_difference(
     part: Part, endpoint: Endpoint, analysis: Analysis, level: float, others: Sequence[RunScores]
 ) -> dict[str, Any]:
-    """The mean difference over the cases that both models have, as tables make the interval of a mean."""
+    """Mean difference on shared cases, with a table's interval."""
     run = part.run
     models = {run_.name: run_ for run_ in others if run_.task == run.task and run_.finished and run_ is not run}
     if is_summary(endpoint.metric):
@@ -215,7 +215,7 @@ def _endpoint_difference(
 
 
 def verdict_sheet(run: RunScores, verdicts: Sequence[Verdict], notes: Sequence[str] = ()) -> Sheet:
-    """The verdicts of a run as a printable table, with what they rest on below."""
+    """Verdicts of a run as printable table, with footnotes."""
     lines, records = [], []
     for item in verdicts:
         column = make_column(run.task, run.task_title, item.endpoint.metric, run)

@@ -36,7 +36,9 @@ _TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """Numbers of one judge on one question, and of people on some of the same cases.
+    """Numbers of a judge on a question, and people's.
+
+    On some of the same cases.
 
     Attributes:
         question: that was asked.
@@ -61,7 +63,7 @@ class Rated:
 
 
 def rated_cases(verdicts: Sequence[Verdicts], every: Mapping[tuple[str, str], Mapping[str, float]]) -> list[Rated]:
-    """Returns the numbers of judges beside those of people, of judges that people rated enough of.
+    """Returns judges' numbers beside people's, where enough are rated.
 
     Args:
         verdicts: as `read_verdicts` returns them.
@@ -97,7 +99,7 @@ def rated_cases(verdicts: Sequence[Verdicts], every: Mapping[tuple[str, str], Ma
 
 
 def held_out(rated: Rated) -> tuple[Floats, Floats]:
-    """Returns what people would say by maps that never saw the case: of the rated cases, and of the others.
+    """Returns cross-fitted people's numbers: rated cases, then others.
 
     A map rises or stays with what the judge says (isotonic regression); each rated case is mapped by one that was
     fitted on the other folds, any other case by the mean of all maps.
@@ -117,7 +119,7 @@ def held_out(rated: Rated) -> tuple[Floats, Floats]:
 
 
 def calibrated_numbers(rated: Rated) -> dict[str, float]:
-    """Returns what is known of one judge, by the names of the table's columns.
+    """Returns calibration of one judge, by table columns.
 
     The corrected mean is over all cases: of shares by the judge's sensitivity and specificity (Rogan and Gladen 1978),
     of grades the mean of the mapped verdicts plus the mean of what the maps miss on rated cases, each by a map that
@@ -141,7 +143,7 @@ def calibrated_numbers(rated: Rated) -> dict[str, float]:
 def calibration_table(
     rated: Sequence[Rated], title: str, *, resamples: int = 1_000, level: float = 0.95, seed: int = 0
 ) -> Sheet:
-    """Returns the table of judges calibrated by people: a row for each question and judge.
+    """Returns judges calibrated by people, per question and judge.
 
     Args:
         rated: as `rated_cases` returns them.

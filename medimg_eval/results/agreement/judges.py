@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 def judge_agreement(
     verdicts: Sequence[Verdicts], title: str, *, resamples: int = 1_000, level: float = 0.95, seed: int = 0
 ) -> Sheet:
-    """Returns the table of how well judges agree with people: one row per question and judge.
+    """Returns agreement of judges with people, per question and judge.
 
     Unparsed is the share of verdicts that could not be understood. Agreement is the share of labels that the verdict
     equals; a verdict that was not understood disagrees. All others leave such verdicts out: Cohen's kappa, and of
@@ -127,7 +127,7 @@ def _with_interval(value: float, drawn: npt.NDArray[np.float64], level: float) -
 
 
 def _list_statistics(one: Verdicts) -> dict[str, Callable[[npt.NDArray[np.intp]], float]]:
-    """Returns what can be computed of these verdicts: name -> what takes places of verdicts."""
+    """Returns computable statistics: name -> function of verdict indices."""
     is_understood, human, verdict_values = one.understood, one.human, one.said
     understood = _restrict_understood(one)
     binary = one.numeric and set(human.tolist()) <= {0.0, 1.0}
@@ -265,7 +265,7 @@ class _Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """Verdicts of one judge on one question, beside the labels of people, for the cases that have both.
+    """Verdicts of a judge beside people's labels, on shared cases.
 
     Attributes:
         question: Name of the judge's question.
@@ -296,7 +296,7 @@ class Verdicts:
 def read_verdicts(
     folder: str | Path, labels: str | Path, *, column: str = "human", judge: str | None = None
 ) -> list[Verdicts]:
-    """Reads what judges said of a run, and the labels of people for the same cases.
+    """Reads judges' verdicts of a run, with people's labels.
 
     Args:
         folder: The run's, with `verdicts.jsonl`; of several verdicts of one judge on one case the last counts.
@@ -346,7 +346,7 @@ def read_verdicts(
 
 
 def read_jury(folder: str | Path) -> list[Verdicts]:
-    """Reads what judges said of a run, each pair of them on the cases that both have judged.
+    """Reads verdicts of a run for each pair of judges.
 
     The first of a pair stands where labels of people would, so verdicts of it that were not understood are left out.
 
@@ -384,7 +384,7 @@ JURORS = 3
 
 
 def _jury_verdicts(judged: Sequence[_Judged]) -> Iterator[_Judged]:
-    """Yields what several judges say together: the median of numbers, the most frequent name, None of no majority."""
+    """Yields joint verdicts: median of numbers, majority name, else None."""
     votes: dict[tuple[str, str], list[Any]] = {}
     for judgement in judged:
         votes.setdefault((judgement.question, judgement.case), []).append(judgement.value)
@@ -405,7 +405,7 @@ def _jury_verdicts(judged: Sequence[_Judged]) -> Iterator[_Judged]:
 
 
 def _drop_texts(judged: list[_Judged], folder: Path) -> list[_Judged]:
-    """Leaves out questions whose verdicts are no numbers and no names, with what such verdicts are put together of."""
+    """Drops questions with text verdicts, and their parts."""
     structured = {judgement.question for judgement in judged if isinstance(judgement.value, dict | list)}
     plain = [
         judgement
@@ -421,7 +421,7 @@ def _drop_texts(judged: list[_Judged], folder: Path) -> list[_Judged]:
 
 
 def _read_judgements(folder: Path) -> Iterator[_Judged]:
-    """Yields the last verdict of each judge on each question and case, in the order of the first."""
+    """Yields the last verdict per judge, question and case."""
     verdicts: dict[tuple[str, str, str], Any] = {}
     files = [file for name in FILES for file in sorted(folder.glob(name))]
     if not files:
@@ -446,7 +446,7 @@ def _read_judgements(folder: Path) -> Iterator[_Judged]:
 
 
 def numbers_of(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
-    """Numbers that judges gave in a run: (question, judge) -> case -> number; verdicts that are none are left out."""
+    """(question, judge) -> case -> number; other verdicts are dropped."""
     numbers: dict[tuple[str, str], dict[str, float]] = {}
     for judgement in _drop_texts(list(_read_judgements(Path(folder))), Path(folder)):
         if judgement.value is not None and (number := _parse_number(judgement.value)) is not None:
@@ -455,7 +455,7 @@ def numbers_of(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def verdicts_of(folder: Path, judge: str) -> dict[str, dict[str, Any]]:
-    """Verdicts of a judge on a run, as far as they are stored: by case, name of a question -> verdict."""
+    """Case -> question -> a judge's stored verdict on a run."""
     verdicts: dict[str, dict[str, Any]] = {}
     has_verdicts = bool(judge) and any(next(folder.glob(name), None) for name in FILES)
     for judgement in _read_judgements(folder) if has_verdicts else ():
@@ -492,7 +492,7 @@ def _read_labels(file: Path, column: str, questions: Sequence[str]) -> dict[tupl
 def _align_verdicts(
     human: Sequence[str], said: Sequence[Any], place: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Returns both as numbers, or both as names, and which of the judge's were understood."""
+    """Returns both sides as numbers or names; which were understood."""
     understood = pd.notna(pd.Series(said, dtype=object)).to_numpy()
     labels = [_parse_number(label) for label in human]
     values = [_parse_number(value) for value, is_understood in zip(said, understood, strict=True) if is_understood]

@@ -60,7 +60,9 @@ class Ballots(NamedTuple):
 
 
 def read_ballots_file(folder: str | Path) -> list[Ballots]:
-    """Reads the ballots of a run's juries, one entry for each jury, question and judge; none where there was no jury.
+    """Reads juries' ballots, per jury, question and judge.
+
+    None where there was no jury.
 
     Raises:
         UserError: a line cannot be read.
@@ -94,7 +96,7 @@ def _sum_costs(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def jury_table(
     ballots: Sequence[Ballots], title: str, *, resamples: int = 1_000, level: float = 0.95, seed: int = 0
 ) -> Sheet:
-    """Returns the table of a run's juries: a row for each question and judge, and one for all judges of a question.
+    """Returns juries' agreement, per question and judge, and overall.
 
     Of a judge, `Unanimous` is the share of cases on which all its verdicts are equal and `Alpha` Krippendorff's of its
     repeats; of all judges, both are between their joint verdicts. Numbers of more than two values are compared by
@@ -178,7 +180,7 @@ def _measure_agreements(
 
 
 def _rating_matrix(cases: Mapping[str, Sequence[Any]]) -> tuple[Floats, bool]:
-    """Verdicts as (repeat, case), NaN where there is none, names by their number; and whether they are numbers."""
+    """Verdicts (repeat, case) as numbers or codes; NaN where missing."""
     stated = [value for values in cases.values() for value in values if value is not None]
     numeric = all(isinstance(value, int | float) for value in stated)
     number = {name: index for index, name in enumerate(dict.fromkeys(map(_normalise_name, stated)))}

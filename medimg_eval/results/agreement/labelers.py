@@ -44,7 +44,7 @@ def label_agreement(
     level: float = 0.95,
     seed: int = 0,
 ) -> Sheet:
-    """Returns the table of how well a labeller agrees with another on the same reports: a row per label, and of all.
+    """Returns agreement of two labellers on reports, per label and overall.
 
     Agreement is the share of reports with the same of four states (blank, positive, negative, uncertain); kappa is
     Cohen's of the four; F1 is that of the second's positives against the first's, with uncertain as positive and as
@@ -98,7 +98,7 @@ def label_agreement(
 
 
 def statistics(tables: Array) -> dict[str, Array]:
-    """Returns agreement, kappa and F1 of tables of counts; NaN where one is not defined.
+    """Returns agreement, kappa and F1 of count tables; undefined is NaN.
 
     Args:
         tables: (..., 16), how often the first says state i and the second j, at 4 i + j.

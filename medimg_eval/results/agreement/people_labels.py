@@ -84,7 +84,7 @@ def agreement_with_people(
     level: float = 0.95,
     seed: int = 0,
 ) -> Sheet:
-    """Table of how well labels agree with people's: a row for each finding, and the mean over findings.
+    """Agreement of labels with people's, per finding and on average.
 
     Kappa is Cohen's, of all values and `unread`, which a label that could not be read is. Sensitivity, PPV and F1 are
     of positives. Weighted F1 is MOSAIC's: of each value that people gave, but blank, weighted by how often they gave
@@ -170,7 +170,7 @@ def statistics(tables: Array, values: LabelValues) -> dict[str, Array]:
 def _patient_tables(
     people: Sequence[str | None], labels: Sequence[str], values: LabelValues, cluster: npt.NDArray[np.intp]
 ) -> Array:
-    """Counts by patient, (patient, pair of values); reports that people did not label count nowhere."""
+    """Counts by patient, (patient, pair), of reports that people labelled."""
     size = len(values.every) + 1
     index_of = {value: number for number, value in enumerate(values.every)}
     tables = np.zeros((int(cluster.max()) + 1, size**2))
@@ -181,14 +181,14 @@ def _patient_tables(
 
 
 def safe_ratio(part: Array, whole: Array) -> Array:
-    """Returns part / whole, of one shape; NaN where the whole is 0, but for rounding."""
+    """Returns part / whole; NaN where the whole is 0."""
     is_defined = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
     divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=is_defined)
     return divided
 
 
 def _mean_findings(of_findings: Sequence[Any]) -> Array:
-    """Mean over the findings of which a statistic is defined, resample by resample: (finding, n) -> (n,)."""
+    """Mean over defined findings, by resample: (finding, n) -> (n,)."""
     stacked = np.asarray(of_findings, dtype=float)
     return safe_ratio(np.nansum(stacked, axis=0), (~np.isnan(stacked)).sum(axis=0).astype(float))
 

@@ -110,7 +110,7 @@ def _read_vote(path: Path, number: int, row: Mapping[str, Any]) -> Vote:
 
 
 class Pair(NamedTuple):
-    """What a judge thinks of two models on a case, whatever their order was.
+    """A judge's comparison of two models on a case, unordered.
 
     Attributes:
         case: which.
@@ -132,7 +132,7 @@ class Pair(NamedTuple):
 
 
 def settle_pairs(votes: Sequence[Vote], models: Sequence[str], cases: Sequence[str]) -> list[Pair]:
-    """Makes one verdict of the two orders of each pair: what both say, else a tie."""
+    """Merges both orders of each pair; disagreement is a tie."""
     numbers, case_numbers = ({name: index for index, name in enumerate(names)} for names in (models, cases))
     groups: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
     for vote in votes:
@@ -157,7 +157,7 @@ def settle_pairs(votes: Sequence[Vote], models: Sequence[str], cases: Sequence[s
 
 @dataclass(frozen=True)
 class Preferences:
-    """What one judge prefers.
+    """Preferences of one judge.
 
     Attributes:
         judge: who.
@@ -188,13 +188,15 @@ def preference_table(
     votes: Sequence[Vote], title: str, *, anchor: str | None = None, resamples: int = 1_000, level: float = 0.95,
     seed: int = 0,
 ) -> Sheet:  # fmt: skip
-    """Returns the table of models by judge: win rate, ties, win rate at equal length, Bradley-Terry and Elo.
+    """Returns win rate, ties, length-controlled rate, Bradley-Terry and Elo.
+
+    A table of models by judge.
 
     A pair that was judged in both orders counts once, as a tie where its verdict changed. Intervals come from
     resampling cases. Judges are not pooled.
 
     Raises:
-        UsageError: no vote is of the anchor, or a number of the bootstrap cannot be meant.
+        UsageError: no vote is of the anchor, or a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
     models = sorted({name for vote in votes for name in (vote.left, vote.right)})

@@ -32,7 +32,7 @@ Record = dict[str, Any]
 
 
 def d_prime(generated: Floats, real: Floats) -> tuple[float, float]:
-    """Returns how well generated images are told from real ones, and the lean towards calling an image real.
+    """Returns d' of generated against real images, and the bias.
 
     d' = z(H) - z(F) and c = -(z(H) + z(F)) / 2 with H the share of generated images called generated and F that of real
     ones, each with half an image added to either answer (the log-linear rule of Hautus, Behavior Research Methods 27,
@@ -75,7 +75,7 @@ def over_readers(values: Floats, level: float = 0.95) -> Estimate:
 
 
 def superiority(generated: Floats, real: Floats) -> float:
-    """Returns how often a generated image has the better grade than a real one, ties counted half; 0.5 means alike.
+    """Returns P(generated graded better than real), ties half; 0.5 is equal.
 
     Grades are ordered and nothing more, and so is this: the area under the ROC curve of the Mann-Whitney statistic.
 
@@ -91,7 +91,7 @@ def superiority(generated: Floats, real: Floats) -> float:
 
 
 def score_readers(readings: Readings, *, level: float = 0.95) -> dict[str, Sheet]:
-    """Returns the tables of a study: `turing`, whether readers tell the images apart, and `grades`, if there are any.
+    """Returns a study's tables: `turing` (detection) and optionally `grades`.
 
     Raises:
         UsageError: the level is no share.
@@ -356,7 +356,7 @@ def read_readings(files: Sequence[Path], key: Path, *, scale: int = 5) -> Readin
 
 
 def _read_truth(key: Path) -> tuple[dict[str, str], str]:
-    """Truth of each item of a key, and the form it belongs to; "" where the key does not say."""
+    """Key's truth by item with its form, "" where unstated."""
     truth: dict[str, str] = {}
     study = ""
     for line, row in _read_rows(key, ("item", "truth")):
@@ -370,7 +370,7 @@ def _read_truth(key: Path) -> tuple[dict[str, str], str]:
 
 
 def _read_sheet(file: Path, key: Path, study: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Place and cells of every row of a filled sheet; rows that nobody filled in name no reader."""
+    """Location and cells of filled rows; empty ones name no reader."""
     for line, row in _read_rows(file, ("reader", "item", ORIGIN)):
         where = f"{file}, line {line}"
         if study and row.get("study", "").strip() not in ("", study):

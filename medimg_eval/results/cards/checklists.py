@@ -44,7 +44,7 @@ class Checklist(NamedTuple):
 
 
 def checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
-    """The checklists of these names, in this order; raises UsageError for a name that there is not."""
+    """Checklists by name, in order; UsageError for unknown names."""
     UsageError.refuse_unknown("there is no checklist", CHECKLISTS, *names)
     return tuple(map(_read_checklist, names))
 

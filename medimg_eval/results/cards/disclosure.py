@@ -52,7 +52,7 @@ class Disclosure:
     checklists: tuple[str, ...] = USUAL
 
     def answer(self, item: Item) -> str:
-        """Returns what can be said to an item of a checklist: what is known, "unknown", or that the authors must."""
+        """Returns the answer to a checklist item."""
         facts = [
             f"{_NAMES[name]}: {fact.rstrip('.') if len(fact) <= _LONGEST else 'see above'}."
             for name in item.facts
@@ -66,7 +66,7 @@ class Disclosure:
         return " ".join(facts)
 
     def told(self, name: str) -> str:
-        """Returns a fact in one line, said once of all that it is true of; "unknown" where nothing is known."""
+        """Returns a fact in one line, "unknown" without."""
         subjects = grouped((text or UNKNOWN, subject) for subject, text in self.facts[name].items())
         if not subjects:
             return UNKNOWN
@@ -75,7 +75,7 @@ class Disclosure:
         return "; ".join(f"{', '.join(of)}: {text}" for text, of in subjects.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the card as JSON holds it; what is unknown is the text "unknown"."""
+        """Returns the card as JSON; unknown facts are "unknown"."""
         return {
             "title": self.title,
             "facts": {
@@ -126,7 +126,7 @@ class Disclosure:
 
 
 def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
-    """Returns the card of a table, from the manifests of its runs and from its scores.
+    """Returns a table's card, from its runs' manifests and scores.
 
     Args:
         table: Of runs.
@@ -142,7 +142,10 @@ def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
 
 
 def write_card(table: Table, folder: str | Path, stem: str = "card", names: Sequence[str] = USUAL) -> list[Path]:
-    """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
+    """Writes a table's card as .md and .json; returns the files.
+
+    Into `folder`, made if needed.
+    """
     card = disclose(table, names)
     content = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
     return write_texts(Path(folder) / stem, {".md": card.to_markdown(), ".json": f"{content}\n"})

@@ -43,7 +43,7 @@ Utility = Mapping[str, Mapping[str, "SetValue"]] | Mapping[Column, Mapping[str, 
 
 
 def mean_ranks(values: Sequence[Sequence[float]], higher: Sequence[bool]) -> list[float]:
-    """Returns the mean rank of each model over metrics: 1 is first, equal values share the mean of their ranks.
+    """Returns each model's mean rank over metrics, ties averaged, 1 first.
 
     Args:
         values: Of each metric, of each model; NaN where a model has none.
@@ -64,7 +64,7 @@ def mean_ranks(values: Sequence[Sequence[float]], higher: Sequence[bool]) -> lis
 
 
 def aggregate(ranks: Mapping[str, Sequence[float]]) -> list[float]:
-    """Returns the mean over sides of a card of each model's mean rank, so that a side with many metrics weighs as one.
+    """Returns mean ranks averaged over a card's sides, equally weighted.
 
     Args:
         ranks: Side -> mean rank of each model, as `mean_ranks` returns them.
@@ -127,7 +127,7 @@ def _utility_column(task: str, key: str | Column) -> Column:
 
 
 def _utility_notes(added: Mapping[Column, Mapping[str, SetValue]]) -> Iterator[str]:
-    """Yields what the values of a column rest on, once for all models of which it is the same."""
+    """Yields the basis of a column's values, once where shared."""
     for column, of_model in added.items():
         for value in of_model.values():
             if value.interval:
@@ -144,7 +144,7 @@ def _utility_cell(row: Row, of_model: Mapping[str, SetValue]) -> Cell:
 
 
 def _with_ranks(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[list[Column], list[Row], list[str]]:
-    """Returns the card with a column of ranks behind it, where there are two models, and how these were made."""
+    """Returns the card with a rank column and its notes."""
     rivals = [row for row in rows if not row.baseline]
     if len(rivals) < 2:
         return list(columns), list(rows), ["Ranks: there are fewer than two models to rank."]

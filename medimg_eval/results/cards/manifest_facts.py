@@ -93,7 +93,7 @@ _MOST_VALUES = 12
 
 
 def gather(table: Table) -> Facts:
-    """Returns all that is known of a table's runs; every run has its place under every fact."""
+    """Returns all facts of a table's runs, a slot per run."""
     facts: Facts = {name: {} for section in SECTIONS.values() for name in section}
     for run in table.runs:
         manifest = read_manifest(run.folder / MANIFEST) if (run.folder / MANIFEST).is_file() else {}
@@ -109,7 +109,7 @@ def gather(table: Table) -> Facts:
 
 
 def _add_fact(facts: dict[str, str], subject: str, text: str) -> None:
-    """Notes what is known of a subject; what several runs say differently of it is kept side by side."""
+    """Notes a subject's fact; differing runs stay side by side."""
     before = facts.setdefault(subject, "")
     if text not in before:
         facts[subject] = f"{before}; {text}" if before else text
@@ -161,7 +161,7 @@ def _of_model(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _model_files(info: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the files of a model by name with the hash of their content, and names on a hub as they are."""
+    """Yields a model's files with content hashes, and hub names."""
     for key, value in config.items():
         if isinstance(value, str) and key in info and info[key] != value:
             yield f"{key} {Path(value).name}, content {info[key]}"
@@ -172,7 +172,7 @@ def _model_files(info: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator
 
 
 def _fit_fact(config: Mapping[str, Any]) -> str:
-    """Returns what the run that made a checkpoint says of itself, where that is still there."""
+    """Returns the facts of a checkpoint's fit run, if there."""
     checkpoint = config.get("checkpoint")
     if not isinstance(checkpoint, str) or not (Path(checkpoint) / MANIFEST).is_file():
         return ""
@@ -220,7 +220,7 @@ def _of_run(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _acceptance_fact(file: Path) -> str:
-    """Last criterion of a run and its verdicts, as `test` and `score` keep them; nothing where it was not judged."""
+    """Last criterion of a run with verdicts; nothing where unjudged."""
     if not file.is_file():
         return ""
     held = json.loads(file.read_text(encoding="utf-8"))
@@ -302,7 +302,7 @@ def _attribute_counts(run: RunScores) -> str:
 
 
 def _shorten_paths(text: str) -> str:
-    """Returns a text without the folders that absolute paths in it lead through, which name machines and people."""
+    """Returns a text with absolute paths reduced to names."""
     return re.sub(r"(?<![\w.])~?/(?:[^/\s\"',\]}]+/)+(?=[^/\s])", ".../", text)
 
 
@@ -312,7 +312,7 @@ def _held_mapping(held: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _setting_text(value: Any) -> str:
-    """Returns a setting as text on one line; "" for what is not there or empty."""
+    """Returns a setting as one line; "" for missing or empty."""
     if value is None or value in ({}, [], ""):
         return ""
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))

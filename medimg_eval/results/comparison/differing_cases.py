@@ -28,7 +28,7 @@ FIRST, SECOND = "first", "second"
 
 @dataclass(frozen=True, eq=False)
 class Disagreement:
-    """Two models on the cases of one task that both have a value for.
+    """Two models on a task's shared cases with values.
 
     Attributes:
         field: what they are compared on.
@@ -44,7 +44,7 @@ class Disagreement:
 
     @cached_property
     def values(self) -> pd.DataFrame:
-        """A row per case: the value of each model as `first` and `second`, and `better`: one of the two, or ""."""
+        """Row per case: values `first` and `second`, and `better` or ""."""
         frame = pd.DataFrame({FIRST: self.field.scores[self.models[0]], SECOND: self.field.scores[self.models[1]]})
         frame = frame.dropna()
         difference = settled(frame[FIRST].to_numpy(), frame[SECOND].to_numpy()) * self.field.sign
@@ -59,7 +59,7 @@ class Disagreement:
 
     @cached_property
     def listed(self) -> pd.DataFrame:
-        """The cases on which they differ: first those where the first is better; in each the largest difference first.
+        """Differing cases, first model's wins first, largest difference first.
 
         Beside the columns of `values` the `difference`, the first less the second.
         """
@@ -70,7 +70,7 @@ class Disagreement:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """The 2 x 2 table: both right, only the first, only the second, both wrong.
+        """Counts: both right, only first, only second, both wrong.
 
         Of other values: equal ones, the first better, the second better, and 0.
         """
@@ -110,7 +110,7 @@ class Disagreement:
 def disagreements(
     runs: Sequence[RunScores], models: Sequence[str], metric: str | None = None, how: CompareSettings | None = None
 ) -> list[Disagreement]:
-    """Compares two models case by case on each task that both were run on.
+    """Compares two models case by case on each shared task.
 
     Args:
         runs: as `load_runs` returns them.
@@ -149,7 +149,7 @@ def disagreements(
 
 
 def _first_metric(runs: Sequence[RunScores]) -> str | None:
-    """The first metric of single cases that both have and that has a direction."""
+    """First directed single-case metric of both models."""
     scored = [set(run.scores["metric"].unique()) for run in runs]
     for name in runs[0].metrics or sorted(scored[0]):
         if not all(name in metrics for metrics in scored) or is_set(name) or is_summary(name) or is_evidence(name):

@@ -80,31 +80,31 @@ class Field:
         return list(self.parts or self.scores)
 
     def ordered(self, *, by_median: bool = True) -> list[str]:
-        """Returns the models by median, or by mean, the best first; equal ones by mean, then by name."""
+        """Returns models best first, by median or mean, then name."""
         first, second = self.centres(median=by_median), self.centres(median=False)
         return sorted(self.models, key=lambda model: (-self.sign * first[model], -self.sign * second[model], model))
 
     def centres(self, *, median: bool) -> dict[str, float]:
-        """Returns the median or the mean over cases of each model; of a summary its value."""
+        """Returns each model's median or mean, or summary value."""
         if self.parts:
             return self.summaries
         return {model: float(some.median() if median else some.mean()) for model, some in self.scores.items()}
 
     @cached_property
     def by_model(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The values of each model by all cases, (case,), NaN where it has none."""
+        """Values of each model by all cases, (case,), missing as NaN."""
         together = pd.DataFrame(dict(self.scores))
         return {model: together[model].to_numpy(dtype=np.float64) for model in self.scores}
 
     @cached_property
     def owners(self) -> npt.NDArray[np.int64]:
-        """The patient of each case of `by_model`, (case,), as its place among the sorted names."""
+        """Patient index of each case in `by_model`, (case,)."""
         cases = pd.DataFrame(dict(self.scores)).index
         return sorted_places(self.patients if cases.equals(self.patients.index) else self.patients.loc[cases])
 
     @cached_property
     def summaries(self) -> dict[str, float]:
-        """The value of each model by a summary, on all that it was judged on."""
+        """Summary value of each model on all its cases."""
         return {model: float(Together(self.column.metric, [part]).worth[0]) for model, part in self.parts.items()}
 
     @cached_property
@@ -116,7 +116,7 @@ class Field:
 
 
 def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, baseline: str | None = None) -> list[Field]:
-    """Returns what the models of `runs` can be compared on by one metric; baselines are left out.
+    """Returns comparable values of `runs` by one metric, without baselines.
 
     Args:
         runs: As `load_runs` returns them.
@@ -158,7 +158,7 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
 
 
 def scored(run: RunScores, metric: str) -> bool:
-    """Returns whether a run has scores of a metric, or of what a summary is computed from."""
+    """Returns whether a run has a metric's scores or parts."""
     needs = needed_rows(metric, run.metrics or run.scores["metric"].unique()) if is_summary(metric) else (metric,)
     return bool(run.scores["metric"].isin(needs).any())
 
@@ -216,13 +216,13 @@ def _value_fields(
 
 
 def _rows_of(run: RunScores, metric: str) -> pd.DataFrame:
-    """Returns the Score rows of a metric, without a copy where there are no others."""
+    """Returns a metric's Score rows, uncopied where there are no others."""
     chosen = run.scores["metric"] == metric
     return run.scores if chosen.all() else run.scores.loc[chosen]
 
 
 def _defined_values(values: pd.Series[float]) -> pd.Series[float]:
-    """Returns the values of the cases that have one, without a copy where all have."""
+    """Returns defined values, uncopied where all are."""
     return values.dropna() if values.isna().any() else values
 
 
@@ -245,7 +245,7 @@ def _case_patients(run: RunScores, cases: pd.DataFrame) -> pd.Series[str]:
 def _summary_fields(
     title: str, metric: str, runs: Mapping[str, RunScores], *, by_label: bool, baselines: tuple[str, ...]
 ) -> list[Field]:
-    """Returns the fields of one task by a summary; models without a value, such as an AUROC of one class, are none."""
+    """Returns a task's fields by a summary; undefined models are dropped."""
     whole_parts = {name: Part.whole(run) for name, run in runs.items()}
     divided = {name: part.labels() for name, part in whole_parts.items()} if by_label else {}
     labels = dict.fromkeys(label for parts in divided.values() for label in parts) if by_label else [EVERY_LABEL]

@@ -24,7 +24,7 @@ _SIGNED = ("wilcoxon", "permutation", "mcnemar")
 
 
 def described(field: Field, test: str, how: CompareSettings) -> str:
-    """Returns what a test is, as it stands in a sentence after "one-sided" or "two-sided"."""
+    """Returns a test's words after "one-sided" or "two-sided"."""
     random = f"{how.resamples} random ones, seed {how.seed}"
     flips = (
         f"in which all differences of a {field.unit} change their sign together (all patterns where at most "
@@ -52,7 +52,7 @@ def described(field: Field, test: str, how: CompareSettings) -> str:
 
 
 def pair_notes(tests: Sequence[Pair]) -> Iterator[str]:
-    """Yields on how many cases the pairs rest, and what was left out of them."""
+    """Yields the cases behind pairs, and what was omitted."""
     sizes = sorted({test.n for test in tests})
     if not sizes:
         return
@@ -72,7 +72,7 @@ def pair_notes(tests: Sequence[Pair]) -> Iterator[str]:
 
 
 def found_notes(field: Field, tests: Sequence[Pair], how: CompareSettings, *, one_sided: bool) -> Iterator[str]:
-    """Yields what the tests could have found at all, and which models are no worse by more than the margin."""
+    """Yields the tests' sensitivity and the models within the margin."""
     tested = [test for test in tests if test.n]
     yield from _hopeless_notes(field, tested, how, one_sided=one_sided)
     if any(test.patients < FEWEST for test in tested):
@@ -98,7 +98,7 @@ def found_notes(field: Field, tests: Sequence[Pair], how: CompareSettings, *, on
 
 
 def _hopeless_notes(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one_sided: bool) -> Iterator[str]:
-    """Yields that tests cannot find anything, because there are too few patients or random patterns."""
+    """Yields that too few patients make tests hopeless."""
     times = 1 if how.correction == "bh" else len(tested)
     signed = [test for test in tested if test.test in _SIGNED]
     least = {test: _least_p(test, one_sided=one_sided) for test in signed}

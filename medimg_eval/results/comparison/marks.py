@@ -24,7 +24,7 @@ BETTER, WORSE = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
 
 
 def marked(table: Table, against_what: str, how: CompareSettings | None = None) -> Table:
-    """Returns the table with signs behind the values that differ from another model's, and a footnote on the tests.
+    """Returns the table with signs of significance and a footnote.
 
     Every model is tested against the one named, or against the best of its column, by the paired test that `compare`
     takes for the metric, two-sided, and corrected for the number of models in each column (and label). Columns of
@@ -66,7 +66,7 @@ def marked(table: Table, against_what: str, how: CompareSettings | None = None) 
 
 
 def _row_blocks(table: Table) -> dict[str, list[int]]:
-    """Returns the places of the rows that are compared with each other, by label; "" for all labels."""
+    """Returns row indices compared together, by label; "" for all."""
     blocks: dict[str, list[int]] = {}
     for index, row in enumerate(table.rows):
         blocks.setdefault(EVERY_LABEL if row.group in ("", all_of(LABEL)) else row.group, []).append(index)
@@ -76,7 +76,7 @@ def _row_blocks(table: Table) -> dict[str, list[int]]:
 def _compared_field(
     table: Table, column: int, members: Sequence[int], label: str, against_what: str
 ) -> tuple[Field, str] | None:
-    """Returns what the models of a block are compared on, and the run that they are tested against, if there is any."""
+    """Returns a block's comparable values and the reference run, if any."""
     metric = table.columns[column].metric
     rival, runs = "", []
     for member in members:
@@ -98,7 +98,7 @@ def _compared_field(
 
 
 def _significance_signs(field: Field, rival: str, how: CompareSettings) -> tuple[str, dict[str, str]]:
-    """Returns the test that was made, and by run the sign of each that differs from the rival."""
+    """Returns the test, and each differing run's sign."""
     runs = {name: run.run for name, run in field.runs.items()}
     name = next(name for name, run in runs.items() if run == rival)
     signs = {}

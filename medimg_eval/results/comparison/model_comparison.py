@@ -91,7 +91,7 @@ def compare(
 
 
 def _refuse_apart(fields: Sequence[Field], pairs: Sequence[Pair]) -> None:
-    """Raises UserError when there are pairs of models, and none has a case in common."""
+    """Raises UserError where no pair of models shares a case."""
     if pairs and not any(pair.n for pair in pairs):
         metric = fields[0].column.metric
         raise UserError(f"No two models have a value of {metric} for the same case, so there is nothing to compare")
@@ -118,7 +118,9 @@ def _critical_groups(fields: Sequence[Field], attribute: str, baseline: str | No
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, stem: str = "compare") -> list[Path]:
-    """Writes a comparison as .md, .tex, .csv and .html into `folder`, made if needed; its maps also as .svg.
+    """Writes a comparison as .md, .tex, .csv, .html; maps as .svg.
+
+    Into `folder`, made if needed.
 
     Returns:
         The files.
@@ -129,7 +131,7 @@ def write_comparison(comparison: Comparison, folder: str | Path, stem: str = "co
 def write_sheets(
     title: str, sheets: Sequence[Sheet], numbers: pd.DataFrame, maps: Sequence[Map], path: Path
 ) -> list[Path]:
-    """Writes sheets one below the other as .md, .tex and .html, numbers as .csv, and maps as .svg.
+    """Writes stacked sheets as .md, .tex, .html, .csv and .svg.
 
     Args:
         title: Of the HTML page.
@@ -157,7 +159,7 @@ def write_sheets(
 
 
 def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) -> tuple[Sheet, Map]:
-    """Returns the significance map of one task or label, to print and to draw."""
+    """Returns the significance map of a task or label."""
     test = pairs[0].test
     by_median = test == "wilcoxon"
     models = field.ordered(by_median=by_median)
@@ -378,7 +380,7 @@ def _group_lines(tested: Sequence[_Tested], alpha: float) -> Iterator[Line]:
 
 
 def _group_frame(tested: Sequence[_Tested]) -> pd.DataFrame:
-    """Returns one row per task, model and pair of groups; p-values of pairs only where they were tested."""
+    """Returns rows by task, model and pair of groups."""
     records = []
     for field, model, groups, _, values in tested:
         names = list(groups)

@@ -142,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 def every_pair(field: Field, how: CompareSettings, *, sized: bool = True) -> list[Pair]:
-    """Returns a one-sided test of each ordered pair of models: whether the first is better than the second.
+    """Returns one-sided tests of every ordered pair of models.
 
     P-values are corrected over all ordered pairs. Without `sized`, sizes of effects get no intervals, which take long.
 
@@ -168,7 +168,7 @@ def every_pair(field: Field, how: CompareSettings, *, sized: bool = True) -> lis
 
 
 def against(field: Field, baseline: str, how: CompareSettings) -> list[Pair]:
-    """Returns a two-sided test of each model against one of them, corrected over the models."""
+    """Returns two-sided tests against one model, corrected for multiplicity."""
     test = chosen_test(field, how)
     rivals = [model for model in field.ordered(by_median=test == "wilcoxon") if model != baseline]
     pairs = [(model, baseline) for model in rivals]
@@ -226,7 +226,7 @@ def _chosen_for_summary(field: Field, how: CompareSettings) -> Test:
 def _effect_sizes(
     field: Field, pairs: Sequence[tuple[str, str]], how: CompareSettings, *, sized: bool = True
 ) -> dict[tuple[str, str], Effects]:
-    """Returns sizes of the effects of all pairs, those on the same cases at once; of summaries none yet."""
+    """Returns effect sizes of all pairs; of summaries none."""
     effects = dict.fromkeys(pairs, NO_EFFECTS)
     by_cases: dict[bytes, list[tuple[str, str]]] = {}
     for pair in pairs if not field.parts else ():
@@ -247,7 +247,7 @@ def _effect_sizes(
 
 
 def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettings, size: Effects) -> Outcome:
-    """Returns what a test of two models finds on what both were judged on; `size` is of the effect on values."""
+    """Returns a test of two models with effect `size`."""
     first, second = names
     if test == "delong":
         return _delong_outcome(field, first, second, how)
@@ -420,7 +420,7 @@ PRESENT, ABSENT = "present", "absent"
 
 
 class FieldAreas(NamedTuple):
-    """Areas under ROC curves of models on what all of them were judged on, and what they rest on."""
+    """Areas under ROC curves of models on shared cases, with basis."""
 
     areas: Areas
     cases: int
@@ -429,7 +429,9 @@ class FieldAreas(NamedTuple):
 
 
 def areas_of(field: Field, models: Sequence[str]) -> FieldAreas | None:
-    """Returns the areas of some models of a task or label; None where its metric is no mean of them over labels.
+    """Returns models' AUROCs on a task or label, else None.
+
+    None where its metric is no mean of them over labels.
 
     Of a single model the mean must be what the metric itself says, so that no average of another kind, such as one that
     weighs labels, is taken for it.
@@ -469,7 +471,7 @@ def areas_of(field: Field, models: Sequence[str]) -> FieldAreas | None:
 
 
 def _probability_rows(scores: pd.DataFrame, wanted: str) -> pd.DataFrame:
-    """Returns the probabilities whose truth is known, by case and label; only of one label where that is wanted."""
+    """Returns probabilities with known truth, by case and label."""
     is_known = scores["status"].isin((PRESENT, ABSENT)) & scores["value"].notna()
     rows = scores.loc[(scores["metric"] == PROBABILITY) & is_known]
     if wanted and (rows["label"] == wanted).any():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Together:
-    """Models judged by a summary on the cases that all of them were judged on.
+    """Models judged by a summary on shared cases.
 
     Args:
         metric: The summary as it is asked for, such as "auroc@macro".
@@ -55,13 +55,16 @@ class Together:
         return np.array([float(summary(once)[0]) if self.patients else math.nan for summary in self._alone])
 
     def resampled(self, *, resamples: int, seed: int) -> npt.NDArray[np.float64]:
-        """Returns the values on the same resamples of patients: (model, resample), at most `MOST_RESAMPLES`."""
+        """Returns summary values on shared resamples: (model, resample).
+
+        At most `MOST_RESAMPLES`, of patients.
+        """
         drawn = Resamples(self.patients, resamples=min(resamples, MOST_RESAMPLES), seed=seed)
         times = np.concatenate(list(drawn.times())).astype(np.float64)
         return np.stack([summary(times) for summary in self._alone])
 
     def swapped(self, first: int, second: int, *, draws: int, seed: int) -> npt.NDArray[np.float64]:
-        """Returns the differences of two models after their answers are swapped for random patients: (draw,)."""
+        """Returns differences after randomly swapping patients' answers: (draw,)."""
         both = _weighted_summary(self.metric, [self.parts[first], self.parts[second]])
         rng = np.random.default_rng(seed)
         own = rng.integers(0, 2, (random_patterns(self.metric, draws), self.patients), dtype=np.uint8).astype(
@@ -71,7 +74,7 @@ class Together:
 
     @property
     def swappable(self) -> bool:
-        """Whether answers alone decide the value, and not what else is known of a run, such as a model's size."""
+        """Whether answers alone decide the value, not model size."""
         runs = [part.run for part in self.parts]
         for index, part in enumerate(self.parts):
             for run in runs:
@@ -84,12 +87,12 @@ class Together:
 
 
 def random_patterns(metric: str, wanted: int) -> int:
-    """Returns how many times the answers of two models are swapped: fewer where each time costs a call."""
+    """Returns the number of swap patterns, fewer for costly summaries."""
     return wanted if parse(metric)[0].pieces is not None else min(wanted, MOST_RESAMPLES)
 
 
 def shared_cases(parts: Sequence[Part]) -> pd.Series[str]:
-    """Returns the cases that all were judged on, with what each is resampled with, by case id.
+    """Returns cases shared by all, with resampling units, by id.
 
     A case that leaves no row, such as one without a lesion and without a candidate, was judged all the same: where
     every run has answered all of its cases, as many cases as they have count.
@@ -119,7 +122,7 @@ def _restrict_part(part: Part, clusters: pd.Series[str]) -> Part:
 
 
 def _weighted_summary(metric: str, parts: Sequence[Part]) -> Weighed:
-    """Returns a summary as a function of how often each patient of each model counts.
+    """Returns a summary as a function of patients' weights.
 
     It takes (draw, model and patient) to (draw,), NaN where it is undefined.
     """

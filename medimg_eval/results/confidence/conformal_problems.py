@@ -88,7 +88,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LabelProblem:
-    """Sets of labels: probabilities (unit, label), the place of the true one, and which labels are offered."""
+    """Conformal label sets: probabilities (unit, label), truth, offered labels."""
 
     title: str
     rows: pd.DataFrame
@@ -104,7 +104,7 @@ class LabelProblem:
         return np.asarray(self.offered.sum(axis=1), dtype=np.float64)
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:
-        """Calibrates on some units and judges others; RAPS is tuned on a fifth of the former first."""
+        """Calibrates on some units, judges others; RAPS tunes on a fifth."""
         tuned = Regularisation()
         if how.name == "raps":
             order = rng.permutation(calibration)
@@ -137,7 +137,7 @@ class NumberProblem:
         return np.full(len(self.true), math.inf)
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:
-        """Calibrates on absolute errors of some units and judges others; a missing prediction is held by nothing."""
+        """Calibrates absolute errors and judges others; missing predictions are uncovered."""
         del rng
         errors = np.abs(self.predicted - self.true)
         limit = quantiles_of(errors[calibration], self.rows, calibration, evaluation, how)
@@ -162,7 +162,7 @@ class MaskProblem:
         return np.full(len(self.missed), math.inf)
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:
-        """Chooses the threshold on some units and judges what it misses of others; NaN where none is allowed."""
+        """Chooses a threshold and judges misses elsewhere; NaN without one."""
         del rng
         chosen = choose_threshold(self.thresholds, self.missed[calibration], how.alpha)
         loss = np.full(len(evaluation), math.nan)
@@ -172,7 +172,7 @@ class MaskProblem:
 
 
 def quantiles_of(scores: Floats, rows: pd.DataFrame, calibration: Ints, evaluation: Ints, how: Method) -> Any:
-    """Returns the quantile of each evaluated unit: of all calibration units, or of those of its group."""
+    """Returns each unit's quantile, overall or by group."""
     if not how.per_group:
         return conformal_quantile(scores, how.alpha)
     groups = rows["group"].to_numpy(dtype=object)
@@ -181,7 +181,7 @@ def quantiles_of(scores: Floats, rows: pd.DataFrame, calibration: Ints, evaluati
 
 
 def keep_first_repeats(scores: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of each case's first repeat, numbered from 0; of folds each case has its own."""
+    """Returns rows of each case's first repeat, numbered 0."""
     if "repeat" not in scores.columns:
         return scores.reset_index(drop=True)
     repeat = scores["repeat"].fillna(0)  # rows of a run without repeats, beside one with them, name none
@@ -190,7 +190,7 @@ def keep_first_repeats(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def problems_of(run: RunScores, by: str) -> Iterator[Problem]:
-    """Yields what a run can be asked; a group is the value of the attribute `by`, or "" without one."""
+    """Yields the conformal problems of a run, grouped by `by`."""
     scores = keep_first_repeats(run.scores)
     first = scores.assign(group=_case_groups(scores, by))
     first["cluster"] = first["patient" if run.resampled == "patients" else "case"].astype(str)

@@ -93,7 +93,7 @@ class Row(NamedTuple):
 
 
 def cover_runs(pairs: Sequence[tuple[RunScores, RunScores | None]], how: ConformalSettings) -> list[Sheet]:
-    """Judges conformal sets, intervals and thresholds of runs, those of a kind and a task in one sheet.
+    """Judges conformal coverage of runs, a sheet per kind and task.
 
     Args:
         pairs: as `pair_runs` makes them: with a validation run, that calibrates and all test cases are judged; without,
@@ -133,7 +133,7 @@ def _judge_problems(
 def _under_conditions(
     run: RunScores, validation: RunScores | None, how: ConformalSettings
 ) -> Iterator[tuple[Problem, list[Row]]]:
-    """Judges cases under each condition by what was calibrated on cases as published, never on those of one patient."""
+    """Judges conditions by calibration on other patients' published cases."""
     method = Method(how.method, how.alpha)  # type: ignore[arg-type]  # checked before
     fitting = _own_clusters(run if validation is None else validation)
     for condition in run.conditions:
@@ -186,7 +186,7 @@ def _summary_row(
     made: Sequence[tuple[tuple[Ints, Ints], Outcome]],
     how: ConformalSettings,
 ) -> Row:
-    """Summarises one group, "" for all: over splits the mean and its percentiles, of one split a table's interval."""
+    """Summarises a group: mean with percentiles, or a table's interval."""
     names, clusters = (problem.rows[name].to_numpy(dtype=str) for name in ("group", "cluster"))
     parts = []
     for (calibration, evaluation), outcome in made:
@@ -231,7 +231,7 @@ def _defined_mean(values: npt.NDArray[Any]) -> float:
 
 
 def _worst_by_size(held: Floats, sizes: Floats) -> float:
-    """Returns the lowest coverage of sets of one size that occurs often enough; empty ones hold nothing anyway."""
+    """Returns the lowest coverage among frequent set sizes."""
     counted = [size for size in np.unique(sizes[sizes > 0]) if (sizes == size).sum() >= FEWEST_OF_SIZE]
     shares = [held[sizes == size].mean() for size in counted]
     return float(min(shares)) if shares else math.nan

@@ -29,7 +29,9 @@ _KNOWN = (*TRUE, "absent", "wrong")
 
 
 class Statements(NamedTuple):
-    """Rows of confidences of a run, by case and label; exclusive ones are also a table, (case, class).
+    """Confidences of a run by case and label, optionally tabular.
+
+    Exclusive ones are a table, (case, class).
 
     Attributes:
         rows: their numbers in the run's scores.
@@ -62,7 +64,7 @@ class Statements(NamedTuple):
 
 
 def statements_of(run: RunScores, metrics: Sequence[str] = EVIDENCE) -> Statements:
-    """Returns the confidences of a run whose truth is known: of the first of the metrics that has any."""
+    """Returns a run's confidences with truth, by its first metric."""
     scores = run.scores.reset_index(drop=True)
     fine = scores["status"].isin(_KNOWN) & scores["value"].notna()
     held = [scores.loc[fine & (scores["metric"] == name)] for name in metrics]
@@ -83,7 +85,7 @@ def statements_of(run: RunScores, metrics: Sequence[str] = EVIDENCE) -> Statemen
 
 
 def confidence_metrics(run: RunScores) -> list[str]:
-    """Returns what is shown of a run: summaries of its confidences, and metrics of voxels' probabilities it has."""
+    """Returns confidence metrics of a run: summaries and voxel metrics."""
     held = set(run.scores["metric"].unique())
     columns = list(SUMMARIES) if held & set(EVIDENCE) else []
     voxels = available("probability")
@@ -92,7 +94,7 @@ def confidence_metrics(run: RunScores) -> list[str]:
 
 
 def scale_runs(run: RunScores, validation: RunScores) -> Iterator[RunScores]:
-    """Yields the run with its confidences scaled by a temperature, and by Platt's sigmoid of each class.
+    """Yields a run with temperature-scaled and Platt-scaled confidences.
 
     Both are fitted on the validation run. Classes that exclude each other share a temperature of their softmax, and are
     scaled to add up to 1 after Platt's; others, and answers, have one of a sigmoid. Nothing is yielded of runs without
@@ -112,7 +114,7 @@ def scale_runs(run: RunScores, validation: RunScores) -> Iterator[RunScores]:
 
 
 def _apply_platt(fitted: Statements, applied: Statements) -> npt.NDArray[np.float64]:
-    """Returns Platt's values; a class that the validation cases lack stays as it is."""
+    """Returns Platt-scaled values; classes without validation cases stay."""
     values = applied.value.copy()
     answers = len(set(applied.label)) == 1 or not set(applied.label) <= set(fitted.label)
     names = [""] if answers else sorted(set(applied.label))

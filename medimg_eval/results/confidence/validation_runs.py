@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def pair_runs(runs: Sequence[RunScores], validation: Sequence[RunScores]) -> list[tuple[RunScores, RunScores | None]]:
-    """Pairs each test run with the validation run of its model and task; None where `validation` is empty.
+    """Pairs test runs with validation runs, or None.
+
+    None where `validation` is empty.
 
     Raises:
         UsageError: a run has no validation run, or several, or shares a patient with it.

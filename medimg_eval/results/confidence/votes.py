@@ -18,7 +18,7 @@ NEEDS = ("accuracy", "predicted_class")
 
 
 def vote_runs(runs: Sequence[RunScores]) -> list[RunScores]:
-    """Returns of each run with repeats the run of its majority answers; of others nothing.
+    """Returns the majority vote of each repeated run.
 
     The confidence of a case is the share of its repeats that gave the majority's answer, and it is right if that answer
     is; of answers equally frequent the one that was given first counts. It needs rows of `predicted_class`, which tells

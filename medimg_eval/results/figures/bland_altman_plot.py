@@ -32,7 +32,7 @@ LIMITS = 1.96
 
 
 class Differences(NamedTuple):
-    """Differences shown in one panel: of one model, or of one group of its cases."""
+    """Differences in one panel, of a model or group."""
 
     piece: Piece
     pairs: pd.DataFrame

@@ -58,7 +58,7 @@ _MOST = 1_000
 def budget(
     source: Source, metric: str, *, label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Budget curve: the share of all answers that are right and took no more than a budget, a line for each model.
+    """Budget curve: share of right answers within a budget, by model.
 
     Answers of which it is not known what they took are right within no budget. The area is that below the curve up to
     the largest budget that any answer took, over that budget. Bands resample cases or patients.
@@ -99,7 +99,7 @@ def budget(
 
 
 def _budget_answers(part: Part, metric: str, right: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """Returns by case what it took, whether it is right, and the number of its patient."""
+    """Returns each case's cost, correctness and patient index."""
     rows = part.scores[part.scores["metric"].isin([metric, right])]
     table = rows.pivot_table(
         index="case", columns="metric", values="value", aggfunc="mean", observed=True, dropna=False
@@ -111,7 +111,7 @@ def _budget_answers(part: Part, metric: str, right: str) -> tuple[Floats, Floats
 
 
 def share_within(spent: Floats, right: Floats, budgets: Floats, weights: Floats | None = None) -> Floats:
-    """Returns the share of all answers that are right and took no more than each budget.
+    """Returns the share of right answers within each budget.
 
     >>> share_within(np.array([1.0, 3.0, 2.0]), np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 3.0])).round(3).tolist()
     [0.0, 0.333, 0.667]
@@ -142,7 +142,7 @@ def _budget_frame(
 
 
 def _area_below(spent: Floats, right: Floats, most: float) -> float:
-    """The area below the steps up to a budget, over that budget: each right answer counts from what it took on."""
+    """Mean of the budget curve's steps up to a budget."""
     return float((right * np.clip(most - spent, 0.0, None)).sum() / (len(spent) * most))
 
 

@@ -56,7 +56,7 @@ class Stack(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """True and false ones above each confidence, beginning with none, and what they are divided by."""
+    """True and false counts above each confidence, with denominators."""
 
     true: Floats
     false: Floats
@@ -65,7 +65,7 @@ class Sums(NamedTuple):
 
 
 def stacks(part: Part, metric: str) -> dict[str, Stack]:
-    """Confidences of each label of a part, from the rows of `metric`, a key of `YES`.
+    """Confidences by label of a part, from `metric`, of `YES`.
 
     Those of "n_reference_lesions" count too where `metric` is "detection_score".
     """
@@ -129,7 +129,7 @@ def answers(part: Part) -> tuple[Part, bool]:
 
 
 def resampled(part: Part, settings: Settings) -> Iterator[Floats]:
-    """Yields how often each cluster of a part is drawn, (cluster,), for each resample, as for summaries."""
+    """Yields cluster counts of each resample, (cluster,), as for summaries."""
     names, first = np.unique(part.clusters.to_numpy(dtype=str), return_index=True)
     strata = strata_of(part.run, settings.stratify_by)
     within = None if strata is None else strata.reindex(part.clusters.index[first]).fillna("").to_numpy(dtype=str)
@@ -172,7 +172,7 @@ class Curve(NamedTuple):
 
 
 def _upper_curve(x: Floats, y: Floats, grid: Floats) -> Floats:
-    """Returns the highest y at each place of a rising curve, linear between points and flat after the last."""
+    """Returns a rising curve's upper values, linear, then flat."""
     at = np.searchsorted(x, grid, side="right") - 1
     after = np.minimum(at + 1, len(x) - 1)
     wide = x[after] - x[at]
@@ -197,7 +197,7 @@ def _roc_area(one: Sums) -> float:
 
 
 def _pr_points(one: Sums) -> tuple[Floats, Floats]:
-    """Returns recall and the precision of the highest confidence that reaches it; the first also stands at 0."""
+    """Returns recall and precision of the highest reaching confidence."""
     if not one.positives:
         return np.zeros(0), np.zeros(0)
     gained = np.flatnonzero(np.diff(one.true) > 0) + 1
@@ -238,7 +238,7 @@ def _risk_points(one: Sums) -> tuple[Floats, Floats]:
 
 
 def _risk_along(one: Sums, grid: Floats) -> Floats:
-    """Returns the risk at each coverage; of answers of one confidence any are as likely to be kept as others."""
+    """Returns risk by coverage, averaging equally confident answers."""
     held = one.true + one.false
     if not held[-1]:
         return np.full(grid.size, np.nan)
@@ -291,7 +291,7 @@ CURVES = {
 
 
 def need_rows(metric: str, kind: str, scored: set[str]) -> None:
-    """Raises UsageError where no run has the rows that a kind of figure is drawn from."""
+    """Raises UsageError where no run has a figure's rows."""
     if metric not in scored:
         raise UsageError(
             f"kind={kind} is drawn from rows of {metric!r}, which no finished run has; name {metric} among the task's "

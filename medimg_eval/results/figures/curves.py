@@ -188,7 +188,7 @@ def _measure_curve(piece: Piece, curve: Curve, metric: str, settings: Settings) 
 
 
 def _curve_points(curve: Curve, whole: Sequence[Any]) -> tuple[Floats, Floats]:
-    """Returns the points of one curve, or the mean of several at the places of the grid."""
+    """Returns points of a curve, or the mean on a grid."""
     if not whole:
         return np.zeros(0), np.zeros(0)
     if len(whole) > 1:
@@ -203,7 +203,7 @@ def _curve_points(curve: Curve, whole: Sequence[Any]) -> tuple[Floats, Floats]:
 def _curve_bands(
     curve: Curve, held: Sequence[Stack], part: Part, settings: Settings
 ) -> tuple[Floats, Floats, float, float] | None:
-    """Returns the bounds of the curve and of its area; None with too few clusters."""
+    """Returns bands of a curve and its area; None with few clusters."""
     if len(held[0].positives) < FEWEST:
         return None
     lines, areas = [], []

@@ -49,7 +49,7 @@ def data_fraction(
     width: Width = "single",
     settings: Settings = PLAIN,
 ) -> Drawn:
-    """Data-fraction curve: a metric against the patients that were fitted on, each draw and their mean.
+    """Data-fraction curve: metric by fitted patients, draws and mean.
 
     Runs of the same task that were fitted on no subsets, such as a zero-shot model, are horizontal lines. `label` and
     `width` are as in `box`.

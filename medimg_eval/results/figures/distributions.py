@@ -72,7 +72,7 @@ def box(
 def violin(
     source: Source, metric: str, *, by: str = "", label: str = "", paired: bool = False, width: Width = "single"
 ) -> Drawn:
-    """Violin per model: a kernel density between smallest and largest value; as `box` otherwise.
+    """Violin per model: density between extremes; otherwise as `box`.
 
     The frame has `density` at 64 values, and `q1`, `median` and `q3`.
 
@@ -84,7 +84,7 @@ def violin(
 def strip(
     source: Source, metric: str, *, by: str = "", label: str = "", paired: bool = False, width: Width = "single"
 ) -> Drawn:
-    """Dot per case and model, and the mean with its 95 % interval; as `box` otherwise.
+    """Dots per case and model, with 95 % interval; otherwise as `box`.
 
     A case lies at the same height in the rows of all models. The frame has a row per `case`, and the `mean` with its
     bounds.
@@ -148,7 +148,7 @@ def _dot_height(row: Row, case: str) -> float:
 
 
 def _join_pairs(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Records, tuple[int, int]]:
-    """Lines for the cases that both models have: the values joined, and two counts.
+    """Lines joining cases of two models, and two counts.
 
     The counts are of cases that are joined, and of those that are not because one model lacks them.
     """
@@ -226,7 +226,7 @@ def _draw_violin(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -
 
 
 def _value_density(data: Any) -> tuple[Any, Any]:
-    """Returns the density and where; nothing of values that are all (nearly) equal, which have none."""
+    """Returns density and positions; nothing for (nearly) constant values."""
     spans = float(data.max() - data.min())
     if data.size < 2 or spans <= 1e-9 * max(1.0, float(np.abs(data).max())):
         return np.zeros(0), np.zeros(0)

@@ -72,7 +72,7 @@ class Figures(dict[str, Drawn]):
 
 
 def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
-    """Files of a figure: .pdf (TrueType fonts), .png (300 dpi), .csv, and its caption as .txt.
+    """Files of a figure: .pdf, .png (300 dpi), .csv and .txt caption.
 
     They hold no date: the same numbers give the same bytes, with the same release of matplotlib. `folder` is made if
     needed, and `stem` is the name of the files without their ends.
@@ -94,7 +94,7 @@ def write_figure(drawn: Drawn, folder: str | Path, stem: str) -> list[Path]:
 
 
 def svg(drawn: Drawn) -> str:
-    """Returns a figure as an `<svg>` element that needs no other file; text stays text.
+    """Returns a figure as self-contained `<svg>` with real text.
 
     Its ids are made from its numbers, so that several figures can stand in one page.
     """

@@ -49,7 +49,7 @@ def forest(
     width: Width = "single",
     settings: Settings = PLAIN,
 ) -> Drawn:
-    """Forest plot: a row per model with its mean and interval, or difference to one model.
+    """Forest plot: mean and interval by model, or differences.
 
     Values are those of a table: of `metric`, which has values of cases or is a summary. Differences to `baseline` are
     means over the cases that both have, with a line where there is none. `by`, `label` and `width` are as in `box`.
@@ -116,7 +116,7 @@ def _interval_row(piece: Piece, found: Interval, settings: Settings) -> dict[str
 def _difference_rows(
     pieces: Pieces, metric: str, baseline: str, settings: Settings
 ) -> tuple[Pieces, list[dict[str, Any]]]:
-    """Returns the models without the one they are compared with, and their differences to it."""
+    """Returns the other models with differences to the reference."""
     if is_summary(metric):
         raise UsageError(f"{metric} is one value for a whole run, and differences are of cases; leave out baseline=")
     UsageError.refuse_unknown("No finished run of a model", pieces.models, baseline, then=" has such scores")
@@ -134,7 +134,7 @@ def _difference_rows(
 
 
 def _mean_difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
-    """Returns the mean difference over the cases that both have, resampled as the cases of the first are."""
+    """Returns the mean difference over shared cases, resampled as the first's."""
     cases = case_values(piece.part.scores)
     cases = cases.assign(value=cases["value"] - case_values(other.part.scores)["value"].reindex(cases.index))
     run = piece.part.run
@@ -148,7 +148,7 @@ def _mean_difference(piece: Piece, other: Piece, settings: Settings) -> Interval
 
 
 def _side_texts(found: Sequence[dict[str, Any]], column: Column) -> list[str]:
-    """Returns what stands beside the rows; how many cases they rest on only where they differ in it."""
+    """Returns texts beside rows, with case numbers where they differ."""
     several = len({row_found["n"] for row_found in found}) > 1
     texts = []
     for row_found in found:
@@ -189,7 +189,7 @@ _CAUTION = (
 
 
 def radar(source: Source, metric: str, *, by: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Radar chart: an axis per task, label or group, a closed line per model.
+    """Radar chart: axes for tasks, labels or groups; lines for models.
 
     Axes go from 0 in the middle to 1. The frame has a row per axis and model.
 

@@ -38,7 +38,7 @@ and `status` as there are; any further column is an attribute of the cases."""
 
 @dataclass(frozen=True)
 class Piece:
-    """One model on one group of cases; `part` holds the Score rows that count."""
+    """Model on a group of cases; `part` holds Score rows."""
 
     group: str
     model: str
@@ -94,7 +94,7 @@ class Pieces:
         return [look(index, baseline=model in baselines) for index, model in enumerate(self.models)]
 
     def sized(self, cases: Sequence[int], clusters: Sequence[int]) -> str:
-        """Says how many cases what is drawn rests on, and how many patients, one number for each of it."""
+        """Words for numbers of cases and patients drawn."""
         n = f"n = {named_range(cases)} case{'s' * (set(cases) != {1})}"
         return n if self.some.resampled == "cases" else f"{n} of {named_range(clusters)} {self.unit}"
 
@@ -126,7 +126,7 @@ def named_range(counts: Sequence[int]) -> str:
 
 
 def interval_text(method: str, level: float, unit: str) -> str:
-    """Words for how an interval was made: its method, its level (0 to 1), what is resampled."""
+    """Words for an interval's method, level (0 to 1) and unit."""
     return _METHODS.get(method, "none").format(level=f"{100 * level:g} %", unit=unit)
 
 
@@ -176,7 +176,7 @@ def _make_run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) ->
 
 
 def by_task(runs: Sequence[RunScores]) -> dict[str, list[RunScores]]:
-    """Returns the runs of each task, in the order in which tasks first occur."""
+    """Returns runs by task, in order of occurrence."""
     return grouped((run.task, run) for run in runs)
 
 
@@ -220,7 +220,7 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
 
 
 def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
-    """Returns the metrics of Score rows that are drawn, all of which some run has."""
+    """Returns the drawn metrics, each in some run."""
     scored = {str(name) for run in runs for name in run.scores["metric"].unique()}
     listed = [name for run in runs for name in run.metrics or run.scores["metric"].unique()]
     for name in needed:
@@ -242,7 +242,7 @@ def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
 
 
 def _of_label(part: Part, wanted: Sequence[str], label: str) -> Part:
-    """Returns the rows of some metrics, and of one label if it is named; all cases still count."""
+    """Returns rows of metrics, and of a label; all cases count."""
     chosen = part.scores["metric"].isin(wanted)
     if label:
         chosen &= part.scores["label"] == label

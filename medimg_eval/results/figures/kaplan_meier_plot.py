@@ -63,7 +63,7 @@ class Groups(NamedTuple):
 
 
 def kaplan_meier(source: Source, *, by: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Kaplan-Meier curves: survival of the cases of low and of high predicted risk, a panel for each model.
+    """Kaplan-Meier curves of low and high predicted risk, by model.
 
     A case is of high risk above the median of the risks of the cases judged, of each fold by itself where folds are
     repeats. Bands are Greenwood's intervals on the scale of log(-log S); marks are censored cases. `by` and `width` are
@@ -112,7 +112,7 @@ def _risk_groups(piece: Piece) -> Groups | None:
 
 
 def _greenwood_band(curve: Curve, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Greenwood's interval on the scale of log(-log S), (step,); NaN where survival is 0 or 1."""
+    """Greenwood's log-log interval, (step,); NaN at survival 0 or 1."""
     survivors = curve.at_risk - curve.events
     terms = np.divide(
         curve.events, curve.at_risk * survivors, out=np.full_like(survivors, math.inf), where=survivors > 0

@@ -18,7 +18,7 @@ Wanted = Mapping[str, Any]
 
 
 class Kind(NamedTuple):
-    """Kind of figure: how it is drawn, and the keys that it reads beside those of all."""
+    """Kind of figure: drawing function and its own keys."""
 
     draw: Callable[[Runs, Wanted], Drawn]
     takes: frozenset[str]
@@ -71,7 +71,7 @@ def _file_stem(parts: Sequence[str]) -> str:
 
 
 def _check_keys(kinds: Sequence[str], wanted: Wanted) -> None:
-    """Raises UsageError for a kind that there is not, or a key that none of them reads."""
+    """Raises UsageError for unknown kinds or unread keys."""
     if not kinds:
         raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
     for kind in kinds:

@@ -39,7 +39,7 @@ _HEIGHT = 55.0
 def learning_curve(
     source: Source, metric: str, *, label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Learning curve: the mean of a metric with its interval at each checkpoint, a line for each training.
+    """Learning curve: metric with interval by checkpoint and training.
 
     The horizontal axis holds steps where all checkpoints have one, else epochs. Runs that are of no checkpoint with a
     step are left out and named. `label` and `width` are as in `box`.
@@ -74,7 +74,7 @@ def learning_curve(
 
 
 def _curve_numbers(pieces: Pieces, metric: str, settings: Settings) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of the frame, by series and place on the axis; and the models that have no place on it."""
+    """Rows by series and position, and models without one."""
     stated = {piece.model: piece.part.run.training for piece in pieces.members}
     units = {unit: [name for name, training in stated.items() if unit in training] for unit in UNITS}
     unit = max(UNITS, key=lambda one: len(units[one]))  # of as many of both the first

@@ -37,7 +37,7 @@ _AREA = 90.0
 
 
 def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05, width: Width = "single") -> Drawn:
-    """Demsar's diagram: models on an axis of mean ranks, bars over those not told apart.
+    """Demsar's diagram: mean ranks, with bars over indistinguishable models.
 
     Nemenyi's test tells them apart, at the level `alpha`. `ranking` is as `rank_models` gives it; or a frame with a row
     per model and the columns `model`, `mean_rank`, `cd` (the critical difference, the same in all rows, or NaN) and `n`
@@ -92,7 +92,7 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
 
 
 def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Returns `model`, `mean_rank`, `cd` and `n` of models that have a rank, the best first, and what is ranked."""
+    """Returns `model`, `mean_rank`, `cd`, `n`, best first; and the ranked."""
     if isinstance(ranking, pd.DataFrame):
         UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "mean_rank", "cd", "n")
         frame, title = ranking, f"Ranking of {len(ranking)} models"
@@ -110,7 +110,7 @@ def _worst_rank(ranks: dict[str, float], bar: Sequence[str]) -> float:
 
 
 def _rank_cliques(ranks: dict[str, float], cd: float) -> list[tuple[str, ...]]:
-    """Returns the longest runs of neighbours, by mean rank, of which no two are `cd` or more apart."""
+    """Returns maximal runs of mean ranks closer than `cd`."""
     names = list(ranks)
     cliques: list[tuple[str, ...]] = []
     reached = 0
@@ -225,7 +225,7 @@ def _rank_shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[st
 
 
 def _column_order(models: Sequence[str]) -> Any:
-    """Returns a key that sorts columns as they come, models by their order and ranks by their size."""
+    """Returns a sort key of columns: models in order, ranks by size."""
     positions = {name: at for at, name in enumerate(models)}
 
     def key(values: pd.Series[Any]) -> pd.Series[Any]:

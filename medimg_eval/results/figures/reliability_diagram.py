@@ -67,7 +67,7 @@ class Bins(NamedTuple):
 
 
 def equal_mass(values: Floats, bins: int) -> Ints:
-    """Bin of each value, from 0: equal numbers, as far as equal values allow.
+    """Equal-mass bin of each value, from 0, with ties together.
 
     They are the bins of `ece_mass`: values that are equal belong to the bin of the middle of their ranks. Bins without
     a value are left out, so that there may be fewer than `bins`. `values` is (value,), without NaN.

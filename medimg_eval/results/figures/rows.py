@@ -59,7 +59,10 @@ class Rows:
 
 
 def lay_rows(pieces: Pieces, *, roomy: bool = False) -> Rows:
-    """Returns a row per model, or per group and model: groups are then named beside the axis, models in a legend."""
+    """Returns rows by model, or by group and model.
+
+    Groups are then named beside the axis, models in a legend.
+    """
     room = _ROOM if roomy else 0.0
     rows: list[Row] = []
     names: list[tuple[float, str]] = []
@@ -125,13 +128,13 @@ def marked(piece: Piece) -> Artist:
 
 
 def about_rows(pieces: Pieces, label: str, counts: Sequence[int]) -> tuple[str, str]:
-    """Returns what rows are on and how many cases they have, for a caption."""
+    """Caption words for rows' subject and case numbers."""
     n = f"n = {named_range(counts)}{', at the right of each row' * (len(set(counts)) > 1)}"
     on = f"{pieces.title}{f', label {label}' * bool(label)}{f' by {pieces.by}' * bool(pieces.by)}"
     return on, f"{n} case{'s' * (set(counts) != {1})}"
 
 
 def spread(axes: Axes, low: float, high: float) -> None:
-    """Sets the horizontal axis to hold all values, those at the ends of a scale with room around them."""
+    """Sets the horizontal axis to hold all values with margins."""
     reach = (high - low) or max(abs(high), 1.0) * 0.1
     axes.set_xlim(low - 0.04 * reach, high + 0.04 * reach)

@@ -43,7 +43,7 @@ _NO_SLOPE = Cell()
 def severity(
     source: Source, metric: str, *, label: str = "", width: Width = "double", settings: Settings = PLAIN
 ) -> Drawn:
-    """Severity curves: a metric against how far cases are degraded, from 0, the cases as published.
+    """Severity curves: metric by degradation, from published cases at 0.
 
     Of metrics of cases the frame also has the slope: of each case that all severities have, the least-squares line
     over severity; the mean over cases, with an interval by patients. `label` and `width` are as in `box`.

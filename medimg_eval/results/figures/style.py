@@ -80,7 +80,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class Look(NamedTuple):
-    """How one model is drawn: three cues, so that colour is never the only one."""
+    """Style of a model by three cues, not colour alone."""
 
     colour: str
     marker: str
@@ -89,7 +89,7 @@ class Look(NamedTuple):
 
 @contextmanager
 def styled(salt: str = "") -> Iterator[None]:
-    """Look of figures for the block below; what is set outside comes back at its end.
+    """Applies the figures' style within the block.
 
     `salt` is what ids within an SVG are made from.
     """
@@ -103,7 +103,7 @@ def styled(salt: str = "") -> Iterator[None]:
 
 
 def look(place: int, *, baseline: bool = False) -> Look:
-    """Returns how the model of a place in the order is drawn; no two of the first 70 look alike."""
+    """Returns the style of a model by position, 70 distinct."""
     colour = BASELINE if baseline else PALETTE[place % len(PALETTE)]
     return Look(colour, MARKERS[place % len(MARKERS)], LINES[place % len(LINES)])
 
@@ -123,7 +123,7 @@ def millimetres(width: Width) -> float:
 
 
 def canvas(width: float, height: float) -> Figure:
-    """Returns an empty figure of a size in mm that belongs to no window; UserError if it is too high to be drawn."""
+    """Returns an empty figure in mm; UserError where too high."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -135,7 +135,7 @@ def canvas(width: float, height: float) -> Figure:
 
 
 def wrapped(name: str, letters: int = NAME_LETTERS) -> str:
-    r"""Returns a name on as many lines as it needs, broken where a word of it ends; no letter is lost.
+    r"""Returns a name wrapped at words, without losing letters.
 
     Letters that the font lacks are spelled as their code points.
 
@@ -170,7 +170,10 @@ def _font_letters() -> frozenset[int]:
 
 
 def jitter(name: str) -> float:
-    """Returns a number in [-1, 1) that only depends on a name, so that a case lies at the same place for all models."""
+    """Returns a name's reproducible jitter in [-1, 1).
+
+    So a case lies at the same place for all models.
+    """
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") / 2**31 - 1
 
 
@@ -189,13 +192,13 @@ def add_legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], 
 
 
 def panel_grid(number: int, width: float) -> tuple[int, int]:
-    """Returns rows and columns for so many panels in a figure of a width in mm."""
+    """Returns rows and columns of panels, by width in mm."""
     columns = max(1, min(number, int(width // 44)))
     return math.ceil(number / columns), columns
 
 
 def panels(figure: Figure, number: int, shape: tuple[int, int]) -> list[Axes]:
-    """Returns the axes of so many panels, row by row; places without one stay empty."""
+    """Returns axes of panels, row by row; the rest stays empty."""
     grid = figure.subplots(*shape, squeeze=False).ravel().tolist()
     for unused in grid[number:]:
         unused.remove()

@@ -65,7 +65,7 @@ def analyse_items(
     level: float = 0.95,
     seed: int = 0,
 ) -> ItemAnalysis:
-    """Returns what the models of `runs` tell of the items that they were judged on, task by task.
+    """Returns item analysis of `runs`, task by task.
 
     Values that are right, wrong or credits between have difficulty (the share right), discrimination, from
     `items_irt.FEWEST_MODELS` models on the two-parameter logistic model, and reasons to doubt an item; measurements
@@ -112,7 +112,9 @@ def analyse_items(
 
 
 def write_items(analysis: ItemAnalysis, folder: Path, stem: str = "items") -> list[Path]:
-    """Writes an analysis as .md, .tex, .html and .csv into `folder`, made if needed.
+    """Writes an analysis as .md, .tex, .html and .csv.
+
+    Into `folder`, made if needed.
 
     The CSV holds one row for each item; `STEM_models.csv`, `STEM_blind.csv` and `STEM_order.csv` the models and the
     hints, where there are any.

@@ -74,7 +74,7 @@ def find_hints(grids: list[Grid], metric: str, how: Bootstrap) -> Hints:
 
 
 def _right_values(grid: Grid, run: RunScores, metric: str) -> pd.Series[float]:
-    """Returns the values of a run by case, of rights and wrongs 1 for right."""
+    """Returns values by case; correctness as 1 for right."""
     values = case_values(run.scores.loc[run.scores["metric"] == metric])["value"]
     return 1 - values if grid.graded and grid.better < 0 else values
 
@@ -127,7 +127,7 @@ def _blind_hint(record: Record, *, graded: bool) -> str:
 
 
 def _order_row(grid: Grid, name: str, run: RunScores, metric: str, how: Bootstrap) -> Record | None:
-    """Returns what the order of options is worth to a model; None where no question was asked in several."""
+    """Returns a model's sensitivity to option order; None without data."""
     sets = _rotated_answers(grid, run, metric)
     if sets.empty:
         return None
@@ -144,7 +144,7 @@ def _order_row(grid: Grid, name: str, run: RunScores, metric: str, how: Bootstra
 
 
 def _rotated_answers(grid: Grid, run: RunScores, metric: str) -> pd.DataFrame:
-    """Returns a row for each question whose options were put in several orders, the published one among them."""
+    """Returns rows of questions asked in several option orders."""
     rows = run.scores.loc[run.scores["metric"] == metric]
     codes, attribute_sets = attributes(rows)
     if SET not in attribute_sets or ROTATION not in attribute_sets:

@@ -47,7 +47,9 @@ class TwoParameters(NamedTuple):
 
 
 def fit_two_parameters(values: Floats, *, most_steps: int = 1000, tolerance: float = 1e-3) -> TwoParameters:
-    """Estimates how hard and how telling each item is, and how able each model, from what was right.
+    """Fits 2PL item response theory: difficulty, discrimination and ability.
+
+    From what was right.
 
     Definition: model m answers item i right with probability 1 / (1 + exp(-a_i (t_m - b_i))). Slopes a and intercepts
     c = -a b maximise the likelihood with abilities t integrated out over the standard normal distribution, times
@@ -101,13 +103,13 @@ def fit_two_parameters(values: Floats, *, most_steps: int = 1000, tolerance: flo
 
 
 class _Answers(NamedTuple):
-    """Answers that are right and known, (model, item), with the two halves of a step of EM."""
+    """Known right answers, (model, item), with EM's two steps."""
 
     right: Floats
     known: Floats
 
     def start(self) -> tuple[Floats, Floats]:
-        """Returns abilities to begin with, from the shares of right answers, and how uncertain they are."""
+        """Returns starting abilities from shares right, with uncertainty."""
         shares = (self.right.sum(axis=1) + 0.5) / (self.known.sum(axis=1) + 1)
         ability = np.log(shares / (1 - shares))
         spread = float(ability.std())
@@ -120,7 +122,7 @@ class _Answers(NamedTuple):
         return (slice(start, start + size) for start in range(0, items, size))
 
     def posterior(self, found: Floats, ability: Floats, uncertainty: Floats) -> tuple[Floats, Floats]:
-        """Returns nodes about each model's ability and the posterior weight of each, (model, node)."""
+        """Returns ability nodes and posterior weights by model, (model, node)."""
         at, weight = np.polynomial.hermite_e.hermegauss(_NODES)
         nodes = ability[:, None] + uncertainty[:, None] * at
         logs = np.log(weight) + at**2 / 2 - nodes**2 / 2
@@ -133,7 +135,7 @@ class _Answers(NamedTuple):
         return nodes, weights / weights.sum(axis=1, keepdims=True)
 
     def improved(self, found: Floats, nodes: Floats, weights: Floats) -> Floats:
-        """Returns slopes and intercepts, (2, item), after a step of Newton's method on the expected likelihood."""
+        """Returns slopes and intercepts, (2, item), after a Newton step."""
         from scipy.special import expit
 
         improved = np.empty_like(found)

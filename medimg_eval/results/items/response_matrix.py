@@ -65,14 +65,17 @@ class Grid(NamedTuple):
 
     @property
     def credit(self) -> Floats:
-        """(model, item): values turned so that higher is better, of rights and wrongs 1 for right."""
+        """(model, item) values oriented so that higher is better.
+
+        Of rights and wrongs 1 for right.
+        """
         if self.better > 0:
             return self.scores
         return 1 - self.scores if self.graded else -self.scores
 
 
 def make_grids(runs: Sequence[RunScores], metric: str) -> tuple[list[Grid], list[str]]:
-    """Returns the tasks whose items can be analysed by one metric, and why others cannot.
+    """Returns analysable tasks by one metric, with reasons for others.
 
     Args:
         runs: As `load_runs` returns them.
@@ -158,7 +161,7 @@ def _chance_level(found: Mapping[str, RunScores], metric: str) -> float:
 
 
 def _is_graded(metric: str, values: Floats) -> bool:
-    """Whether values are right, wrong and credits: most are 0 or 1, and none lies outside."""
+    """Whether values are graded: mostly 0 or 1, all between."""
     known_values = values[~np.isnan(values)]
     return bool(
         (not is_known(metric) or metrics.get(metric).value_kind == "proportion")
@@ -220,7 +223,9 @@ def _correlate_columns(one: Floats, other: Floats) -> Floats:
 
 
 def cronbach_alpha(values: Floats) -> float:
-    """Returns how far the items order models alike: Cronbach's alpha, of rights and wrongs Kuder and Richardson's 20.
+    """Returns Cronbach's alpha; of binary items Kuder-Richardson 20.
+
+    How far the items order models alike.
 
     Definition: I / (I - 1) * (1 - sum of the items' variances / variance of the sum over items), over models.
 
@@ -265,13 +270,18 @@ class Flag(NamedTuple):
 
 
 def strong_models(grid: Grid) -> int:
-    """Returns how many of the first models count as strong: the best third, at least three; none of too few."""
+    """Returns the number of strong models: best third, minimum three.
+
+    None of too few.
+    """
     count = len(grid.models)
     return max(FEWEST_STRONG, round(count / 3)) if count > FEWEST_STRONG else 0
 
 
 def negative_bound(correlation: Floats, models: Floats, level: float) -> Floats:
-    """Returns the upper end of the interval of a correlation by Fisher's z, (item,); NaN where there is none.
+    """Returns upper bounds of correlations by Fisher's z, (item,).
+
+    NaN where there is none.
 
     Args:
         correlation: (item,).
@@ -285,7 +295,7 @@ def negative_bound(correlation: Floats, models: Floats, level: float) -> Floats:
 
 
 def flag_items(grid: Grid, correlation: Floats, level: float) -> list[list[Flag]]:
-    """Returns why each item deserves a look, if it does, the weightiest reason first.
+    """Returns reasons to inspect each item, weightiest first.
 
     Args:
         grid: The task.
@@ -309,7 +319,7 @@ def flag_items(grid: Grid, correlation: Floats, level: float) -> list[list[Flag]
 
 
 def _failed_flags(grid: Grid, item: int) -> list[Flag]:
-    """Returns at most one reason: that all models are wrong, or the strong ones."""
+    """Returns whether all, or the strong models, are wrong."""
     right = grid.credit[:, item]
     is_known = ~np.isnan(right)
     wrong = right == 0
@@ -335,14 +345,14 @@ def _failed_flags(grid: Grid, item: int) -> list[Flag]:
 
 
 def _all_same(given: Floats) -> bool | None:
-    """Whether all gave one answer, and gave one; None where it is not known of all."""
+    """Whether all gave one answer; None where unknown for some."""
     if np.isnan(given).any():
         return None
     return bool((given == given[0]).all() and given[0] != -1)
 
 
 def _low_flags(grid: Grid) -> list[list[Flag]]:
-    """Returns the reason of measurements: that an item is among the worst of every model."""
+    """Returns items among the worst of every model, for measurements."""
     values = grid.credit
     is_known = ~np.isnan(values)
     enough = is_known.sum(axis=1) >= FEWEST_FOR_LOWEST

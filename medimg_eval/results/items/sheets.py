@@ -218,7 +218,7 @@ def _order_sheet(rows: pd.DataFrame, level: float) -> Sheet:
 
 
 def _hinted_sheet(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], caption: str) -> Sheet:
-    """Returns a table of models with a hint at the end of each row."""
+    """Returns a model table with a hint ending each row."""
     lines = []
     for row in rows.to_dict("records"):
         hint = Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")

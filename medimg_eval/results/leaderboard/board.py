@@ -53,7 +53,7 @@ class BoardTask(NamedTuple):
 
     @property
     def ranked_by(self) -> str:
-        """The metric that models are ranked by unless a reader chooses another: the first that has a direction."""
+        """Default ranking metric: the first with a direction."""
         return next((column.metric for column in self.table.columns if column.higher_is_better is not None), "")
 
     @property
@@ -82,13 +82,13 @@ class Leaderboard:
 
     @cached_property
     def models(self) -> dict[str, bool]:
-        """The models by name, and whether each is a baseline, which is not ranked; baselines last."""
+        """Models by name with baseline flags, baselines last."""
         baselines = {row.name: row.baseline for task in self.tasks for row in task.table.rows}
         return dict(sorted(baselines.items(), key=lambda item: item[1]))
 
     @cached_property
     def standings(self) -> list[Standings]:
-        """The models over the tasks, each by its first metric; groups that share no task apart."""
+        """Standings over tasks by first metrics, for connected groups."""
         return find_standings([column for task in self.tasks if (column := task.first_column) is not None])
 
     def content(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Leaderboard:
         }
 
     def resampled_ranks(self, task: BoardTask) -> list[dict[str, Any]]:
-        """Returns the ranks on resamples by each metric of a task, which pages compute places from.
+        """Returns resampled ranks by metric, from which pages compute.
 
         `packed` holds whole numbers of 16 bits (little-endian, gzip, base64): (resample, model), where equal values
         share the smaller rank; None without resamples. `models` are places in `models`.
@@ -180,7 +180,7 @@ def build_leaderboard(
 
 
 def _told_apart(runs: Sequence[RunScores]) -> list[RunScores]:
-    """Returns the runs, those of one model on one task with their ids in their names, finished or not."""
+    """Returns runs, with ids where a model recurs on a task."""
     times = Counter((run.task, run.name) for run in runs)
     return [run if times[run.task, run.name] == 1 else replace(run, model=f"{run.model} ({run.run})") for run in runs]
 

@@ -55,7 +55,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
 
 
 def _page_names(board: Leaderboard) -> dict[str, str]:
-    """Returns the page of each task, by a name that every file system takes and that stays when tasks are added."""
+    """Returns page names by task, portable and stable."""
     page_names: dict[str, str] = {}
     for task in board.tasks:
         stem = re.sub(r"[^a-z0-9_.-]+", "-", task.task.lower()).strip("-.") or "task"
@@ -115,7 +115,7 @@ def _index_body(board: Leaderboard, pages: Mapping[str, str]) -> str:
 
 
 def _task_body(one: BoardTask) -> str:
-    """Returns what a task's page holds where no script runs, and what is said about it in any case."""
+    """Returns a task page's content without scripts, and notes."""
     facts = {
         "family": one.family,
         "modality": ", ".join(one.modalities),

@@ -62,7 +62,7 @@ class Standings(NamedTuple):
 
 
 def find_standings(columns: Sequence[RankColumn]) -> list[Standings]:
-    """Orders the models that have a rank in any column, those that no chain of shared columns joins apart.
+    """Orders models by columns' ranks, in connected groups.
 
     Models that never met, not even by way of others, cannot be ordered: each such group has places of its own.
 
@@ -82,7 +82,7 @@ def find_standings(columns: Sequence[RankColumn]) -> list[Standings]:
 
 
 def _group_columns(columns: Sequence[RankColumn]) -> list[list[RankColumn]]:
-    """Returns columns by group: two are of one if they share a model, or each does with others of the group."""
+    """Returns columns grouped by shared models, transitively."""
     groups: list[list[RankColumn]] = []
     for column in columns:
         met = [group for group in groups if any(column.worth.keys() & member.worth.keys() for member in group)]
@@ -137,7 +137,7 @@ def _place_ranks(ranks: dict[str, float], models: Sequence[str]) -> npt.NDArray[
 
 
 def _resample_ranks(columns: Sequence[RankColumn], models: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Returns ranks on resamples, (resample, column, model), NaN where a model is not ranked; None if any has none."""
+    """Returns resampled ranks, (resample, column, model); unranked NaN."""
     all_ranks = [column.resampled_ranks("average") for column in columns]
     number = min((0 if ranks is None else len(ranks) for ranks in all_ranks), default=0)
     if not number:
@@ -150,14 +150,14 @@ def _resample_ranks(columns: Sequence[RankColumn], models: Sequence[str]) -> npt
 
 
 def _mean_ranks(ranks: npt.NDArray[np.float64], complete: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Returns means over the columns that every model has: (..., column, model) to (..., model)."""
+    """Returns means over complete columns: (..., column, model) to (..., model)."""
     if not complete.any():
         return np.full((*ranks.shape[:-2], ranks.shape[-1]), np.nan)
     return np.asarray(ranks[..., complete, :].mean(axis=-2), dtype=np.float64)
 
 
 def _win_shares(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns shares of comparisons won: (..., column, model) to (..., model); of k models rank r has k - r wins."""
+    """Returns shares won: (..., column, model) to (..., model)."""
     there = ~np.isnan(ranks)
     sizes = there.sum(axis=-1, keepdims=True)
     won = np.where(there, sizes - ranks, 0.0).sum(axis=-2)

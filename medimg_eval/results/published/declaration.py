@@ -82,7 +82,7 @@ def declared(name: str) -> Benchmark:
 
 
 def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
-    """Returns a benchmark as its YAML states it; `each` holds what all its numbers share.
+    """Returns a benchmark of its YAML; `each` has shared values.
 
     Raises:
         UsageError: A number has a key that is not one of `Number`, or a published number that is no text.

@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
 
 def worldmedqa(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a workbook of VLMEvalKit: the columns A to D, correct_option, prediction, and the authors' hit.
+    """Reads VLMEvalKit's workbook: options A to D, correct_option, prediction, hit.
 
     An index may occur twice in the released files, so cases are named by the index and the line.
     """
@@ -58,7 +58,10 @@ def worldmedqa(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
 
 
 def mmevalpro(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a JSON list with index, triplet_id, model_output, answer, source and eval_type; triplets are the sets."""
+    """Reads a JSON list of questions in triplets, with outputs.
+
+    index, triplet_id, model_output, answer, source and eval_type; triplets are the sets.
+    """
     letters = dict.fromkeys(options["letters"], "")
     members = {"Origin": "1", "Perception": "2", "Knowledge": "3"}
     pairs = [
@@ -77,7 +80,7 @@ def mmevalpro(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
 
 
 def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a JSON list with answer and groundtruth, boxes in pixels; the last record is the authors' summary.
+    """Reads a JSON list of pixel boxes, answer and groundtruth.
 
     With the option `filtered` the box is the one that the authors took from the answer, `filter_answer`; without, ours.
     """
@@ -93,7 +96,7 @@ def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Read
 
 
 def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads JSON lines with prediction and answer, stripped, and in lower case if `lower`.
+    """Reads JSON lines of prediction and answer, stripped, optionally `lower`.
 
     Lines without an answer are left out, as by the authors, and those without a prediction if `skip_empty`.
     """
@@ -110,7 +113,7 @@ def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Readi
 
 
 def jury(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a CSV with question_id and per model the mean of three judges' verdicts: right where two of them say so.
+    """Reads a CSV of three judges' mean verdicts, by majority.
 
     Empty cells are questions without verdicts, which are left out.
     """
@@ -120,7 +123,7 @@ def jury(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
 
 
 def class_means(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a CSV with a row per model (`Evaluation`) and a column per class; an empty cell is undefined."""
+    """Reads a CSV of models (`Evaluation`) by classes; empty is undefined."""
     row = next((row for row in _read_csv(path) if row["Evaluation"] == options["model"]), None)
     if row is None:
         raise UserError(f"{path}: has no row Evaluation={options['model']}; name one that it has")
@@ -134,7 +137,7 @@ def class_means(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
 
 
 def rexrank(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a leaderboard with the four means that RadCliQ is made of; it is linear, so its mean is of their means."""
+    """Reads a leaderboard's four RadCliQ parts, combined linearly."""
     row = next((row for row in _read_csv(path) if row["Model Name"] == options["model"]), None)
     if row is None:
         raise UserError(f"{path}: has no row Model Name={options['model']}; name one that it has")
@@ -149,7 +152,7 @@ def rexrank(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
 
 
 def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a leaderboard with a percentage per group of questions, and another table with the groups' sizes.
+    """Reads a leaderboard of group percentages, with a size table.
 
     Each question counts as much as its group says: `groups` maps columns to groups, `sizes` is the table, with its
     columns task_group and n_benchmark.
@@ -167,7 +170,7 @@ def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Read
 
 
 def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads one row of a Markdown table, found by the text in its first cell; the columns named are the cases."""
+    """Reads a Markdown row by its first cell; columns are cases."""
     lines = [re.split(r"\s*\|\s*", line.strip().strip("|").strip()) for line in path.read_text("utf-8").splitlines()]
     columns = options["columns"]
     heads = [index for index, cells in enumerate(lines) if set(columns) <= set(cells)]
@@ -185,7 +188,9 @@ def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading
 
 
 def tube_lengths(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a CSV with rid, model, and of an endotracheal tube present, measurement (cm), and both again as gt_.
+    """Reads a CSV of tube presence and distance, with `gt_` columns.
+
+    rid, model, present, measurement (cm).
 
     A metric of reports is computed of a sentence that states the distance; every other of the answer to whether there
     is a tube.
@@ -240,7 +245,7 @@ def _choice_question(output: Any, right: Any, options: Mapping[str, Any]) -> Ans
 
 
 def _score_pairs(pairs: Sequence[Read], metric: str) -> pd.DataFrame:
-    """Score rows of a metric of cases, or of every metric that a summary needs."""
+    """Score rows of a case metric, or a summary's metrics."""
     definition, _ = metrics.parse(metric)
     names = definition.needs if definition.kind == "run" else (metric,)
     parsed = [(name, *metrics.parse(name)) for name in names]

@@ -91,7 +91,7 @@ def classify(number: Number, ours: float, authors: float = math.nan) -> Class:
 
 
 def find_clone(repository: str, clones: Path) -> Path | None:
-    """Returns the folder of a repository, OWNER+NAME or NAME; None where there is neither."""
+    """Returns a repository's folder, OWNER+NAME or NAME; else None."""
     owner, _, name = repository.partition("/")
     return next((folder for folder in (clones / f"{owner}+{name}", clones / name) if folder.is_dir()), None)
 

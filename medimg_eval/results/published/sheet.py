@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 def published_sheet(found: Sequence[Reproduced], level: float) -> Sheet:
-    """Returns a table with a row per number, and the reasons of its differences below."""
+    """Returns a table of published numbers with reasons of differences."""
     lines, notes = [], []
     for index, outcome in enumerate(found):
         opens = index > 0 and found[index - 1].benchmark.name != outcome.benchmark.name

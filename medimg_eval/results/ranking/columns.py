@@ -65,13 +65,16 @@ class RankColumn:
         return dict(zip(self.worth, ranks_found.tolist(), strict=True))
 
     def resampled_ranks(self, ties: str) -> npt.NDArray[np.float64] | None:
-        """Returns the ranks on resamples, (resample, model), the models as in `worth`; None without resamples."""
+        """Returns resampled ranks, (resample, model), ordered as `worth`; else None.
+
+        None without resamples.
+        """
         if self.resampled is None:
             return None
         return rank(_round_sums(self.resampled), higher_is_better=bool(self.column.higher_is_better), ties=ties)
 
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """Returns the 95 % interval of each model's rank over resamples; nothing without resamples."""
+        """Returns 95 % intervals of ranks over resamples; nothing without."""
         ranks = self.resampled_ranks("min")
         if ranks is None:
             return {}
@@ -80,7 +83,7 @@ class RankColumn:
         return {model: (float(low[index]), float(high[index])) for index, model in enumerate(self.worth)}
 
     def shares(self) -> dict[str, dict[int, float]]:
-        """Returns the share of resamples in which each model has each rank, 0 to 1; nothing without resamples."""
+        """Returns shares of resamples by model and rank, 0 to 1."""
         ranks = self.resampled_ranks("min")
         if ranks is None:
             return {}
@@ -96,7 +99,7 @@ class RankColumn:
         return dict(zip(self.mean_ranks, ranks_found.tolist(), strict=True))
 
     def rank_of_tests(self) -> dict[str, float]:
-        """Returns the rank of each model by the number of models that it is significantly better than."""
+        """Returns ranks by the number of models significantly beaten."""
         wins = {model: sum(test.significant for test in self.tests if test.model == model) for model in self.worth}
         ranks_found = rank(np.array(list(wins.values()), dtype=np.float64), higher_is_better=True, ties="min")
         return dict(zip(wins, ranks_found.tolist(), strict=True)) if self.tests else {}
@@ -105,7 +108,7 @@ class RankColumn:
 def make_rank_columns(
     runs: Sequence[RunScores], metrics: Sequence[str] | None, how: CompareSettings, *, by_label: bool, resamples: int
 ) -> tuple[list[RankColumn], list[str]]:
-    """Returns the columns of a ranking, and the titles of those that only one model was judged on.
+    """Returns a ranking's columns, and titles with one model only.
 
     Columns are the first metric of each task, or the metrics asked for.
 
@@ -155,7 +158,7 @@ def make_rank_columns(
 def untested_columns(
     runs: Sequence[RunScores], columns: Sequence[Column], *, resamples: int, seed: int
 ) -> list[RankColumn]:
-    """Returns ranks and their stability by each of these metrics of each task, without tests of pairs, which take long.
+    """Returns ranks and stability by metric and task, without tests.
 
     Columns without a direction, and those that fewer than two models have a value of, are left out.
 
@@ -183,7 +186,7 @@ def untested_columns(
 
 
 def _fields_with_values(runs: Sequence[RunScores], metric: str) -> list[Field]:
-    """Returns the fields of a metric; none where it is undefined throughout, or no run was scored by it."""
+    """Returns a metric's fields; none where undefined or unscored."""
     refuse_other_salts(runs)
     try:
         return _ranked_fields(runs, metric, by_label=False)
@@ -204,7 +207,7 @@ def _ranked_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) ->
 
 
 def _column_titles(fields: Sequence[Field]) -> list[str]:
-    """Returns the name of each column: the data set, and the metric where there are several."""
+    """Returns column names: data set, and metric where several."""
     several = len({field.column.metric for field in fields}) > 1
     return [f"{field.name}: {field.column.title}" if several else field.name for field in fields]
 
@@ -240,7 +243,7 @@ def _rank_column(field: Field, title: str, how: CompareSettings | None, *, resam
 def _resampled_means(
     values: npt.NDArray[np.float64], owners: npt.NDArray[np.intp], *, resamples: int, seed: int
 ) -> npt.NDArray[np.float64] | None:
-    """Returns the means of the models on resamples of patients: (case, model) to (resample, model)."""
+    """Returns means on patient resamples: (case, model) to (resample, model)."""
     size = int(owners.max()) + 1
     if size < FEWEST:
         return None
@@ -289,6 +292,6 @@ def _of_set(field: Field, title: str) -> RankColumn:
 
 
 def _round_sums(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns values without what rounding in sums adds, which must not decide who is better."""
+    """Returns values without rounding noise, which must not rank models."""
     scale = float(np.nanmax(np.abs(values), initial=0.0))
     return values if not scale else np.round(values / scale, 12)

@@ -24,7 +24,7 @@ _MOST_SHUFFLED = 50_000
 
 
 class Friedman(NamedTuple):
-    """Whether models differ over several data sets, and by how much mean ranks must to tell two apart.
+    """Friedman test over data sets, with a critical difference.
 
     Attributes:
         p: Of Friedman's chi-square test; NaN with fewer than three models or two data sets.
@@ -56,7 +56,7 @@ class Consensus(NamedTuple):
 
 
 def rank(values: npt.ArrayLike, *, higher_is_better: bool, ties: str = "average") -> npt.NDArray[np.float64]:
-    """Returns ranks along the last axis, 1 being the best; NaN is not ranked and stays.
+    """Returns ranks along the last axis, 1 best; NaN stays.
 
     Args:
         values: (..., model).
@@ -74,7 +74,7 @@ def rank(values: npt.ArrayLike, *, higher_is_better: bool, ties: str = "average"
 
 
 def friedman(ranks: npt.ArrayLike, alpha: float = 0.05) -> Friedman:
-    """Returns Friedman's test that models do not differ over data sets, and Nemenyi's critical difference.
+    """Returns Friedman's test and Nemenyi's critical difference.
 
     With N data sets, k models and mean ranks R, chi-square is 12 N / (k (k + 1)) times the sum of R squared, less
     3 N (k + 1), divided by 1 - (sum of t ** 3 - t) / (N k (k ** 2 - 1)) for groups of t equal ranks. Iman and
@@ -120,7 +120,7 @@ def friedman(ranks: npt.ArrayLike, alpha: float = 0.05) -> Friedman:
 
 
 def _exact_friedman(table: npt.NDArray[np.float64]) -> float:
-    """Returns how often ranks shuffled within each data set spread their sums as far; NaN where they are too many."""
+    """Returns the exact Friedman p-value; NaN for many permutations."""
     number, models = table.shape
     if math.lgamma(models + 1) * (number - 1) > math.log(_MOST_SHUFFLED):
         return math.nan
@@ -137,7 +137,7 @@ def _exact_friedman(table: npt.NDArray[np.float64]) -> float:
 
 
 def cliques(mean_ranks: Sequence[float], cd: float) -> list[tuple[int, ...]]:
-    """Returns the groups of models that do not differ: neighbours by mean rank, closer than the critical difference.
+    """Returns cliques of mean ranks within the critical difference.
 
     A group of one model is none, nor is one that is part of a larger one.
 
@@ -158,7 +158,7 @@ def cliques(mean_ranks: Sequence[float], cd: float) -> list[tuple[int, ...]]:
 
 
 def borda(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns the share of its comparisons with other models that each wins: (model,), NaN without any.
+    """Returns each model's share of comparisons won: (model,), else NaN.
 
     Where every model is compared with every other on all data sets, this orders them as Borda's count does, hence as
     mean ranks do; models that were compared less often are neither favoured nor punished for it, though what they were
@@ -174,7 +174,7 @@ def borda(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> n
 
 
 def kemeny(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> Consensus:
-    """Returns the order of models that goes against as few pairwise comparisons as any.
+    """Returns the Kemeny order, with fewest pairwise disagreements.
 
     Each pair weighs the same, with the share of its comparisons that each of the two won; a pair that was never
     compared weighs nothing. Of orders that are equally good, the one that puts the model with the larger share of wins
@@ -226,7 +226,7 @@ def _best_order(against: npt.NDArray[np.float64]) -> list[int]:
 
 
 def _improve_order(against: npt.NDArray[np.float64]) -> list[int]:
-    """Returns an order that no move of one model improves, from the order of places."""
+    """Returns an order that no single move improves."""
     order = list(range(len(against)))
     better = True
     while better:

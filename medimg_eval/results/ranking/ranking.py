@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Models ranked over data sets; a column is one metric of one data set, and columns are never averaged.
+    """Models ranked over data sets; columns are never averaged.
 
     Attributes:
         title: What is ranked.
@@ -169,7 +169,9 @@ def rank_models(
 
 
 def write_ranking(ranking: Ranking, folder: str | Path, stem: str = "rank") -> list[Path]:
-    """Writes a ranking as .md, .tex, .csv, .html and .svg into `folder`, made if needed.
+    """Writes a ranking as .md, .tex, .csv, .html and .svg.
+
+    Into `folder`, made if needed.
 
     The CSV holds one row per model; `STEM_columns.csv`, `STEM_stability.csv` and `STEM_significance.csv` hold ranks on
     each column, shares of resamples, and tests of pairs.
@@ -188,19 +190,19 @@ def write_ranking(ranking: Ranking, folder: str | Path, stem: str = "rank") -> l
 
 
 def _judged_models(column: RankColumn) -> list[str]:
-    """Returns the models that were judged on a column, also where not all share a case."""
+    """Returns models judged on a column, even without shared cases."""
     return list(column.field.models or column.worth)
 
 
 def _model_centres(column: RankColumn) -> Mapping[str, float]:
-    """Returns the value of each model on its own cases, where it has any."""
+    """Returns each model's value on its own cases, if any."""
     return column.field.centres(median=False) or column.worth
 
 
 def _win_counts(
     columns: Sequence[RankColumn], models: Sequence[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Returns how often each model is better than each other, ties one half, and how often they could be compared."""
+    """Returns pairwise wins (ties half) and comparisons."""
     wins, compared = np.zeros((2, len(models), len(models)))
     indices = {model: number for number, model in enumerate(models)}
     for column in columns:
@@ -246,7 +248,7 @@ def _overall_frame(
 def _resampled_means(
     complete: Sequence[RankColumn], shares: npt.NDArray[np.float64], models: Sequence[str]
 ) -> npt.NDArray[np.float64]:
-    """Returns the bounds of mean ranks, and how often each is the best one, ties in part: (3, model)."""
+    """Returns mean rank bounds and shares of first place, (3, model)."""
     unknown = np.full((3, len(models)), np.nan)
     all_ranks = [column.resampled_ranks("average") for column in complete]
     ordered = []
@@ -326,7 +328,7 @@ def check_weights(weights: Mapping[str, float], metrics: Sequence[str] | None) -
 
 
 def column_weights(columns: Sequence[RankColumn], weights: Mapping[str, float] | None) -> npt.NDArray[np.float64]:
-    """Returns the weight of each column, that of its metric; 1 where nothing is weighed.
+    """Returns column weights by metric; 1 where unweighted.
 
     Raises:
         UserError: A data set lacks one of the metrics, so that its sum of ranks would be of other metrics.
@@ -344,7 +346,9 @@ def column_weights(columns: Sequence[RankColumn], weights: Mapping[str, float] |
 
 
 def pool(runs: Sequence[RunScores]) -> list[RunScores]:
-    """Returns one run per model that holds the cases of all its tasks, each case counting the same.
+    """Returns a run per model pooling all its tasks' cases.
+
+    Each case counts the same.
 
     Patients keep their names, so that a patient of two tasks is drawn for both; where a task names none its case does,
     as the same scan with fewer samples has the same name. Unfinished runs are left out, and so are values of sets.

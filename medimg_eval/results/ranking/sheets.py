@@ -242,7 +242,7 @@ def _pairwise_sheet(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
 def _ranking_layout(
     ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: Sequence[str], caption: str
 ) -> Layout:
-    """Returns a table with a column for each data set, or a row where they are too many to stand side by side."""
+    """Returns a table of data sets as columns, or rows."""
     if len(columns) > max(MOST_ACROSS, len(ranking.models)):
         metrics = len({column.column.title for column in columns})
         title = "Model" if metrics > 1 else columns[0].column.title

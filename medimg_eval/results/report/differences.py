@@ -20,7 +20,7 @@ MOST = 100
 
 
 def differences_html(found: Disagreement, texts: Callable[[str], Mapping[str, Any]], csv: str) -> str:
-    """The table of counts, and the cases on which two models differ, as a section of the overview.
+    """Overview section: counts and cases where two models differ.
 
     Args:
         found: the two models on one task.
@@ -43,7 +43,7 @@ def differences_html(found: Disagreement, texts: Callable[[str], Mapping[str, An
 
 
 def _case_table(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], Mapping[str, Any]]) -> str:
-    """A table with a row per case: question, reference, and of both models the value and what was said."""
+    """Table of cases: question, reference, values and replies of both."""
     column = found.field.column
     answers = {str(case): texts(str(case)) for case in rows.index}
     has_questions = any(answer.get("question") for answer in answers.values())
@@ -64,7 +64,7 @@ def _case_table(found: Disagreement, rows: pd.DataFrame, texts: Callable[[str], 
 
 
 def _short_reply(answer: Mapping[str, Any] | None) -> str | None:
-    """Reply of a model in short: the answer taken from it, or its end."""
+    """Short reply: the extracted answer, or the end."""
     if not answer:
         return None
     if answer.get("extracted") is not None:

@@ -42,7 +42,7 @@ def claim(folder: Path, kind: str) -> None:
 
 
 def _report_kind(mark: Path) -> str:
-    """Returns the kind of report that a folder holds by its mark; "" for none, as others may call a file the same."""
+    """Returns a folder's report kind by its mark; else ""."""
     try:
         content = json.loads(mark.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -52,21 +52,21 @@ def _report_kind(mark: Path) -> str:
 
 
 def copy_static(folder: Path, names: Iterable[str]) -> None:
-    """Writes files that pages of all reports share, such as their style, into a folder."""
+    """Writes files shared by report pages, such as the style."""
     own = files(__package__) / "static"
     for name in names:
         write_text(folder / name, (own / name).read_text(encoding="utf-8"))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all; its folder is made if needed."""
+    """Writes a file atomically, creating its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def script(name: str, value: Any) -> str:
-    """Returns a script that hands a value to the page under a name of ours.
+    """Returns a script passing a value under our name.
 
     Nothing in the value can end the script, or the text that it stands in: all is ASCII, and `<`, quotes and
     backslashes are escaped. The page parses the text as JSON, so that no name in it means anything to JavaScript.
@@ -87,7 +87,7 @@ def write_script(folder: Path, name: str, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON can hold it: no NumPy, no number that is not finite, keys as text."""
+    """Returns a JSON value: no NumPy, non-finite numbers or other keys."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

@@ -98,7 +98,7 @@ class TaskCases:
         return list(WORST_FIRST), statuses
 
     def pieces(self) -> Iterator[list[list[list[list[Any]]]]]:
-        """Yields all scores of the cases of one piece after the other: of each case, of each model, of each row.
+        """Yields scores by piece: case, model, then row.
 
         A row is (label, metric, value, status, whether it is only evidence for summaries).
         """
@@ -127,7 +127,7 @@ class TaskCases:
             yield scores
 
     def _titles(self, run: RunScores) -> dict[str, tuple[str, int]]:
-        """Returns of each metric its title, and whether it is only evidence for summaries."""
+        """Returns metric titles, and whether they are mere evidence."""
         return {
             metric: (make_column(self.task, run.task_title, metric, run).title, int(is_evidence(metric)))
             for metric in run.scores["metric"].unique()
@@ -139,7 +139,9 @@ class TaskCases:
         return [indices[case] for case in cases]
 
     def chosen(self, wanted: Sequence[str]) -> list[int]:
-        """Returns the places of the cases that are asked for: `all`, `worst:50`, `median:5`, `best:5`, or ids.
+        """Returns indices of chosen cases: `all`, `worst:50`, `median:5`, ids.
+
+        `best:5`.
 
         The worst and the best are those of each model, by the first metric that has a direction; those without a value
         are neither.
@@ -174,7 +176,7 @@ class TaskCases:
 
 
 def by_task(runs: Sequence[RunScores], named: Mapping[str, Mapping[str, RunScores]]) -> list[TaskCases]:
-    """Returns the cases of each task of `runs`, whose models have the names that a table gives them.
+    """Returns `runs`' cases by task, models named as in tables.
 
     Raises:
         UserError: No run has scores of cases.

@@ -110,7 +110,7 @@ class Report:
         self._entries[number]["warnings"] = [*self._entries[number]["warnings"], warning]
 
     def add_scene(self, number: int, place: int, key: str, make: Callable[[Path], Mapping[str, Any]]) -> bool:
-        """Draws what is seen of a case, unless it was drawn before; returns whether it was drawn now.
+        """Draws a case unless drawn before; returns whether it did.
 
         Args:
             number: Of the task.
@@ -161,7 +161,7 @@ class Report:
         return self.folder / "index.html"
 
     def tidy(self) -> None:
-        """Takes away what an earlier report left in the folder, such as pictures of cases not asked for any more."""
+        """Removes leftovers of an earlier report, such as pictures."""
         for part in ("data", "details", "cases"):
             for path in sorted((self.folder / part).rglob("*.js")):
                 name = path.relative_to(self.folder).with_suffix("").as_posix()

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def frame_to_csv(frame: pd.DataFrame) -> str:
-    """Returns a frame without its index as CSV, its texts and the names of its columns guarded."""
+    """Returns a frame as CSV with guarded texts and names."""
     safe = frame.map(guarded).rename(columns=guarded)
     return safe.to_csv(index=False, lineterminator="\n")

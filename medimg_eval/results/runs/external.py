@@ -101,7 +101,7 @@ def load_scores(
 
 
 def _read_rows(file: Path) -> pd.DataFrame:
-    """Returns checked rows with the columns of scores; the index is that of the file.
+    """Returns checked score rows, indexed as the file.
 
     `case` and `patient` are texts, other columns of texts categories, which rows share.
     """
@@ -149,7 +149,7 @@ def _parse_csv(file: Path) -> pd.DataFrame:
 
 
 def _by_arrow(file: Path, header: Sequence[str]) -> pd.DataFrame | None:
-    """Returns the columns of a CSV that are named, of a tenth of pandas' memory; None where Arrow does not take it."""
+    """Returns named CSV columns by Arrow, saving memory; else None."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -171,7 +171,7 @@ def _by_arrow(file: Path, header: Sequence[str]) -> pd.DataFrame | None:
 
 
 def _without_guards(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows as they were before apostrophes were put before what would be formulas."""
+    """Returns rows without the apostrophes that guard formulas."""
     named = rows.rename(columns=unguarded)
     for index, name in enumerate(named.columns):
         part = rows.iloc[:, index]
@@ -210,7 +210,7 @@ def _repeat_text(text: str, rows: pd.DataFrame) -> pd.Series[str]:
 
 
 def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
-    """Refuses a header that does not fit the rows, which would be read as other columns than were meant."""
+    """Refuses headers that do not fit the rows."""
     mark = next((mark for mark in ";\t|" if len(rows.columns) == 1 and mark in str(rows.columns[0])), "")
     if mark:
         raise UserError(f"{file}: its columns are separated by {mark!r}, expected commas; save it as CSV with commas")
@@ -226,7 +226,7 @@ def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
 
 
 def _registered_metric(name: str) -> str:
-    """The registry's name of a metric of single cases; any other stays as it is written."""
+    """Registry name of a case metric; others stay as written."""
     known_name = str(metrics.as_known(name))
     if not is_known(known_name):
         return name
@@ -252,7 +252,7 @@ def _parse_numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
 
 
 def _refuse_without_truth(rows: pd.DataFrame, stated: pd.Series[str], file: Path) -> None:
-    """Refuses probabilities without a truth, or outside 0 to 1: a status that is left out would count as present."""
+    """Refuses probabilities without truth, or outside 0 to 1."""
     for name, truths in TRUTHS.items():
         chosen = rows["metric"] == name
         odd = chosen & ~stated.isin(truths)
@@ -285,7 +285,7 @@ def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
 
 
 def _attribute_json(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
-    """Returns what the further columns say of each case, as JSON; a case is one thing, whoever was asked about it."""
+    """Returns further columns as each case's JSON attributes."""
     names = [name for name in rows.columns if name not in (*NEEDED, *OPTIONAL) and not str(name).startswith("Unnamed")]
     cases = _combine_codes([rows["task"], rows["case"]])
     for name in ("patient", *names):
@@ -307,7 +307,7 @@ def _attribute_json(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
 
 
 def _combine_codes(columns: Sequence[pd.Series[str] | npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """Returns which combination of the columns' values a row has, numbered in the order of their first rows."""
+    """Returns codes of column combinations, in order of appearance."""
     together: npt.NDArray[np.int64] = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes: npt.NDArray[np.int64]

@@ -68,7 +68,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunScores:
-    """One `test` run: what its manifest says, and its Score rows (none while it is unfinished)."""
+    """`test` run: manifest facts and Score rows (none unfinished)."""
 
     folder: Path
     run: str
@@ -138,7 +138,7 @@ class RunScores:
 
     @property
     def name(self) -> str:
-        """Name of its row in tables: the model, and whether it was shown no images."""
+        """Row name in tables: model, and whether blind."""
         return self.model + _NO_IMAGE_ROW * (self.condition == NO_IMAGE)
 
     @cached_property
@@ -148,17 +148,17 @@ class RunScores:
 
     @property
     def in_folds(self) -> bool:
-        """Whether its repeats are folds: each case was tested by a model that was fitted without it."""
+        """Whether repeats are folds, each case tested once."""
         splits = (self.task_config.get("layout") or {}).get("splits") or {}
         return isinstance(splits, Mapping) and splits.get("fold") == "all"
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Keys of the conditions that its cases were also shown under, in the order of severities."""
+        """Keys of further conditions, in order of severity."""
         return tuple(sorted(self.varied["condition"].unique(), key=split_condition))
 
     def under(self, condition: str) -> RunScores:
-        """Returns the same run with the scores of a condition in the place of those as published."""
+        """Returns the run under a condition, in place of published cases."""
         scores, _ = _split_conditions(self.varied.loc[self.varied["condition"] == condition].assign(condition=""))
         return replace(self, scores=scores, sets=self.sets.iloc[:0], varied=self.varied.iloc[:0])
 
@@ -174,7 +174,7 @@ class RunScores:
 
     @property
     def unit(self) -> str:
-        """Unit that the interval resamples, in words; questions share an image, a patient or a set."""
+        """Resampling unit in words: image, patient or set."""
         if self.noun != "questions":
             return self.noun if self.resampled == "cases" else self.resampled
         return "groups of questions" if self.resampled == "patients" else "questions"
@@ -237,13 +237,13 @@ def _table_runs(run: RunScores) -> list[RunScores]:
 
 
 def model_and_condition(name: str) -> tuple[str, str]:
-    """Returns the model of a row's name, as in "Ours (blind)", and the key of the condition that it tells of."""
+    """Returns model and condition of a row's name, "Ours (blind)"."""
     model = name.removesuffix(_NO_IMAGE_ROW)
     return model, NO_IMAGE if model != name else ""
 
 
 def _newest_runs(found: Mapping[Path, RunScores]) -> list[RunScores]:
-    """Returns the newest run of each (task, model, settings, runs shown), each with the older ones left out."""
+    """Returns newest runs with older ones left out."""
     groups: dict[tuple[str, str, str, tuple[str, ...]], list[RunScores]] = {}
     for run in found.values():
         groups.setdefault((run.task, run.name, run.settings, runs_shown(run.task_config)), []).append(run)
@@ -257,7 +257,7 @@ def _newest_runs(found: Mapping[Path, RunScores]) -> list[RunScores]:
 
 
 def read_manifest(file: Path) -> dict[str, Any]:
-    """Reads a manifest as it is; raises UserError when it is not a JSON object."""
+    """Reads a manifest; UserError unless a JSON object."""
     if not file.is_file():
         raise UserError(f"{file.parent} holds no run (there is no {file.name} in it)")
     try:
@@ -338,13 +338,13 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
 
 
 def _mapping_of(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
-    """Returns what a manifest may hold under a key; nothing where older ones lack it."""
+    """Returns a manifest's mapping under a key; {} in older ones."""
     mapping = manifest.get(key)
     return mapping if isinstance(mapping, dict) else {}
 
 
 def _manifest_words(manifest: Mapping[str, object]) -> tuple[str, str]:
-    """Returns what the task calls its cases and a model's output; older manifests name the task's class alone."""
+    """Returns the task's words for cases and outputs."""
     target = str(_mapping_of(manifest, "task_config").get("_target_", ""))
     noun, output = next((words for name, words in FORMER_WORDS.items() if target.endswith(name)), ("cases", ""))
     return str(manifest.get("noun", noun)), str(manifest.get("output", output))
@@ -356,7 +356,7 @@ def _manifest_numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, 
 
 
 def usage_in_all(said: object) -> Mapping[str, Any]:
-    """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
+    """Returns usage over all starts: sums, or last values."""
     starts = said if isinstance(said, list) else [said]
     together: dict[str, Any] = {}
     for start in starts:
@@ -367,14 +367,14 @@ def usage_in_all(said: object) -> Mapping[str, Any]:
 
 
 def _manifest_facts(manifest: Mapping[str, object]) -> dict[str, Any]:
-    """Returns the facts of the task, what was measured of the model, and its number of parameters."""
+    """Returns facts of the task, model measurements and parameter count."""
     facts = {**_mapping_of(manifest, "facts"), **_mapping_of(manifest, "efficiency")}
     parameters = _mapping_of(manifest, "model_info").get("parameters")
     return facts | ({"parameters": parameters} if parameters else {})
 
 
 def _count_answered(folder: Path) -> int:
-    """Returns how many cases an unfinished run has stored an answer to; its manifest says how many it began with."""
+    """Returns an unfinished run's number of stored answers."""
     lines = (line for shard in folder.glob("predictions-*.jsonl") for line in shard.read_text("utf-8").splitlines(True))
     records = (json.loads(line) for line in lines if line.endswith("\n"))
     return len({record["case"] for record in records if "failure" not in record})
@@ -398,13 +398,13 @@ def _parse_time(text: str, file: Path) -> datetime:
 
 
 def _under_present_names(scores: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of a stored run with the metrics' names of this version."""
+    """Returns stored rows under present metric names."""
     former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
     return scores.assign(metric=scores["metric"].replace(former)) if former else scores
 
 
 def _with_scores(run: RunScores) -> RunScores:
-    """Reads the Score rows of a finished run and refuses what could not be averaged honestly."""
+    """Reads a finished run's rows, refusing dishonest averages."""
     if not run.finished:
         return run
     file = run.folder / SCORES
@@ -438,7 +438,7 @@ def _with_scores(run: RunScores) -> RunScores:
 
 
 def _split_conditions(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns the rows as published, with `repeat` where there are several, and those under conditions with both."""
+    """Returns published rows and conditions' rows, with `repeat` where several."""
     if "repeat" not in scores.columns:
         scores = scores.assign(repeat=0) if "condition" in scores.columns else scores
     if "condition" in scores.columns:
@@ -460,7 +460,7 @@ def subset_key(kind: str, size: float) -> str:
 
 
 def _by_size(scores: pd.DataFrame, run: RunScores) -> pd.DataFrame:
-    """Returns the rows of the largest subset with its draws as repeats, and those of each other under its condition."""
+    """Returns the largest subset's rows, and others as conditions."""
     if not run.subsets:
         return scores
     largest = max(subset["size"] for subset in run.subsets)
@@ -482,7 +482,7 @@ def list_sweeps(conditions: Sequence[str]) -> dict[str, list[int]]:
 
 
 def salt_names(run: RunScores) -> str:
-    """Returns what tells the salt of a run's patients from others; `none` where they are named otherwise."""
+    """Returns a patient salt's name; `none` for other names."""
     if run.resampled != "patients":
         return ""
     rows = run.scores.loc[run.scores["patient"] != run.scores["case"]]  # a case of nobody known stands for itself
@@ -493,7 +493,7 @@ def salt_names(run: RunScores) -> str:
 
 
 def refuse_other_salts(runs: Sequence[RunScores]) -> None:
-    """Refuses to join by patient what names the same patients differently; rows of two tasks need not be of the same.
+    """Refuses joining patients named under different salts.
 
     Raises:
         UserError: Two runs have different salts, or of one task only one has any.
@@ -522,7 +522,7 @@ TOLD = frozenset({"card", "title", "name"})
 
 
 def runs_shown(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the folders of runs whose pictures a task shows, such as those of a reconstruction, sorted.
+    """Returns sorted run folders whose pictures a task shows.
 
     Args:
         config: The task's.
@@ -532,7 +532,7 @@ def runs_shown(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def made_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a manifest says that a run was made of, by keys joined with dots."""
+    """Returns a manifest's ingredients by dotted keys."""
 
     def part(*keys: str) -> Mapping[str, Any]:
         mapping: Any = manifest
@@ -551,7 +551,7 @@ def made_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_out(run: RunScores) -> Iterator[str]:
-    """Yields in what the older runs that were left out for this one differ from it, of the newest ones first."""
+    """Yields differences of omitted older runs, newest first."""
     groups: dict[str, list[str]] = {}
     for older in reversed(run.left_out):
         groups.setdefault(_setting_differences(older, run), []).append(older.folder.name)

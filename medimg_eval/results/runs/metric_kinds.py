@@ -21,7 +21,7 @@ _ANSWERS = ("right", "wrong", "chosen", "unparsed", "refused", "empty")
 
 
 def is_known(metric: str) -> bool:
-    """Returns whether the registry has a metric, asked for with or without a parameter."""
+    """Returns whether the registry has a metric, with or without parameter."""
     return metrics.is_declared(metric.partition("@")[0])
 
 
@@ -31,7 +31,7 @@ def is_summary(metric: str) -> bool:
 
 
 def is_set(metric: str) -> bool:
-    """Returns whether a metric judges all answers as one set, with an interval of its own."""
+    """Returns whether a metric judges answers as a set."""
     return is_known(metric) and metrics.get(metric).kind == SET
 
 
@@ -61,7 +61,7 @@ def needed_rows(metric: str, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per case and label that was judged, with how that went as its status.
+    """Returns judged rows by case and label, with status.
 
     Evidence may hold several rows per label, with statuses of its own, or under labels that name more than a label
     (one reading of one reader). It counts only where there is nothing else.

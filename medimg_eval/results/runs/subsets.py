@@ -68,7 +68,7 @@ class Part:
         return needed_rows(metric, self.run.metrics or self.scores["metric"].unique())
 
     def with_conditions(self) -> Part:
-        """Returns the same with the rows of its cases (and its label) under conditions, and the column `condition`."""
+        """Returns the part with rows under conditions, and `condition`."""
         varied = self.run.varied
         chosen = varied["case"].astype(str).isin(self.clusters.index)
         if self.of[0] == LABEL:
@@ -79,7 +79,10 @@ class Part:
         return Part(self.run, together, self.clusters, self.of)
 
     def labels(self) -> dict[str, Part]:
-        """Returns one part per label that was judged, in the order of the rows; each still counts all cases."""
+        """Returns a part per judged label, counting all cases.
+
+        In the order of the rows.
+        """
         judged = set(judged_labels(self.scores)["label"])
         parts = {
             str(label): Part(self.run, rows, self.clusters, (LABEL, str(label)))
@@ -94,7 +97,7 @@ class Part:
         return {name: Part.whole(self.run.under(name)) for name in self.run.conditions}
 
     def groups(self, attribute: str, bins: Bins | None = None) -> dict[str, Part]:
-        """Returns one part per value of an attribute, by name, and the cases without one last.
+        """Returns a part per attribute value, unknown last.
 
         Args:
             attribute: An attribute, or several that are crossed, as in "sex*site": a group of their values together.
@@ -123,7 +126,7 @@ class Part:
         return parts
 
     def _groups_of_sets(self, attribute: str) -> dict[str, Part]:
-        """One part per value of what the images of sets have and cases have not, such as the plane of a slice."""
+        """Part per value of set images' attributes, such as planes."""
         wheres = [dict(row.where) for row in set_rows(self.run)]
         groups = sorted({where[attribute] for where in wheres if where.keys() == {attribute}})
         return {value: Part(self.run, self.scores.iloc[:0], self.clusters, (attribute, value)) for value in groups}
@@ -152,7 +155,7 @@ def attributes(scores: pd.DataFrame) -> tuple[npt.NDArray[np.int64], dict[str, n
 
 
 def attribute_names(runs: Sequence[RunScores]) -> set[str]:
-    """Returns the attributes that cases of `runs` have, or the images of their sets."""
+    """Returns attributes of `runs`' cases or sets' images."""
     of_sets = {name for run in runs for row in set_rows(run) for name, _ in row.where}
     return of_sets | {name for run in runs for name in attributes(run.scores)[1]}
 
@@ -162,14 +165,14 @@ UNKNOWN_NAME = ""
 
 
 def crossed_attributes(attribute: str, known: Iterable[str]) -> list[str]:
-    """Returns the attributes that a text names: itself, or those that it crosses, as in "sex*site"."""
+    """Returns attributes of a text, crossed as in "sex*site"."""
     if attribute in known:
         return [attribute]
     return [name.strip() for name in attribute.split(CROSSED)]
 
 
 def _join_names(names: tuple[str, ...]) -> str:
-    """Returns what a group of several attributes is called; not known where one of them is not."""
+    """Returns a crossed group's name; unknown where any part is."""
     return UNKNOWN_NAME if UNKNOWN_NAME in names else ", ".join(names)
 
 
@@ -203,7 +206,7 @@ def _parse_attributes(text: str) -> dict[str, str]:
 
 
 def stratifying(run: RunScores, asked: str) -> str:
-    """Returns the attribute within whose values the clusters of a run are drawn; "" where they are drawn from all.
+    """Returns the stratifying attribute of a run's clusters; else "".
 
     Args:
         run: The run; its task may name one, as `drawn_within` in its config.
@@ -214,7 +217,7 @@ def stratifying(run: RunScores, asked: str) -> str:
 
 
 def strata_of(run: RunScores, asked: str) -> pd.Series[str] | None:
-    """Returns the stratum of each case that has scores, by case id; None where clusters are drawn from all.
+    """Returns strata by scored case; None without stratification.
 
     Cases whose attribute is not known are a stratum of their own.
 
@@ -263,13 +266,13 @@ class SetRow:
 
 
 def set_rows(run: RunScores) -> list[SetRow]:
-    """Returns all values of sets of a run, in the order of its rows."""
+    """Returns set values of a run, in row order."""
     columns = (run.sets[name] for name in ("metric", "label", "value", "attributes"))
     return [_set_row(*fields) for fields in zip(*columns, strict=True)]
 
 
 def row_of_part(part: Part, metric: str) -> SetRow | None:
-    """Returns the value of a set that belongs to a part of a run; None where there is none."""
+    """Returns the set value of a part; else None."""
     by, name = part.of
     label = name if by == LABEL else WHOLE
     where = ((by, name),) if by not in ("", LABEL) else ()

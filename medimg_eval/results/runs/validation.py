@@ -36,7 +36,7 @@ def keep_validation(folder: Path, found: Iterable[Mapping[Hashable, Any]], label
 
 
 def read_validation(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Returns by question and judge what `keep_validation` kept; nothing where it cannot be read."""
+    """Returns `keep_validation`'s records by question and judge; else nothing."""
     with suppress(OSError, ValueError):
         content = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}
@@ -44,7 +44,7 @@ def read_validation(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def validation_notes(folder: Path, questions: Collection[str]) -> Iterator[str]:
-    """Yields how far the verdicts of a run's judge agree with people, or that nobody knows.
+    """Yields agreement of a run's judge with people, or none.
 
     Args:
         folder: of the run.

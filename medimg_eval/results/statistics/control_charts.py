@@ -132,7 +132,7 @@ def _cusum_chart(z: Floats) -> Charted:
 
 
 def violations(chart: Charted) -> list[list[str]]:
-    """Returns which rules each period breaks, at the period with which it is seen.
+    """Returns rules that periods break, where each becomes visible.
 
     A CUSUM and an EWMA remember former periods themselves, so that of them only the limits count: pass those with `z`
     as NaN, or take the first rule alone.
@@ -151,7 +151,7 @@ _PATTERNS = ((TWO_OF_THREE, 2, 3, 2.0), (FOUR_OF_FIVE, 4, 5, 1.0), (EIGHT, 8, 8,
 
 
 def _pattern_signals(z: Floats, least: int, of: int, sigma: float) -> bool:
-    """Whether the last of some periods, and so many of them, lie that far on one side; once for each that ends it."""
+    """Whether enough recent periods deviate to one side."""
     last = z[-of:]
     if last.size < least:
         return False

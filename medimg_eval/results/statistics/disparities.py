@@ -28,19 +28,22 @@ NONE = Estimate()
 
 
 def spread(values: Floats) -> Floats:
-    """Returns largest minus smallest: (..., group) to (...); NaN where a group has no value, or there is none."""
+    """Returns largest minus smallest: (..., group) to (...); missing is NaN."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     return np.asarray(values.max(axis=-1) - values.min(axis=-1), dtype=np.float64)
 
 
 def worst(values: Floats, better: bool) -> Floats:
-    """Returns the worst value, (..., group) to (...): the smallest where higher is better, else the largest."""
+    """Returns the worst value by direction, (..., group) to (...).
+
+    The smallest where higher is better, else the largest.
+    """
     return np.asarray(values.min(axis=-1) if better else values.max(axis=-1), dtype=np.float64)
 
 
 def ratio(values: Floats, better: bool) -> Floats:
-    """Returns the worst value by the best, (..., group) to (...); NaN unless both are above 0."""
+    """Returns worst / best, (..., group) to (...); NaN unless positive."""
     low, high = worst(values, better), worst(values, not better)
     fine = (low > 0) & (high > 0)
     return np.asarray(np.divide(low, high, out=np.full(low.shape, np.nan), where=fine), dtype=np.float64)
@@ -66,13 +69,13 @@ def equity(overall: Floats, values: Floats, *, better: bool, bounded: bool) -> F
 
 
 def percentile(value: float, drawn: Floats, level: float) -> Estimate:
-    """Returns a value with the percentile interval of its resamples, (resample,), of which most must have a value."""
+    """Returns a percentile interval of (resample,), mostly defined."""
     bounds = () if np.isnan(value) else quantiles(drawn, (1 - level) / 2, (1 + level) / 2)
     return Estimate(float(value), *bounds)
 
 
 def largest(drawn: Iterable[Floats], number: int, level: float) -> tuple[float, float]:
-    """Returns an interval for the largest of several true values, whichever it is, from resamples of all of them.
+    """Returns an interval for the largest of several true values.
 
     From the largest of their lower bounds to the largest of their upper bounds. The upper bound fails only if that of
     the truly largest does, so that it needs no correction; the lower one may fail by any of them, so that each of these
@@ -96,7 +99,9 @@ def worst_interval(drawn: Floats, level: float, *, better: bool) -> tuple[float,
 
 
 def gap_bounds(drawn: Sequence[Floats], level: float) -> tuple[float, float]:
-    """Returns an interval for the largest difference of two groups' true values, from resamples (resample, group).
+    """Returns an interval for the largest difference of groups.
+
+    Of their true values, from resamples (resample, group).
 
     Of several sets of groups, for the largest difference within any of them. It holds 0 unless two groups differ.
     """
@@ -111,7 +116,10 @@ def gap_bounds(drawn: Sequence[Floats], level: float) -> tuple[float, float]:
 
 
 def ratio_bounds(drawn: Floats, level: float, *, better: bool) -> tuple[float, float]:
-    """Returns an interval for the true ratio of the worst to the best, from (resample, group); NaN of values <= 0."""
+    """Returns an interval for worst / best, from (resample, group).
+
+    NaN of values <= 0.
+    """
     if (drawn <= 0).any():
         return np.nan, np.nan
     groups = drawn.shape[1]
@@ -122,7 +130,7 @@ def ratio_bounds(drawn: Floats, level: float, *, better: bool) -> tuple[float, f
 
 
 def _compare_others(drawn: Floats, place: int, compared: np.ufunc) -> Floats:
-    """Returns one group less, or by, each of the others: (resample, group) to (resample, group - 1)."""
+    """Returns one group minus or over others: (resample, group - 1)."""
     return np.asarray(compared(drawn[:, [place]], np.delete(drawn, place, axis=1)), dtype=np.float64)
 
 
@@ -157,7 +165,7 @@ class DisparitySettings:
 
 @dataclass(frozen=True)
 class Disparity:
-    """How unequal the groups of an attribute are under one model, by one metric.
+    """Inequality of an attribute's groups under one model and metric.
 
     Attributes:
         attribute: What divides the cases.
@@ -195,7 +203,7 @@ class Disparity:
 
 
 class Judged(NamedTuple):
-    """A part of a run by one metric, so that its value can be had of any of its clusters."""
+    """Part of a run as function of its clusters."""
 
     clusters: npt.NDArray[np.str_]
     """(cluster,), their names in order."""
@@ -211,7 +219,7 @@ class Judged(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """Values of resamples of all clusters of a run, in groups and as a whole."""
+    """Resampled values of a run's groups and whole."""
 
     whole: float
     n: dict[str, int]
@@ -225,13 +233,13 @@ class Divided(NamedTuple):
 
     @property
     def kept(self) -> Floats:
-        """The resamples that have a value of every group; none where they, or a group's patients, are too few."""
+        """Resamples with every group's value; none where too few."""
         kept = self.drawn[~np.isnan(self.drawn).any(axis=1)]
         return kept if self.clusters >= FEWEST and len(kept) * 2 >= len(self.drawn) else kept[:0]
 
 
 def judged(part: Part, metric: str) -> Judged:
-    """Returns a part by a metric of single cases, of which each counts with the mean over its labels, or a summary."""
+    """Returns a part by a case metric or summary."""
     if is_summary(metric):
         clusters = np.unique(part.clusters.to_numpy(dtype=str))
         held = part.scores["metric"].isin(part.needed(metric)).any()
@@ -253,7 +261,7 @@ def judged(part: Part, metric: str) -> Judged:
 
 
 def divide(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Divided:
-    """Returns values of the whole run and of its known groups that are large enough, with those of shared resamples.
+    """Returns whole and large groups' values, with shared resamples.
 
     Clusters are drawn from the whole run, so that a patient with cases in two groups is in both or in neither.
     """
@@ -329,7 +337,9 @@ def disparity(
 
 
 def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Estimate]:
-    """Returns the gaps of rates between groups, of a run with rows of `probability`; NaN with fewer than two groups.
+    """Returns gaps of groups' rates; NaN with fewer than two.
+
+    Of a run with rows of `probability`.
 
     Of the rate of true positives (equal opportunity), that of false positives, and the larger of both, the difference
     in equalised odds (Hardt et al., NeurIPS 2016). Classes are said to be present as `class_sensitivity` has it; of
@@ -344,7 +354,7 @@ def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Es
 
 
 def gap_between(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Estimate:
-    """Returns the gap between the groups of an attribute, as `disparity` does, without all else."""
+    """Returns an attribute's gap alone, as by `disparity`."""
     divided = divide(run, metric, attribute, how)
     return _largest_gap([divided], how) if len(divided.by_group) > 1 else NONE
 
@@ -362,7 +372,7 @@ def direction(run: RunScores, metric: str) -> bool | None:
 
 
 def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
-    """Returns whether 0 and 1 are the ends of a metric: as it is registered, and by all of its values."""
+    """Returns whether a metric ranges over 0 to 1."""
     if is_known(metric):
         definition = metrics.get(metric)
         if is_summary(metric):
@@ -375,7 +385,7 @@ def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
 
 
 def _judged_groups(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> dict[str, Judged]:
-    """Returns the known groups by a metric, those without a case that counts left out."""
+    """Returns known groups by a metric, without empty ones."""
     parts = Part.whole(run).groups(attribute, how.bins)
     groups = {name: judged(part, metric) for name, part in parts.items() if name != UNKNOWN}
     return {name: group for name, group in groups.items() if group.n}
@@ -395,7 +405,7 @@ def _cluster_resamples(run: RunScores, whole: Judged, metric: str, how: Disparit
 def _permutation_test(
     run: RunScores, metric: str, attribute: str, names: Sequence[str], how: DisparitySettings
 ) -> tuple[float, float, bool]:
-    """Returns the p-value of the permutation test, the mean gap of permutations, and whether there can be none."""
+    """Returns permutation p-value, mean permuted gap, and impossibility."""
     parts = Part.whole(run).groups(attribute, how.bins)
     chosen = [judged(parts[name], metric).clusters for name in names]
     clusters = np.concatenate(chosen)
@@ -426,7 +436,7 @@ def _permutation_test(
 
 
 def _against_resamples(found: Divided) -> tuple[float, float]:
-    """Returns the p-value from resampled values around those of the sample, and the mean gap among them."""
+    """Returns p-value from recentred resamples, and their mean gap."""
     values = np.array(list(found.by_group.values()))
     numbers = np.array([found.n[name] for name in found.by_group], dtype=np.float64)
     deviations = found.kept - values
@@ -437,11 +447,11 @@ def _against_resamples(found: Divided) -> tuple[float, float]:
 
 
 def _regroup_values(every: Judged, label: npt.NDArray[np.intp], groups: int) -> Floats:
-    """Returns the value of each group where clusters are divided so: (permutation, cluster) to (permutation, group)."""
+    """Returns group values of permuted clusters: (permutation, group)."""
     return np.stack([every.values((label == group).astype(np.float64)) for group in range(groups)], axis=1)
 
 
 def _group_distance(values: Floats, numbers: Floats) -> Floats:
-    """Returns how far apart values of groups of so many clusters are: (permutation, group) to (permutation,)."""
+    """Returns the spread of group values: (permutation, group) to (permutation,)."""
     mean = values @ numbers / numbers.sum()
     return np.asarray(((values - mean[:, None]) ** 2) @ numbers, dtype=np.float64)

@@ -53,7 +53,7 @@ def effects(
     one_sided: float = 0.95,
     seed: int = 0,
 ) -> Effects:
-    """Returns how large paired differences are, with percentile intervals from a bootstrap of patients.
+    """Returns paired effect sizes with patient bootstrap intervals.
 
     As in `mean_interval`, as many patients as there are get drawn with replacement, with all their pairs. The interval
     of the rank-biserial correlation rests on at most 1,000 resamples. Of more than 20,000 patients all intervals are
@@ -88,7 +88,7 @@ def many_effects(
     one_sided: float,
     seed: int,
 ) -> list[Effects]:
-    """Returns the same of many comparisons on the same pairs, (comparison, pair), for little more than of one."""
+    """Returns effect sizes of comparisons on shared pairs, (comparison, pair)."""
     if not differences.size:
         return [NO_EFFECTS] * len(differences)
     _, owner = np.unique(np.asarray(patients), return_inverse=True)
@@ -130,7 +130,7 @@ def _resample_effects(
     resamples: int,
     seed: int,
 ) -> list[list[npt.NDArray[np.float64]]]:
-    """Returns mean, d_z and superiority of every comparison on resamples, (resample,) each, drawn or expanded."""
+    """Returns resampled mean, d_z and superiority, (resample,) each."""
     number = len(values)
     effects: list[list[npt.NDArray[np.float64] | None]] = []
     for index in range(number):
@@ -148,7 +148,7 @@ def _resample_effects(
 def _size_of(
     sums: npt.NDArray[np.float64], kind: int, centre: npt.NDArray[np.float64], row: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Returns one of mean, d_z and superiority of a single comparison: (resample, 4) sums to (resample,)."""
+    """Returns one effect size of (resample, 4) sums, (resample,)."""
     return _of_sums(sums, centre, row)[kind, :, 0]
 
 
@@ -176,7 +176,7 @@ def _resampled_ranks(
 def _patient_sums(
     values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], size: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Returns what each patient adds, (patient, 1 + 3 * comparison), and the centres that squares are about."""
+    """Returns patients' sums, (patient, 1 + 3 * comparison), and centres."""
     centres = values.mean(axis=1)  # squares about it lose no digits to a large mean
     residuals = values - centres[:, None]
     parts = np.concatenate([np.ones((1, values.shape[1])), residuals, residuals**2, (values > 0) + 0.5 * (values == 0)])
@@ -223,7 +223,7 @@ def _rank_biserial(
 
 
 def _rank_influence(values: npt.NDArray[np.float64], owner: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.float64]:
-    """Returns the derivative of the rank-biserial correlation by how often each patient counts, (patient,).
+    """Returns influence of patients on the rank-biserial correlation, (patient,).
 
     A pair that counts once more adds its own signed rank and moves the ranks of all larger differences by one, those of
     its size by one half; the sum of all ranks, by which that is divided, grows by the number of differences.
@@ -250,7 +250,7 @@ POWER = 0.8
 def detectable_difference(
     differences: npt.ArrayLike, patients: npt.ArrayLike, *, alpha: float = 0.05, power: float = POWER
 ) -> float:
-    """Returns the smallest true mean difference that a two-sided paired t-test finds with the power asked for.
+    """Returns the detectable mean difference of a paired t-test.
 
     The test is that of as many patients with as much spread between them as were seen. With one pair each, the spread
     is the standard deviation of the differences; with several, the standard error of the mean is that of clusters:
@@ -286,7 +286,7 @@ def detectable_difference(
 
 
 def detectable_of_error(error: float, *, alpha: float = 0.05, power: float = POWER) -> float:
-    """Returns the same for an estimate with a known standard error and a normal test, such as DeLong's.
+    """Returns the detectable difference of a normal test, as DeLong's.
 
     >>> round(detectable_of_error(0.01), 4)
     0.028

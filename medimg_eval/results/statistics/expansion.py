@@ -67,7 +67,7 @@ def expand(
 
 
 def expand_influence(value: float, influence: npt.NDArray[np.float64], bend: float) -> npt.NDArray[np.float64] | None:
-    """Returns the same of a value whose influences of clusters are known, which has next to no bias.
+    """Returns expanded resamples of a value with known influences.
 
     Args:
         value: Of the data.

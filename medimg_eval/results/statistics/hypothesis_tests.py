@@ -104,7 +104,9 @@ def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Altern
 
 
 def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> GroupTest:
-    """Returns whether groups differ: Kruskal-Wallis over all, and where that finds so, Mann-Whitney on each pair.
+    """Returns Kruskal-Wallis over groups, then Mann-Whitney of pairs.
+
+    Where the former finds a difference.
 
     Args:
         groups: The values of each group, finite, at least one each.
@@ -133,7 +135,7 @@ def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> Grou
 def _correct_steps(
     p: npt.ArrayLike, steps: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
-    """Returns p-values after `steps` of those that are numbers, smallest first, none of them above 1."""
+    """Returns step-corrected p-values, smallest first, at most 1."""
     values = np.asarray(p, dtype=np.float64)
     order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]  # NaN is sorted last
     corrected = np.full(values.shape, np.nan)
@@ -152,7 +154,7 @@ _HELD = 1 << 24
 
 
 class Sides(NamedTuple):
-    """The p-values of one test for its three alternatives; NaN where there is nothing to test.
+    """p-values of a test's three alternatives; NaN without data.
 
     Attributes:
         greater: That the first is larger than the second.
@@ -168,7 +170,9 @@ class Sides(NamedTuple):
 
 
 def settled(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns the differences of paired values without what rounding adds: 0.9 - 0.8 and 0.7 - 0.6 are the same.
+    """Returns paired differences free of rounding noise.
+
+    0.9 - 0.8 and 0.7 - 0.6 are the same.
 
     Of values of like size 12 digits count, so that equal differences share a rank and equal values have none.
 
@@ -183,7 +187,7 @@ def settled(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> 
 
 
 def sign_flip(differences: npt.ArrayLike, patients: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0) -> Sides:
-    """Returns the permutation test that the mean difference is 0, which flips the signs of a patient together.
+    """Returns the sign-flip test of mean difference 0, by patient.
 
     If it does not matter which of two models gave which value of a pair, all differences of a patient may change
     their sign at once, and every pattern of signs over patients is as likely as what was seen. Each p-value is the
@@ -221,7 +225,9 @@ def sign_flip(differences: npt.ArrayLike, patients: npt.ArrayLike, *, draws: int
 
 
 def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
-    """Returns McNemar's test of paired values that are right (1) or wrong (0), as its mid-p version.
+    """Returns McNemar's mid-p test of paired correctness.
+
+    Right is 1, wrong is 0.
 
     Of n pairs in which only one of the two is right, the number in which it is the first has a binomial distribution
     with 1/2 if they do not differ. A one-sided p-value is the probability of more than was seen, and half of that of
@@ -259,14 +265,17 @@ def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
 
 
 def of_random(found: npt.NDArray[np.float64], seen: float, noise: float = 1e-12) -> Sides:
-    """Returns p-values from what a difference is in random patterns, NaN where it is undefined, and what was seen."""
+    """Returns p-values from random patterns, and the observed value.
+
+    NaN where it is undefined.
+    """
     drawn = found[~np.isnan(found)]
     greater, less, both = ((1 + _as_extreme(drawn, seen, noise).sum(axis=1)) / (1 + drawn.size)).tolist()
     return Sides(greater, less, both, exact=False)
 
 
 def _as_extreme(found: npt.NDArray[np.float64], seen: float, noise: float) -> npt.NDArray[np.bool_]:
-    """Returns which differences are as extreme as what was seen, for the three alternatives: (3, pattern)."""
+    """Returns which patterns are as extreme, (3, pattern)."""
     return np.stack([found >= seen - noise, found <= seen + noise, np.abs(found) >= abs(seen) - noise])
 
 
@@ -304,7 +313,7 @@ def _random_sums(sizes: npt.NDArray[np.float64], draws: int, seed: int) -> Itera
 
 
 def _rows_of_bits(signs: npt.NDArray[np.uint8], number: int, size: int) -> npt.NDArray[np.uint8]:
-    """Returns so many rows of `size` bits that follow each other, the first bit of a row first: (row, byte)."""
+    """Returns consecutive `size`-bit patterns, first bit first: (row, byte)."""
     width = -(-size // 8)
     if number > width:
         return np.packbits(np.unpackbits(signs, count=number * size).reshape(number, size), axis=1)
@@ -317,7 +326,7 @@ def _rows_of_bits(signs: npt.NDArray[np.uint8], number: int, size: int) -> npt.N
 
 
 def _sums_by_eights(rows: npt.NDArray[np.uint8], eights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns what the sizes add up to whose bit is set: (row, byte), (byte, 8) to (row,).
+    """Returns sums over set bits: (row, byte), (byte, 8) to (row,).
 
     All 256 sums of eight sizes are made once, and looked up by a row's byte, which is several times faster than one
     product a bit. The sizes beyond the last are 0, so that its further bits do not matter.
@@ -343,7 +352,7 @@ class Areas(NamedTuple):
     labels: int
 
     def difference(self, first: int, second: int) -> Difference:
-        """Returns the difference between the areas of two models, by their places, and its test."""
+        """Returns the area difference of two models and its test."""
         from scipy.stats import norm
 
         gap = float(self.areas[first] - self.areas[second])
@@ -360,7 +369,7 @@ class Areas(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A difference between two areas, its standard error, and the p-values of its normal test."""
+    """AUROC difference, standard error and normal p-values."""
 
     value: float
     error: float
@@ -370,7 +379,7 @@ class Difference(NamedTuple):
 def correlated_areas(
     scores: npt.ArrayLike, truth: npt.ArrayLike, patients: npt.ArrayLike, labels: npt.ArrayLike | None = None
 ) -> Areas:
-    """Returns the areas under the ROC curves of models judged on the same cases, with DeLong's covariance.
+    """Returns AUROCs on shared cases, with DeLong's covariance.
 
     An area is the probability that a case with the label is scored above one without it, ties counted one half. What
     each case adds to it is found from mid-ranks. Where patients have several cases, what these add is summed first,
@@ -416,7 +425,7 @@ def correlated_areas(
 def _of_label(
     scores: npt.NDArray[np.float64], present: npt.NDArray[np.bool_], owners: npt.NDArray[np.intp], size: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Returns the areas of one label, (model,), and what each patient adds, (4, model, patient).
+    """Returns a label's areas, (model,), and patient parts, (4, model, patient).
 
     The four are by cases with the label and by those without it, as they are and scaled for the number of patients.
     """

@@ -51,7 +51,7 @@ def acceleration(
 
 
 def bca_bounds(value: float, drawn: npt.NDArray[np.float64], speed: float, level: float) -> tuple[float, float] | None:
-    """Returns the bounds of the BCa interval; None where there is none, so that the percentile interval must do.
+    """Returns BCa bounds; None where the percentile interval must do.
 
     The bounds are quantiles of the resampled values (linear interpolation), at shares moved by the bias, which is how
     many of these values lie below the value itself (half of those equal to it), and by the acceleration.
@@ -210,7 +210,9 @@ def class_mean_interval(
     method: Method = PERCENTILE,
     strata: npt.ArrayLike | None = None,
 ) -> Interval:
-    """Returns the mean over labels of each label's mean of `values`, with an interval as of `mean_interval`.
+    """Returns the mean of label means, with interval.
+
+    Of `values`, as of `mean_interval`.
 
     Each resample of clusters gives a mean of every label that it holds a value of, and the mean of those. Labels
     without any value are left out.
@@ -239,7 +241,7 @@ def class_mean_interval(
 
 
 def bootstrap_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
-    """Returns the interval of each sample as `mean_interval` does, all of as many clusters at once.
+    """Returns intervals of equally clustered samples, as by `mean_interval`.
 
     Raises:
         ValueError: As `mean_interval` does.
@@ -275,7 +277,7 @@ def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]
 
 
 class _Pooled(NamedTuple):
-    """A sample as sums over clusters, which are in the order of their names."""
+    """Sample as sums over clusters, ordered by name."""
 
     mean: float
     n: int
@@ -349,7 +351,7 @@ def _validate_sample(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray
 def _cluster_strata(
     strata: npt.NDArray[np.generic], owner: npt.NDArray[np.intp], names: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.intp] | None:
-    """Returns the stratum of each cluster, (cluster,), from those of its values; None where there is one."""
+    """Returns each cluster's stratum, (cluster,); None for one."""
     stratum_names, stratum = np.unique(strata, return_inverse=True)
     if len(stratum_names) < 2:
         return None
@@ -361,7 +363,7 @@ def _cluster_strata(
 
 
 def _without_resampling(one: _Pooled, level: float) -> Interval | None:
-    """Returns the interval that needs no resamples, or says that there is none; None where the bootstrap makes it."""
+    """Returns intervals without resampling, or none; None for bootstrap."""
     if not one.n:
         return one.interval(np.nan, np.nan, "")
     clusters = len(one.sums)
@@ -377,7 +379,7 @@ def _without_resampling(one: _Pooled, level: float) -> Interval | None:
 
 
 def _bootstrap_intervals(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:
-    """Returns the interval of each by the bootstrap; those of as many clusters (in each stratum) share its draws."""
+    """Returns bootstrap intervals, sharing draws among equal cluster counts."""
     intervals: dict[int, Interval] = {}
     by_clusters: dict[tuple[int, bytes], list[int]] = {}
     for index, sample in enumerate(pooled):
@@ -408,7 +410,7 @@ def _sum_batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[l
 
 
 def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[tuple[npt.NDArray[np.float64], str]]:
-    """Returns the means of each on every resample, (resample,), and how they were found.
+    """Returns resampled means, (resample,), and their method.
 
     All have as many clusters in the same strata.
     """
@@ -432,7 +434,7 @@ def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[tuple[npt
 
 
 def _label_means(drawn: npt.NDArray[np.float64], one: _Pooled) -> npt.NDArray[np.float64]:
-    """Returns the mean over the labels that a resample holds of their means: (resample, feature) to (resample,)."""
+    """Returns mean label means by resample: (resample, feature) to (resample,)."""
     if one.plain:
         return np.asarray(drawn[:, 0] / one.n, dtype=np.float64)
     labels = one.sums.shape[1]

@@ -62,7 +62,7 @@ class Resamples:
         return len(self._members) > 1
 
     def times(self) -> Iterator[npt.NDArray[np.uint8]]:
-        """Yields how often each cluster is drawn, some resamples at a time: (resample, cluster)."""
+        """Yields cluster counts by batches: (resample, cluster)."""
         if self._keep and self.size * self.resamples <= _MOST_KEPT:
             chunks: Iterator[npt.NDArray[np.uint8]] = iter(_cached_counts(self._members, self.resamples, self.seed))
         else:
@@ -77,11 +77,13 @@ class Resamples:
             yield some if self._order is None else self._order[some]
 
     def sums(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Returns the sums of what the clusters of each resample add: (cluster, feature) to (resample, feature)."""
+        """Returns resampled sums: (cluster, feature) to (resample, feature)."""
         return np.concatenate([times.astype(np.float64) @ features for times in self.times()])
 
     def sums_by_kind(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Returns the same for very many clusters of few kinds; None where drawing one by one will do.
+        """Returns sums for many clusters of few kinds; else None.
+
+        None where drawing one by one will do.
 
         Clusters of the same features cannot be told apart, so that only how many of each kind a resample holds matters:
         a draw of the multinomial distribution that drawing them one by one has.
@@ -98,12 +100,12 @@ class Resamples:
 
 
 def draws(size: int, *, resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Returns all resamples of `size` clusters, some at a time: (resample, size), the indices of those drawn."""
+    """Yields resampled cluster indices by batches: (resample, size)."""
     return _draw_clusters((size,), resamples, seed)
 
 
 def _draw_clusters(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yields the indices of the clusters drawn, (resample, cluster); those of each stratum come from that stratum."""
+    """Yields drawn cluster indices, (resample, cluster), within strata."""
     rng = np.random.default_rng(seed)
     size = sum(members)
     low: npt.NDArray[np.intp] | int = 0
@@ -117,7 +119,7 @@ def _draw_clusters(members: tuple[int, ...], resamples: int, seed: int) -> Itera
 
 
 def _count_draws(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yields how often each cluster is drawn: that one is drawn over 255 times has a chance below 1e-300."""
+    """Yields cluster counts; above 255 has a chance below 1e-300."""
     size = sum(members)
     for some in _draw_clusters(members, resamples, seed):
         positions = some + size * np.arange(len(some))[:, None]
@@ -126,12 +128,12 @@ def _count_draws(members: tuple[int, ...], resamples: int, seed: int) -> Iterato
 
 @lru_cache(maxsize=2)
 def _cached_counts(members: tuple[int, ...], resamples: int, seed: int) -> tuple[npt.NDArray[np.uint8], ...]:
-    """Returns all of `_count_draws`, kept for whatever else is judged on as many clusters."""
+    """Returns cached `_count_draws` for equal cluster counts."""
     return tuple(_count_draws(members, resamples, seed))
 
 
 def quantiles(drawn: npt.NDArray[np.float64], low: float, high: float) -> tuple[float, float]:
-    """Returns two quantiles of the values of resamples, (resample,); NaN where most of them, or all, have none."""
+    """Returns two quantiles of (resample,); NaN where mostly undefined."""
     defined = drawn[~np.isnan(drawn)]
     if not defined.size or defined.size * 2 < drawn.size:
         return np.nan, np.nan

@@ -22,7 +22,7 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Design:
-    """Expected distribution of a value, from which the number of independent cases (mostly patients) follows.
+    """Expected distribution of a value, for sample size planning.
 
     Attributes:
         value: What is estimated.
@@ -70,14 +70,14 @@ class Design:
         return math.sqrt(max(spread, 0.0) / (yes * no))
 
     def half_width(self, number: int) -> float:
-        """Half the width of the interval on so many cases: Wilson's of a share, Student's of a mean, normal else."""
+        """Half-width by cases: Wilson, Student or normal."""
         if self.value == "proportion":
             low, high = wilson_interval(self.expected * number, number, self.level)
             return (high - low) / 2
         return self._quantile(1 - (1 - self.level) / 2, number) * self.error(number)
 
     def power(self, number: int, bound: float) -> float:
-        """How often the interval of so many cases lies wholly beyond a bound, on the side of the expected value.
+        """Probability that the interval clears a bound, by cases.
 
         A share is counted out: the interval is Wilson's, or the exact one where a table prints that, over the binomial
         distribution of right answers. A mean has the power of the one-sided t-test, an area that of the normal test.
@@ -95,7 +95,7 @@ class Design:
         return float(nct.sf(t.isf(tail, number - 1), number - 1, gap))
 
     def cases_for_precision(self, half_width: float) -> int:
-        """The least number of cases whose interval is expected to be no wider than value +- half_width.
+        """Least cases for an expected interval of value +- half_width.
 
         Raises:
             ValueError: The half width is not above 0, or more than `MOST` cases are needed.
@@ -108,7 +108,7 @@ class Design:
         return self._least(lambda number: self.half_width(number) <= half_width)
 
     def cases_for_bound(self, bound: float, power: float = 0.8) -> int:
-        """The least number of cases from which on the interval lies beyond the bound with at least this probability.
+        """Least cases from which the interval clears a bound reliably.
 
         Of a share the power goes up and down from one number to the next; the number is the one behind the last that
         is too few.
@@ -156,7 +156,7 @@ class Design:
 
 
 def _share_power(numbers: npt.NDArray[np.int64], share: float, limit: float, level: float) -> npt.NDArray[np.float64]:
-    """How often the lower bound of a share is at or above a limit, by the number of cases: (number,) to (number,)."""
+    """Probability that a share's lower bound reaches a limit: (number,)."""
     from scipy.special import bdtrc, ndtri
 
     z = float(ndtri((1 + level) / 2))
@@ -173,7 +173,7 @@ def _share_power(numbers: npt.NDArray[np.int64], share: float, limit: float, lev
 
 
 def largest_sd(expected: float, low: float, high: float) -> float:
-    """The largest standard deviation that a value between two ends can have, given its mean.
+    """Largest standard deviation in an interval, given the mean.
 
     Source: Bhatia and Davis, American Mathematical Monthly 2000.
 
@@ -189,7 +189,7 @@ def largest_sd(expected: float, low: float, high: float) -> float:
 
 
 def sd_of_differences(gap: float, discordant: float) -> float:
-    """The standard deviation of paired differences of yes and no, from the share of pairs that differ.
+    """Standard deviation of paired yes-no differences, from discordance.
 
     Raises:
         ValueError: Fewer pairs differ than the gap makes necessary, or more than all.
@@ -203,7 +203,7 @@ def sd_of_differences(gap: float, discordant: float) -> float:
 
 
 def cautious_sd(sd: float, number: int, confidence: float = 0.8) -> float:
-    """The upper confidence limit of a pilot's standard deviation, so that a lucky pilot does not plan too few cases.
+    """Upper confidence limit of a pilot's standard deviation.
 
     Source: Browne, Statistics in Medicine 1995.
 

@@ -52,7 +52,7 @@ _MOST_WEIGHTS = 1 << 19
 
 
 class Summarised(NamedTuple):
-    """The value of a summary with its interval and the counts it rests on."""
+    """Summary value with interval and counts."""
 
     mean: float
     low: float
@@ -68,7 +68,7 @@ class Summarised(NamedTuple):
 
 
 class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
-    """The attributes of rows, spelled out when one is asked for: most summaries ask for none."""
+    """Row attributes, expanded on demand."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
         values: Mapping[str, npt.NDArray[np.str_]],
         patients: tuple[npt.NDArray[np.str_], npt.NDArray[np.int64]],
     ) -> None:
-        """`patients`: names of what is resampled, and which of them each row belongs to."""
+        """`patients`: resampling units, and each row's unit."""
         self.codes = codes
         self.values_by_name = values
         self.patients = patients
@@ -95,10 +95,10 @@ class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
 
 
 class Source:
-    """The rows of a part, those of one cluster next to each other, so that any clusters can be put together."""
+    """Rows of a part, grouped by cluster for resampling."""
 
     def __init__(self, part: Part, needs: tuple[str, ...], away: Collection[str] = ()) -> None:
-        """Collects the rows; cases that are `away`, since this repeat does not hold them, keep their cluster alone."""
+        """Collects rows; `away` cases only keep their cluster."""
         names, cases = part.clusters.to_numpy(dtype=str), part.clusters.index.to_numpy(dtype=str)
         self.units, owner = np.unique(names, return_inverse=True)
         held = ~np.isin(cases, list(away)) if away else np.ones(cases.size, dtype=bool)
@@ -126,12 +126,12 @@ class Source:
         self.facts = part.run.facts
 
     def of_clusters(self, by_case: pd.Series[str]) -> npt.NDArray[np.str_]:
-        """Returns what is said of the first case of each cluster, (cluster,); "" of cases that nothing is said of."""
+        """Returns first cases' attributes by cluster, (cluster,); else ""."""
         first = by_case.reindex(self.names[self.first_case]).fillna("")
         return first.to_numpy(dtype=str)
 
     def rows(self, clusters: npt.NDArray[np.int64]) -> ScoreTable:
-        """Returns the rows of some clusters; the cases of one that is named twice count as further cases."""
+        """Returns rows of clusters; repeated clusters become further cases."""
         counts, cases = self.counts[clusters], self.cases[clusters]
         skipped = self.first_row[clusters] - (np.cumsum(counts) - counts)
         chosen = np.repeat(skipped, counts) + np.arange(counts.sum())
@@ -154,7 +154,7 @@ def _score_column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[An
 
 
 def _summary_sources(part: Part, metric: str) -> list[Source]:
-    """Returns the rows of a summary, those of each repeat by themselves unless it compares them.
+    """Returns a summary's rows by repeat, or all together.
 
     A case that has rows in other repeats alone is not counted, as in the folds of a cross-validation; one that has
     none anywhere is counted in each.
@@ -180,7 +180,7 @@ def _sources_over(part: Part, needs: tuple[str, ...], over: str) -> list[Source]
 
 
 def rows_of(part: Part, needs: tuple[str, ...], *, every: bool = False) -> ScoreTable:
-    """Returns what a summary takes: the part's rows of the metrics that it needs, of its first repeat or of every."""
+    """Returns a summary's input rows, of first or all repeats."""
     if "repeat" in part.scores.columns and not every:
         rows = part.scores.loc[part.scores["repeat"] == part.scores["repeat"].min()]
         part = Part(part.run, rows, part.clusters, part.of)
@@ -189,7 +189,9 @@ def rows_of(part: Part, needs: tuple[str, ...], *, every: bool = False) -> Score
 
 
 def by_times(name: str, part: Part) -> Weighed:
-    """Returns a function of how often each cluster of a part counts, (resample, cluster), to values, (resample,).
+    """Returns values as function of cluster counts: (resample,).
+
+    Counts are (resample, cluster).
 
     Clusters are in the order of their names; a value is NaN where none counts, or there are no rows.
     """
@@ -237,7 +239,7 @@ def summarise(
     method: Method = PERCENTILE,
     strata: pd.Series[str] | None = None,
 ) -> Summarised:
-    """Returns a summary of a part of a run, with an interval from a cluster bootstrap.
+    """Returns a summary of a part, with cluster bootstrap interval.
 
     As in `mean_interval`, as many clusters (patients, or cases) as there are get drawn with replacement; their rows
     are put together, and the summary is computed from them anew. At most `MOST_RESAMPLES` are made.
@@ -289,7 +291,7 @@ def _with_bounds(
     how: Bootstrap,
     stratum: npt.NDArray[np.generic] | None,
 ) -> Summarised:
-    """Returns a value with its bounds from those on resamples; `each` is the summary of every repeat."""
+    """Returns a value with resampled bounds; `each` is by repeat."""
     defined = drawn[~np.isnan(drawn)]
     of = of._replace(dropped=drawn.size - defined.size)
     if defined.size * 2 < drawn.size:
@@ -311,7 +313,7 @@ def _over_repeats(
     how: Bootstrap,
     strata: pd.Series[str] | None,
 ) -> Summarised:
-    """Returns the mean of a summary over the repeats that define it; all meet the same resamples of clusters."""
+    """Returns a summary's mean over repeats, on shared resamples."""
     size = sources[0].size
     each = [_Summary(source, source.rows(np.arange(size)), found, arguments) for source in sources]
     values = {index: value for index, summary in enumerate(each) if not np.isnan(value := summary.value())}
@@ -342,7 +344,7 @@ class _Summary(NamedTuple):
         return float(self.found.function(self.whole, *self.arguments)) if self.whole.case.size else np.nan
 
     def resampled(self, resamples: Resamples) -> npt.NDArray[np.float64]:
-        """Returns its value on each resample, (resample,): from sums, from weights, or by calling it."""
+        """Returns the value by resample, (resample,)."""
         if self.found.pieces is not None:
             return self.total(resamples.sums(self.sums()))
         if (judge := self.judge()) is not None:
@@ -361,7 +363,7 @@ class _Summary(NamedTuple):
         return np.array([self.called(np.delete(every, index)) for index in every], dtype=np.float64)
 
     def sums(self) -> npt.NDArray[np.float64]:
-        """Returns what each cluster adds, (cluster, quantity), of a summary that is a function of sums."""
+        """Returns each cluster's terms, (cluster, quantity), of additive summaries."""
         if self.found.pieces is None:
             raise TypeError(f"{self.found.name} is no function of sums")
         added = self.found.pieces(self.whole, *self.arguments)
@@ -375,7 +377,7 @@ class _Summary(NamedTuple):
         return np.asarray(self.found.total(sums, *self.arguments), dtype=np.float64)
 
     def judge(self) -> Weighed | None:
-        """Returns what takes how often each row counts; None where it must be called on the rows themselves."""
+        """Returns the summary of row counts; None if it needs rows."""
         return None if self.found.weighed is None else self.found.weighed(self.whole, *self.arguments)
 
     def weighed(self, judge: Weighed, times: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
@@ -392,7 +394,7 @@ class _Summary(NamedTuple):
 
 
 def _macro_interval(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None) -> Interval | None:
-    """Returns the mean over groups of cases of their means, all resamples at once, where that is what is asked for.
+    """Returns macro means over case groups, resampled at once.
 
     To call a summary a thousand times costs a minute with 100,000 cases.
     """
@@ -414,7 +416,7 @@ def _macro_interval(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generi
 
 
 def is_share(metric: str, run: RunScores) -> bool:
-    """Whether each value of a metric is 1 for yes or 0 for no, as it declares, or whoever gave the scores says.
+    """Whether a metric's values are declared yes (1) or no (0).
 
     Nothing is concluded from values or ends: Dice of 0 and 1 alone are no answers of yes or no.
     """
@@ -422,7 +424,7 @@ def is_share(metric: str, run: RunScores) -> bool:
 
 
 def units(run: RunScores, cases: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns what is resampled with each of `cases`, (case,), as its place among the sorted names."""
+    """Returns resampling unit indices of `cases`, (case,)."""
     return sorted_places(cases["patient"] if run.resampled == "patients" else cases.index.to_series())
 
 
@@ -434,7 +436,7 @@ def sorted_places(names: pd.Series[str]) -> npt.NDArray[np.int64]:
 
 
 def case_values(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per case for the Score rows of one metric: value, patient, failed, rows, undefined.
+    """Returns a row per case: value, patient, failed, rows, undefined.
 
     The value is the mean over the case's labels that have one, and NaN where none has; `rows` counts its labels, and
     `undefined` those without a value. Of several repeats the value is the mean over those that have one.
@@ -458,7 +460,7 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def label_values(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per case and label for the Score rows of one metric; of several repeats their mean value."""
+    """Returns a row per case and label, averaged over repeats."""
     if "repeat" not in rows.columns:
         return rows
     means = rows.groupby(["case", "label"], observed=True, sort=False)["value"].mean()

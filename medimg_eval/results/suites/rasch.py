@@ -26,7 +26,7 @@ class Rasch:
 
     @property
     def probabilities(self) -> Floats:
-        """Probability that each model answers each item right, (model, item), between 0 and 1."""
+        """Probability of right answers, (model, item), between 0 and 1."""
         odds: Floats = 1 / (1 + np.exp(self.difficulties[None] - self.abilities[:, None]))
         return odds
 
@@ -73,7 +73,7 @@ def fit_rasch(right: npt.ArrayLike, *, prior: float = 2.0) -> Rasch:
 
 
 def informative_models(fit: Rasch, count: int) -> list[int]:
-    """The models whose answers to new items tell most about these: their places, ascending.
+    """Most informative models for new items: ascending indices.
 
     About as many difficulties as models are wanted, from the fifth to the 95th percentile, each asks for the model
     whose answer to it is least certain (largest p (1 - p)); a model that several ask for leaves a place to the one that
@@ -98,7 +98,7 @@ def informative_models(fit: Rasch, count: int) -> list[int]:
 
 
 def completed(right: npt.ArrayLike, *, prior: float = 2.0) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """A table of answers with those that were not asked for as probabilities, (model, item), and which those are.
+    """Answers completed with probabilities, (model, item), and their mask.
 
     Means of its rows estimate the models' accuracies on all items. They are estimates: print them with the share of
     cells that were asked.

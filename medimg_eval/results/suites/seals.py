@@ -31,7 +31,7 @@ class Seal:
 
     @property
     def digest(self) -> str:
-        """One SHA-256 of all, which is short enough to be published ahead of the truth."""
+        """SHA-256 of everything, publishable before the truth."""
         return hashlib.sha256(json.dumps(self.digests, sort_keys=True).encode()).hexdigest()
 
 

@@ -35,7 +35,7 @@ class TaskSubset:
 
 
 def representative_tasks(scores: pd.DataFrame, count: int) -> TaskSubset:
-    """Chooses tasks by which models are ordered as by all, greedily and then by exchanges.
+    """Chooses tasks that preserve the model order, greedily with exchanges.
 
     The choice maximises Kendall's tau-b, and among equals minimises the error of the means; it is the same for the same
     table. How far it serves a model that it was not made with, `left_out_errors` tell: with few models, or models much

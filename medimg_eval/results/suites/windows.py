@@ -21,7 +21,7 @@ COLUMNS = ("model", "window", "first", "last", "items", "mean", "low", "high", "
 def release_windows(
     scores: pd.DataFrame, edges: Sequence[str], cutoffs: Mapping[str, str] | None = None, *, resamples: int = 2000
 ) -> pd.DataFrame:
-    """Means by window of release, a row per model and window; windows are never pooled.
+    """Means by release window and model, never pooled.
 
     Args:
         scores: columns model, value and released (YYYY-MM-DD), and maybe patient, whom intervals resample.
@@ -69,7 +69,7 @@ def _known_before(first: date, last: date, cutoff: date | None) -> str:
 
 
 def chance_corrected(accuracy: float, options: float) -> float:
-    """An accuracy of choices less what guessing gives, over what is left: 0 for guessing, 1 for all right.
+    """Chance-corrected accuracy: 0 for guessing, 1 for all right.
 
     On questions about what does not exist, as Glianorex's about a made-up organ, it is what a model takes from the form
     of questions alone: the line that a benchmark's own accuracy is read beside.

@@ -132,7 +132,7 @@ class Cell:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is a value of so few images that it hardly means anything."""
+        """Whether a value rests on too few images."""
         return self.of_set is not None and self.of_set.value.flagged("small_n")
 
     @property
@@ -146,7 +146,7 @@ class Cell:
         return self.run is not None and self.run.finished and np.isnan(self.mean) and not (self.rows or self.raised)
 
     def text(self, column: Column) -> str:
-        """Returns the mean as it is printed, or the reason why there is none."""
+        """Returns the printed mean, or the reason without one."""
         if self.run is None or not self.matched or self.unscored:
             return NO_RUN
         if not self.run.finished:
@@ -154,7 +154,7 @@ class Cell:
         return "undefined" if np.isnan(self.mean) else column.text(self.mean)
 
     def interval_text(self, column: Column) -> str:
-        """Returns the bounds as they are printed, or why there are none; empty where there are none."""
+        """Returns printed bounds, their reason of absence, or ""."""
         if self.method in NO_INTERVAL and not np.isnan(self.mean):
             return NO_INTERVAL[self.method]
         return "" if np.isnan(self.low) else f"[{column.text(self.low)}, {column.text(self.high)}]"
@@ -162,7 +162,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One model, or one label or group of cases of it, with one cell for each column of the table."""
+    """Table row: a model, or its label or group."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -171,7 +171,7 @@ class Row:
 
     @property
     def baseline(self) -> bool:
-        """Whether all its runs are baselines, which stand below the models and are not ranked."""
+        """Whether all runs are baselines, unranked below models."""
         runs = [cell.run for cell in self.cells if cell.run is not None]
         return bool(runs) and all(run.baseline for run in runs)
 
@@ -194,7 +194,7 @@ class Settings(NamedTuple):
 
 
 def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
-    """Returns the column of a metric as the registry describes it, or the run where the registry lacks it."""
+    """Returns a metric's column, by registry or run."""
     if metric == NO_METRIC:
         return Column(task, group, metric, "no scores yet", None, 3)
     if not is_known(metric):
@@ -214,12 +214,14 @@ def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
 
 
 def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
-    """Returns what a run, or a part of it, is worth by one metric; an unfinished run is worth nothing yet."""
+    """Returns a run's value by one metric; none while unfinished."""
     return make_cells(part, [metric], settings)[0]
 
 
 def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings) -> list[Cell]:
-    """Returns the same by several metrics; means over the same patients are resampled together, which is faster.
+    """Returns cells of several metrics, sharing resamples.
+
+    Means over the same patients.
 
     Raises:
         UsageError: If no case has the attribute that is to divide the patients into strata.
@@ -277,7 +279,7 @@ def _make_sample(
     *,
     by_label: bool,
 ) -> Sample:
-    """Returns the values that a mean is taken of: of cases, or of all labels of them."""
+    """Returns the values averaged: by case, or by label."""
     if not by_label:
         return _case_sample(run, metric, cases, units(run, cases), strata)
     scores = label_values(scores)
@@ -298,7 +300,7 @@ def _case_sample(
 
 
 def _set_cell(part: Part, metric: str, failed: int) -> Cell:
-    """Returns the value of a set with its own interval; of fewer cases than were asked for if some failed."""
+    """Returns a set's value and interval, noting failed cases."""
     set_row = row_of_part(part, metric)
     if set_row is None:
         return Cell(run=part.run, failed=failed)

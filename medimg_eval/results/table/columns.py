@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def make_columns(
     runs: Sequence[RunScores], asked: Sequence[str] | Mapping[str, Sequence[str]] | None
 ) -> tuple[list[Column], list[str]]:
-    """Returns the columns, and the titles of the tasks that none of the metrics asked for was scored on.
+    """Returns columns, and tasks without any wanted metric.
 
     Args:
         runs: The runs of the table.
@@ -60,7 +60,7 @@ def make_columns(
 
 
 def _by_task(runs: Sequence[RunScores], asked: Mapping[str, Sequence[str]]) -> list[Column]:
-    """Returns the columns of the tasks named, each with its own metrics, in the order of both."""
+    """Returns tasks' columns with their metrics, in given order."""
     title_of = titles(runs)
     columns: list[Column] = []
     for task, wanted in asked.items():
@@ -74,7 +74,7 @@ def _by_task(runs: Sequence[RunScores], asked: Mapping[str, Sequence[str]]) -> l
 
 
 def titles(runs: Sequence[RunScores]) -> dict[str, str]:
-    """Returns the title of each task in the order of `runs`, with the task's name if two tasks share one."""
+    """Returns titles by task in `runs`, with names where ambiguous."""
     titles: dict[str, str] = {}
     for run in runs:
         titles.setdefault(run.task, run.task_title)
@@ -83,13 +83,13 @@ def titles(runs: Sequence[RunScores]) -> dict[str, str]:
 
 
 def _scored_metrics(runs: Sequence[RunScores]) -> dict[str, None]:
-    """Returns the metrics that rows of one task's runs have; a dict for its order."""
+    """Returns metrics in a task's rows, ordered."""
     rows = (part for run in runs for part in (run.scores, run.sets))
     return dict.fromkeys(metric for part in rows for metric in part["metric"].unique())
 
 
 def _has_metric(scored: Collection[str], metric: str) -> bool:
-    """Returns whether a task's rows have a metric, or something that a summary is computed from."""
+    """Returns whether rows have a metric or a summary's parts."""
     if metric in scored:
         return True
     # Some rows do: a detector without a single candidate leaves none of those, and is still worth its 0.
@@ -97,7 +97,7 @@ def _has_metric(scored: Collection[str], metric: str) -> bool:
 
 
 def _shown_metrics(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
-    """Returns the metrics of a task as its runs list them; of a run without a list, those of its rows."""
+    """Returns a task's listed metrics, else those of its rows."""
     listed: dict[str, None] = {}
     for run in runs:
         listed |= dict.fromkeys(run.metrics or run.scores["metric"].unique())
@@ -124,7 +124,7 @@ MOST_DECIMALS = 6
 
 
 def supported(half_width: float) -> int:
-    """Returns the decimals that show two significant digits of an interval's half-width, from 0 to 6.
+    """Returns decimals for two digits of the half-width, 0 to 6.
 
     The half-width is rounded to two digits first, so that 0.0999 counts as 0.10 and gets two decimals.
     """
@@ -135,7 +135,7 @@ def supported(half_width: float) -> int:
 def restyled(
     columns: Sequence[Column], rows: Sequence[Row], *, percent: bool, precision: int | str | None
 ) -> list[Column]:
-    """Returns the columns with the scale and the decimals that they are printed with.
+    """Returns columns with printed scale and decimals.
 
     Args:
         columns: Of the table.
@@ -161,14 +161,14 @@ def restyled(
 
 
 def _in_percent(column: Column) -> Column:
-    """Returns the column times 100 if it holds shares; what the registry does not know may be anything."""
+    """Returns a share column times 100; unknown metrics stay."""
     if column.scale != 1 or not is_known(column.metric) or not metrics.get(column.metric).on_unit_scale:
         return column
     return replace(column, scale=100.0, decimals=max(column.decimals - 2, 0))
 
 
 def _half_widths(cells: Sequence[Cell]) -> list[float]:
-    """Returns the half-widths above 0 of the models' intervals; of the baselines', where models have none."""
+    """Returns positive half-widths, of baselines where models lack them."""
     widths: dict[bool, list[float]] = {False: [], True: []}
     for cell in cells:
         if cell.run is not None and cell.high > cell.low:

@@ -78,7 +78,7 @@ class _Group(NamedTuple):
 
     @property
     def models(self) -> list[_Entry]:
-        """The finished ones without baselines, which are asked in other ways: without images, or for no text."""
+        """Finished models without baselines."""
         return [entry for entry in self.finished if not entry.run.baseline] or self.finished
 
 
@@ -132,7 +132,7 @@ def write_footnotes(
 
 
 def comparability(title: str, runs: Mapping[str, RunScores]) -> list[str]:
-    """Returns what finished runs of one task rest on, and why they may not be comparable even on common cases.
+    """Returns the basis of a task's runs, and obstacles to comparison.
 
     Args:
         title: The task's title.
@@ -253,7 +253,7 @@ def _other_intervals(
 
 
 def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yields what is to be said of columns, once of all that it is true of."""
+    """Yields notes on columns, merging equal ones."""
     titles: dict[str, dict[str, None]] = {}
     for title, fact in facts:
         titles.setdefault(fact, {})[title] = None
@@ -281,7 +281,7 @@ def _legend_notes(rows: Sequence[Row], by: str) -> Iterator[str]:
 
 
 def _basis_notes(group: _Group) -> Iterator[str]:
-    """Yields the number of cases and patients, and the settings that the scores depend on."""
+    """Yields cases, patients and score settings."""
     signatures = _names_by(group.models, lambda run: run.signature)
     basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
     if len(signatures) > 1 and any(_scored_differently(group)):  # which says them
@@ -336,7 +336,7 @@ def _warning_notes(group: _Group) -> Iterator[str]:
 
 
 def _scored_differently(group: _Group) -> Iterator[str]:
-    """Yields by which metrics rows were scored in different ways; each is compared by itself, where runs say so."""
+    """Yields metrics that rows computed differently."""
     if not all(entry.run.definitions for entry in group.models):
         parts = _in_words(_names_by(group.models, lambda run: run.signature))
         yield from (f"Warning: {group.title} was scored in different ways: {part}." for part in parts)
@@ -351,12 +351,12 @@ def _scored_differently(group: _Group) -> Iterator[str]:
 
 
 def _in_words(names: Mapping[str, str]) -> list[str]:
-    """Returns the wordings with the names of the rows that share each, if there are several; else nothing."""
+    """Returns wordings with row names, where they differ."""
     return ["; ".join(f"{held_by} with {wording}" for wording, held_by in names.items())] if len(names) > 1 else []
 
 
 def _different_cases(group: _Group) -> Iterator[str]:
-    """Yields that the rows of one task rest on different cases, if they do."""
+    """Yields that a task's rows rest on different cases."""
     columns = [entry.run.scores["case"].reset_index(drop=True) for entry in group.finished]
     if all(column.equals(columns[0]) for column in columns):
         return  # without a set of each, which takes a while where cases are very many
@@ -371,7 +371,7 @@ def _different_cases(group: _Group) -> Iterator[str]:
 
 
 def _own_cases(group: _Group) -> bool:
-    """Returns whether each model has cases of its own, as of folders of generated pictures: real ones are shared."""
+    """Returns whether models have own cases, as generated pictures."""
     layouts = [entry.run.task_config.get("layout") or {} for entry in group.entries]
     return all(str(layout.get("_target_")).endswith(".PictureSets") for layout in layouts)
 
@@ -441,7 +441,7 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
 
 
 def _spread_notes(entry: _Entry) -> Iterator[str]:
-    """Yields how far the repeats of a run lie apart; of one repeat nothing."""
+    """Yields the spread of a run's repeats; nothing for one."""
     if entry.run.repeats < 2:
         return
     texts = []
@@ -471,7 +471,7 @@ def _spread_notes(entry: _Entry) -> Iterator[str]:
 
 
 def _not_shown(entry: _Entry) -> Iterator[str]:
-    """Yields which of the task's metrics have no column, for no run has a value of them."""
+    """Yields the task's metrics without any value."""
     scored = {*entry.run.scores["metric"].unique(), *entry.run.sets["metric"].unique()}
     wanted = [name for name in entry.run.metrics if not (is_summary(name) or is_evidence(name))]
     shown_metrics = {column.metric for column, _ in entry.cells}
@@ -487,7 +487,7 @@ JUDGED = "judged@"
 
 
 def _validation_notes(entry: _Entry) -> Iterator[str]:
-    """Yields how far the judge whose verdicts are shown agrees with people, or that nobody knows."""
+    """Yields agreement of the shown judge with people, or none."""
     questions = [column.metric.removeprefix(JUDGED) for column, _ in entry.cells if column.metric.startswith(JUDGED)]
     yield from validation_notes(entry.run.folder, dict.fromkeys(questions))
 

@@ -111,14 +111,14 @@ def _group_cell(run: RunScores | None, part: Part | None, column: Column, settin
 
 
 def _counted_cell(cell: Cell) -> Cell:
-    """Returns the cell with the number of its cases after the interval, flagged where they are few."""
+    """Returns the cell with its case number, flagged if few."""
     return replace(cell, remark=f"n = {cell.n}{'*' if cell.n < SMALL else ''}") if cell.n else cell
 
 
 def _gap_row(
     total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, settings: Settings
 ) -> Iterator[Row]:
-    """Yields the row of gaps, where there are two groups large enough to be compared."""
+    """Yields the gap row, for at least two large groups."""
     cells = []
     for index, (total_cell, column) in enumerate(zip(total.cells, columns, strict=True)):
         means = [line.cells[index].mean for line in groups if line.cells[index].n >= SMALL]

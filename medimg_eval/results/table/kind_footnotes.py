@@ -27,7 +27,7 @@ LEAST_SECONDS = 1.0
 
 
 def question_basis(title: str, runs: Sequence[RunScores]) -> str:
-    """Returns how many questions or reports the numbers of one task rest on, the denominator of its shares.
+    """Returns the questions or reports behind a task's numbers.
 
     Args:
         title: The task's title.
@@ -69,7 +69,7 @@ def _chance_text(values: Mapping[str, float]) -> str:
 
 
 def question_facts(run: RunScores) -> Iterator[str]:
-    """Yields of a finished run how many replies held no answer, the harness's share of the time, and the cost."""
+    """Yields unanswered replies, harness time share and cost."""
     # Where a metric raised, its row says nothing of the reply.
     statuses = run.scores.loc[run.scores["status"] != "error"].drop_duplicates("case")["status"].value_counts()
     nulls = {word: int(statuses[status]) for status, word in NULLS.items() if status in statuses}
@@ -100,7 +100,7 @@ INSTEAD = {"fidelity": "real images in their place", "privacy": "hold-out images
 
 
 def set_notes(title: str, cells: Mapping[str, Iterable[tuple[Column, Cell]]]) -> Iterator[str]:
-    """Yields what the values of sets of a task's models rest on; what is true of all of them once.
+    """Yields the basis of set values, merged where shared.
 
     Args:
         title: Of the task.
@@ -130,7 +130,10 @@ def _value_notes(cells: Iterable[tuple[Column, Cell]]) -> Iterator[str]:
 
 
 def set_warnings(title: str, runs: Mapping[str, RunScores], columns: Sequence[Column]) -> Iterator[str]:
-    """Yields that values of findings follow the number of images, or that sets of other sizes are not ranked."""
+    """Yields that set values depend on sizes, hindering ranks.
+
+    Findings follow the number of images; sets of other sizes are not ranked.
+    """
     for column in columns:
         sizes_ = {}
         for name, run in runs.items():
@@ -152,7 +155,7 @@ def _basis_text(one: SetValue) -> str:
 
 
 def _join_notes(found: Sequence[Found], text: Callable[[SetValue], str]) -> Iterator[str]:
-    """Yields a text of each value, once of all that it is true of."""
+    """Yields notes per value, merging equal ones."""
     titles = grouped((text(value), column) for column, value in found)
     yield from (f"{_metric_titles(columns)}: {text}" for text, columns in titles.items())
 

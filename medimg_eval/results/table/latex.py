@@ -148,7 +148,7 @@ def to_latex(table: Printable) -> str:
 
 
 def escape(text: str) -> str:
-    """Returns plain text as LaTeX that prints it, in ASCII; neighbouring hyphens do not join into a dash."""
+    """Returns text escaped for LaTeX in ASCII, hyphens separate."""
     return re.sub("-(?=-)", "-{}", "".join(map(_latex_character, unicodedata.normalize("NFC", text))))
 
 
@@ -164,14 +164,14 @@ def _latex_character(char: str) -> str:
 
 
 def _accented_letter(letter: str, marks: Sequence[str]) -> str:
-    """Returns a Latin letter with its marks, without those that LaTeX's first font encoding lacks, as an ogonek."""
+    """Returns a Latin letter with accents that OT1 has."""
     for mark in marks:
         letter = rf"\{_ACCENTS[mark]}{{{letter}}}" if mark in _ACCENTS else letter
     return letter
 
 
 def _plain_character(char: str) -> str:
-    """Returns what full-width letters, ligatures, subscripts and the like stand for; of anything else, where it is."""
+    """Returns plain equivalents of ligatures, subscripts and the like."""
     plain = unicodedata.normalize("NFKC", char)
     if plain != char and plain.isascii():
         return "".join(map(_latex_character, plain))

@@ -24,7 +24,7 @@ Style = Literal["plain", "best", "second", "interval", "quiet", "head"]
 
 
 class Span(NamedTuple):
-    """A piece of text in one style; renderers escape the text and dress it."""
+    """Styled text piece, escaped by renderers."""
 
     text: str
     style: Style = "plain"
@@ -33,7 +33,10 @@ class Span(NamedTuple):
 def bounded(
     value: float, low: float, high: float, text: Callable[[float], str], unknown: str = "undefined"
 ) -> list[Span]:
-    """Returns a value with its bounds, each as `text` prints it, without bounds that are NaN; NaN is `unknown`."""
+    """Returns value and bounds as `text` prints, NaN as `unknown`.
+
+    Bounds that are NaN are left out.
+    """
     if math.isnan(value):
         return [Span(unknown, "quiet")]
     return [Span(text(value)), *([] if math.isnan(low) else [Span(f"[{text(low)}, {text(high)}]", "interval")])]
@@ -80,14 +83,14 @@ class Layout(NamedTuple):
         stubs: list[str],
         caption: str = "",
     ) -> Layout:
-        """Layout of one block of columns under a title, which is the caption too where none is given."""
+        """Layout of a titled block; the title is the default caption."""
         headings = [Heading("", one_line(column)) for column in columns]
         named = [line._replace(names=[one_line(name) for name in line.names]) for line in lines]
         groups = [(one_line(title), len(headings))]
         return cls(groups, headings, named, [one_line(note) for note in notes], stubs, one_line(caption or title))
 
     def columns(self, places: slice) -> Layout:
-        """Returns the layout of some of the columns, with the names of all rows."""
+        """Returns the layout of some columns, with row names."""
         titles = [title for title, width in self.groups for _ in range(width)]
         return self._replace(
             groups=[(title, len(list(members))) for title, members in itertools.groupby(titles[places])],
@@ -96,7 +99,7 @@ class Layout(NamedTuple):
         )
 
     def wrapped(self, fits: Callable[[Layout], bool]) -> list[Layout]:
-        """Returns layouts of neighbouring columns, each of as many as fit, and of one at least."""
+        """Returns layouts of neighbouring columns that fit, at least one each."""
         parts: list[Layout] = []
         start, count = 0, len(self.headings)
         while start < count:
@@ -136,7 +139,7 @@ class Printable(Protocol):
 
 
 def lay_out(table: Table) -> Layout:
-    """Returns every text of `table` in its place and style, on one line each."""
+    """Returns `table`'s texts with place and style, single-line."""
     groups: dict[str, int] = {}
     for column in table.columns:
         groups[column.group] = groups.get(column.group, 0) + 1
@@ -194,7 +197,7 @@ def _published_spans(column: Column, cell: PublishedCell) -> list[Span]:
 
 
 def one_line(text: str) -> str:
-    """Returns `text` without line breaks and control characters, which would end a row in some formats."""
+    """Returns `text` without line breaks and control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -233,7 +236,7 @@ USUAL = Look()
 
 
 def lay_out_as(table: Table, look: Look) -> Layout:
-    """Returns every text of `table` in its place and style, in the form asked for."""
+    """Returns `table`'s texts in the asked form."""
     make = {"wide": lay_out, "transposed": _transposed_layout, "stacked": _stacked_layout, "long": _long_layout}[
         look.form
     ]
@@ -270,7 +273,7 @@ def _transposed_layout(table: Table) -> Layout:
 
 
 def _stacked_layout(table: Table) -> Layout:
-    """Tasks below each other; a task whose columns differ from those above begins with its own heads."""
+    """Stacked tasks, with new heads where columns differ."""
     wide = lay_out(table)
     if not wide.several_tasks:
         return wide
@@ -298,7 +301,7 @@ def _part_heads(part: Layout, width: int) -> list[str]:
 
 
 def _long_layout(table: Table) -> Layout:
-    """One value per row: its task, model and metric, the value, its interval and the cases that it rests on."""
+    """Value per row: task, model, metric, interval and cases."""
     wide = lay_out(table)
     several = wide.several_tasks
     lines: list[Line] = []

@@ -54,7 +54,7 @@ _KEYS = ("title", "metric", "where", "by", "order", "titles")
 
 
 class _Cases:
-    """The cases of a finished run, and which of them a column is about."""
+    """Cases of a finished run, and a column's share."""
 
     def __init__(self, run: RunScores) -> None:
         self.run = run
@@ -79,7 +79,7 @@ class _Cases:
         return np.asarray(self._first["case"].isin(failed).to_numpy(), dtype=np.bool_)
 
     def values(self, attribute: str) -> tuple[list[str], npt.NDArray[np.intp]]:
-        """Returns the distinct values of an attribute, and of each case the place of its own, (case,)."""
+        """Returns an attribute's values and each case's index, (case,)."""
         if attribute not in self._members:
             codes, values_of = self._attributes
             if attribute == LABEL:
@@ -104,7 +104,7 @@ class _Cases:
         return mask
 
     def cell(self, column: Column, settings: Settings) -> Cell:
-        """Returns what the run is worth on the cases that a column is about."""
+        """Returns a run's cell on a column's cases."""
         mask = self.where(column.where)
         if not mask.any():
             return Cell(run=self.run, matched=not column.where)
@@ -123,7 +123,7 @@ class _Cases:
         return case_mean_cell(self.run, column.metric, cases.loc[chosen], unit[chosen], failed, settings)
 
     def _of_metric(self, metric: str) -> tuple[pd.DataFrame, npt.NDArray[np.int64], npt.NDArray[np.intp]]:
-        """Returns the values of a metric by case, what is resampled with each, and its place among all cases."""
+        """Returns a metric's values by case, with units and indices."""
         if metric not in self._metrics:
             cases = case_values(self.run.scores.loc[self.run.scores["metric"] == metric])
             case_index = np.searchsorted(self._first["case"].to_numpy(dtype=object), cases.index.to_numpy(dtype=object))
@@ -133,7 +133,7 @@ class _Cases:
 
 @dataclass(frozen=True)
 class _Field:
-    """One task: its runs by row name, and the cases of the finished ones."""
+    """Task with its runs by row name, and cases."""
 
     task: str
     title: str
@@ -142,7 +142,7 @@ class _Field:
 
     @cached_property
     def scored(self) -> set[str]:
-        """The metrics that there are scores of, and the one that stands for none."""
+        """Metrics with scores, and the default one."""
         return {NO_METRIC, *(metric for cases in self.cases.values() for metric in cases.run.scores["metric"].unique())}
 
     @property
@@ -161,7 +161,7 @@ def build_authors_tables(
     stratify_by: str | None = None,
     published_numbers: bool = False,
 ) -> list[Table]:
-    """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
+    """Builds papers' tables, per task, from `table` in configs.
 
     A column is the mean of a metric over the cases whose attributes meet its `where`, or a summary of those cases, with
     an interval as `build_table` makes it; see docs/publish/tables.md for its keys.
@@ -254,7 +254,7 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
 
 
 def _attribute_values(field: _Field, attribute: str, order: Sequence[str], place: str) -> list[str]:
-    """Returns the values of an attribute that get a column: those of `order` first."""
+    """Returns attribute values with columns, `order` first."""
     names = {name for cases in field.cases.values() for name in cases.names}
     if field.cases and attribute not in names:
         raise UsageError(f"{place}: no case has an attribute {attribute!r}{nearest(attribute, names)}")
@@ -269,7 +269,7 @@ def _natural_key(value: str) -> list[str | int]:
 
 
 def _layout_notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[str]:
-    """Yields what the columns are means of, on how many cases they rest, and which are about none."""
+    """Yields the columns' meaning and case numbers, also empty ones."""
     if not field.cases:
         return
     noun = field.newest.noun

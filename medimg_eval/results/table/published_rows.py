@@ -42,7 +42,10 @@ class PublishedCell:
 
     @property
     def verdict(self) -> str:
-        """Whether the number lies within our interval, in words; empty where we have none of this model."""
+        """Words on whether a published number is within our interval.
+
+        Empty where we have none of this model.
+        """
         if not self.inside:
             return ""
         if len(set(self.inside)) == 1:
@@ -50,7 +53,7 @@ class PublishedCell:
         return f"in {sum(self.inside)} of our {len(self.inside)} intervals"
 
     def texts(self, column: Column) -> tuple[str, str]:
-        """Returns the number and its interval as this column prints them, with no more digits than the paper."""
+        """Returns number and interval with the paper's digits at most."""
         if self.number is None:
             return "", ""
         last = 2 * self.number.rounding * column.scale
@@ -63,7 +66,7 @@ class PublishedCell:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """Published numbers of one model, or of one label or group of cases of it; a cell for each column of the table."""
+    """Published numbers of a model, label or group, by column."""
 
     name: str
     cells: tuple[PublishedCell, ...]
@@ -73,7 +76,7 @@ class PublishedRow:
 def published_rows(
     runs: Sequence[RunScores], columns: Sequence[Column], rows: Sequence[Row], *, by: str, compared: bool
 ) -> tuple[tuple[PublishedRow, ...], list[str]]:
-    """Returns the published numbers that fit into a table, and the footnotes on them.
+    """Returns published numbers fitting a table, and footnotes.
 
     A row is what one source prints of a model. A number stands in the column of its metric whose cases are the same,
     or in a divided table in the row of its group. Numbers are those of the newest run of each task.
@@ -127,7 +130,7 @@ def _card_numbers(run: RunScores) -> tuple[PublishedNumber, ...]:
 
 
 def _row_name(model: str, source: str, stated: Sequence[PublishedNumber]) -> str:
-    """Returns the name of a row, which tells the source where a model has several."""
+    """Returns a row's name, with source where a model has several."""
     several = len({number.source for number in stated if number.model == model}) > 1
     return f"{model} ({PUBLISHED}, {source})" if several else f"{model} ({PUBLISHED})"
 
@@ -159,7 +162,7 @@ def _published_notes(
     *,
     compared: bool,
 ) -> Iterator[str]:
-    """Yields what published rows are, where each number is printed, and which tasks have none."""
+    """Yields sources of published rows, and tasks without."""
     if used:
         remark = (
             f'"{INSIDE}" is by its rounding and our run of that model.'

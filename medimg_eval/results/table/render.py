@@ -115,7 +115,7 @@ def to_csv(table: Printable) -> str:
 
 
 def to_html(table: Printable) -> str:
-    """Returns a page with the table and its footnotes that needs no other file and makes no request."""
+    """Returns a self-contained page with table and footnotes."""
     layout = table.layout()
     return html_page(layout.caption, html_table(layout))
 
@@ -154,7 +154,7 @@ def html_table(layout: Layout) -> str:
 
 
 def notebook_html(*tables: Printable, before: str = "") -> str:
-    """Returns tables one below the other as a part of a notebook; its style holds for nothing else there.
+    """Returns stacked tables for notebooks, with scoped style.
 
     Args:
         tables: each with its caption where there are several.
@@ -171,7 +171,10 @@ def notebook_html(*tables: Printable, before: str = "") -> str:
 
 
 def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list[Path]:
-    """Writes the table as .md, .tex, .csv, .html and .xlsx into `folder`, made if needed; returns the files."""
+    """Writes the table in five formats; returns the files.
+
+    .md, .tex, .csv, .html and .xlsx into `folder`, made if needed.
+    """
     folder = Path(folder)
     renderers = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
     files = write_texts(folder / stem, {suffix: render(table) for suffix, render in renderers.items()})
@@ -179,7 +182,7 @@ def write_all(table: Printable, folder: str | Path, stem: str = "table") -> list
 
 
 def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Writes texts by what their files' names end in after `path`, its folder made if needed; returns the files."""
+    """Writes texts to `path` by suffix; returns the files."""
     files = [path.with_name(f"{path.name}{end}") for end in texts]
     for file, text in zip(files, texts.values(), strict=True):
         with product(file) as partial:
@@ -202,7 +205,7 @@ def _html_cell(layout: Layout, spans: list[Span]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escapes what Markdown would read; "]" only where it could close a link, so intervals stay legible."""
+    """Escapes Markdown; "]" only where it could close a link."""
     text = " ".join(text.splitlines())  # a new line would end the row or the item
     text = re.sub(r"[\\`*_~#|$]", r"\\\g<0>", html.escape(text, quote=False))
     return re.sub(r"\](?=[(\[:])", r"\\]", text)

@@ -46,7 +46,7 @@ def build_severity_tables(
     metrics: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     settings: Settings,
 ) -> list[Table]:
-    """Builds a table for each task whose runs have degraded cases, of the first of its metrics.
+    """Builds tables of degraded cases, by task and first metric.
 
     Severity 0 is the cases as published. Of a metric of cases the losses are paired by case and resampled by patients:
     drop and relative drop of the mean over severities, slope, ROOD-MRI's weighted degradation, severities held.
@@ -126,7 +126,7 @@ def _first_to_break(name: str, run: RunScores, metric: str) -> Iterator[str]:
 
 
 def break_severities(run: RunScores, metric: str) -> pd.DataFrame:
-    """Returns how many severities each case stands before it breaks: a row for each case, a column per degradation."""
+    """Returns severities that cases withstand, by case and degradation."""
     less = is_known(metric) and known_metrics.get(metric).higher_is_better is False
     clean = _case_means(run.scores, metric)
     breaks = {}

@@ -34,7 +34,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Map:
-    """A significance map: whether the model of a row is better than that of a column.
+    """Significance map: is the row's model better than the column's.
 
     Attributes:
         title: What it is a map of.
@@ -51,7 +51,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models compared by one metric: its tables, and its maps if it has any."""
+    """Comparison of models by one metric: tables and maps."""
 
     title: str
     sheets: tuple[Sheet, ...]
@@ -78,7 +78,7 @@ def p_relation(p: float) -> str:
 
 
 def cautions(field: Field, *, independent: bool = True) -> Iterator[str]:
-    """Yields what the scores of a task rest on, and why its tests may say less than they seem to.
+    """Yields a task's basis, and weaknesses of its tests.
 
     Args:
         field: What is compared.

@@ -73,7 +73,7 @@ class Table:
         return list(runs_by_id.values())
 
     def looking(self, look: Look) -> Table:
-        """Returns the table as it is to be printed; its numbers stay as they are.
+        """Returns the table restyled for printing; numbers stay.
 
         Best and second are marked anew in the columns that have such marks, because equal as printed is equal.
 
@@ -99,7 +99,7 @@ class Table:
         return replace(self, columns=tuple(columns), rows=tuple(rows), footnotes=notes, look=look)
 
     def by_task(self) -> list[Table]:
-        """Returns one table per task, without footnotes, of the models that were run on it."""
+        """Returns tables by task with its models, without footnotes."""
         tables = []
         for task in dict.fromkeys(column.task for column in self.columns):
             part = self._of([index for index, column in enumerate(self.columns) if column.task == task])
@@ -147,7 +147,7 @@ class Table:
         return text
 
     def frame(self) -> pd.DataFrame:
-        """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
+        """Returns tidy unrounded rows by model, task and column.
 
         `patients` counts what the interval resamples, which is cases in a run whose manifest says so; `interval` says
         how it was made: "percentile", "bca", "wilson", "exact", "expansion" (the bootstrap of very many patients from
@@ -184,7 +184,7 @@ class Table:
         return frame.drop(columns=left_out)
 
     def _published_records(self) -> list[dict[str, Any]]:
-        """Returns the published numbers as rows of the frame, on our scale and unrounded."""
+        """Returns published numbers as frame rows, on our scale."""
         return [
             {
                 "task": column.task,
@@ -294,7 +294,7 @@ def check_interval(interval: object) -> None:
 
 
 def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
-    """Returns the runs by row name and task; two runs of one model on one task get a row each, by run id."""
+    """Returns runs by row name and task, ids where ambiguous."""
     times = Counter((run.task, run.name) for run in runs)
     named: dict[str, dict[str, RunScores]] = {}
     for run in runs:
@@ -316,12 +316,12 @@ def _model_cells(by_task: Mapping[str, RunScores], columns: Sequence[Column], se
 
 
 def baselines_last(rows: Iterable[Row]) -> list[Row]:
-    """Returns the rows with those of baselines after those of models, each in their order."""
+    """Returns rows with baselines last."""
     return sorted(rows, key=lambda row: row.baseline)
 
 
 def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows with the marks of every column set; models are compared within one label or group."""
+    """Returns rows with column marks, compared within label or group."""
     marked = list(rows)
     for group in {row.group: row for row in rows if row.group != GAP}:
         row_indices = [row_index for row_index, row in enumerate(rows) if row.group == group]
@@ -339,18 +339,18 @@ def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
 
 
 def _comparable_mean(cell: Cell) -> float:
-    """Returns the mean that is compared with others; NaN for a baseline, which is not."""
+    """Returns the comparable mean; NaN for a baseline."""
     return np.nan if cell.run is not None and cell.run.baseline else cell.mean
 
 
 def _are_comparable(cells: Sequence[Cell]) -> bool:
-    """Returns whether sets may be compared: by a metric that drifts with their size, only those of one size may."""
+    """Returns whether set values compare: equal size where it matters."""
     drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
     return len({(cell.n_real, cell.n_generated) for cell in drifting}) < 2
 
 
 def _column_marks(column: Column, means: Sequence[float]) -> list[Mark]:
-    """Returns the mark of each mean of one column; NaN (absent, unfinished, undefined, a baseline) is never marked."""
+    """Returns marks of a column's means; NaN is never marked."""
     unmarked: list[Mark] = [""] * len(means)
     if column.higher_is_better is None or np.count_nonzero(~np.isnan(means)) < 2:
         return unmarked

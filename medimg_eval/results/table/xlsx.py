@@ -140,7 +140,7 @@ def _fill_row(sheet: Worksheet, row: int, line: Line, parts: Sequence[tuple[str,
 
 
 def _split_spans(spans: Sequence[Span]) -> _Parts:
-    """Returns what a cell is made of; text that is neither a value nor an interval is its note."""
+    """Returns a cell's value, interval and note."""
     value, low, high, notes = "", "", "", list[str]()
     style: Style = "plain"
     for index, span in enumerate(spans):
@@ -155,7 +155,7 @@ def _split_spans(spans: Sequence[Span]) -> _Parts:
 
 
 def _put_text(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
-    """Writes a text as what it is, also where a workbook would read a formula."""
+    """Writes text literally, also where workbooks would read formulas."""
     cell: Cell = sheet.cell(row, column, one_line(text))
     if text:
         cell.data_type = "s"
@@ -163,7 +163,7 @@ def _put_text(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
 
 
 def _put_number(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
-    """Writes a text as the number it says, showing as many decimals, or as a text where it says none."""
+    """Writes a number with its decimals, or text otherwise."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return _put_text(sheet, row, column, text)
@@ -174,7 +174,7 @@ def _put_number(sheet: Worksheet, row: int, column: int, text: str) -> Cell:
 
 
 def _fill_frame(sheet: Worksheet, table: Printable) -> None:
-    """Writes the tidy frame; a number that is not there is an empty cell."""
+    """Writes the tidy frame, missing numbers as empty cells."""
     frame = table.frame()
     for column, name in enumerate(frame.columns, 1):
         _put_text(sheet, 1, column, str(name))
@@ -189,7 +189,7 @@ def _fill_frame(sheet: Worksheet, table: Printable) -> None:
 
 
 def _fit_columns(sheet: Worksheet, last: int) -> None:
-    """Makes columns as wide as what stands in them down to the row `last`, within reason."""
+    """Fits column widths to content down to row `last`."""
     from openpyxl.utils import get_column_letter
 
     merged = {(area.min_row, area.min_col) for area in sheet.merged_cells.ranges}

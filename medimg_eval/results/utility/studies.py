@@ -61,7 +61,9 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Models that were trained on real and on synthetic cases, and tested on the same real ones.
+    """Models trained on real and synthetic cases, tested on real.
+
+    On the same ones.
 
     Attributes:
         folder: where it lies.
@@ -108,7 +110,7 @@ class Worth(NamedTuple):
 
 
 def load_utility(paths: Sequence[Path]) -> list[Study]:
-    """Reads the studies that `paths` are or contain, sorted by folder; folders that are not there hold none.
+    """Reads studies at or below `paths`, sorted by folder.
 
     Raises:
         UserError: a study, or a run of it, cannot be read.
@@ -137,7 +139,9 @@ def _read_trained(folder: Path, told: Mapping[str, Any]) -> Trained:
 
 
 def find_worths(study: Study, metric: str, *, resamples: int, level: float, seed: int) -> list[Worth]:
-    """Returns what each setting and fraction is worth by one metric, in the order in which they first occur.
+    """Returns value by setting and fraction, under one metric.
+
+    In the order in which they first occur.
 
     Intervals speak of other patients (or cases, where the data name no patients) and of other seeds; see `over_seeds`.
     A gain pairs runs of one seed and fraction on the same patients.
@@ -183,7 +187,7 @@ EMPTY = Drawn(np.empty(0), np.empty((0, 0)))
 
 
 def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, seed: int) -> Drawn:
-    """Returns what each of several runs on one test set is worth, and the same on resamples of its patients.
+    """Returns values of runs on a test set, with shared resamples.
 
     As many patients as there are (or cases, where the data name none) get drawn with replacement; all runs meet the
     same draws, so that differences between them are paired. Only cases count that all runs were judged on. Of fewer
@@ -217,14 +221,14 @@ def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, see
 
 
 def _mean_ratios(sums: Floats) -> Floats:
-    """Returns (run, resample) of what holds the sum and the count of each run in turn, (resample, 2 * run)."""
+    """Returns (run, resample) ratios of sums and counts."""
     total, count = sums[:, ::2], sums[:, 1::2]
     means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
     return np.asarray(means.T, dtype=np.float64)
 
 
 def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
-    """Returns the mean over seeds with an interval that speaks of other patients and of other seeds.
+    """Returns the mean over seeds, with patient and seed uncertainty.
 
     To the mean over seeds on each resample of patients is added what other seeds could make of it: s / sqrt(S) times a
     value of Student's distribution with S - 1 degrees of freedom, s being the standard deviation over the S seeds.
@@ -255,7 +259,10 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
 
 
 def within_range(found: Estimate, metric: str) -> Estimate:
-    """Returns it with no bound beyond the best value that a metric has, or the worst, where they are known."""
+    """Returns the interval clipped to the metric's range.
+
+    Where best and worst value are known.
+    """
     definition = metrics.get(metric) if is_known(metric) else None
     if definition is None or definition.higher_is_better is None:
         return found

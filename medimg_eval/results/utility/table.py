@@ -90,7 +90,7 @@ class UtilityTable:
         return pd.DataFrame.from_records(records)
 
     def wrapped(self, fits: Callable[[UtilityTable], bool]) -> list[UtilityTable]:
-        """Returns tables of neighbouring metrics, without footnotes, each of as many as fit, and of one at least.
+        """Returns tables of neighbouring metrics that fit, at least one.
 
         Args:
             fits: whether a table is narrow enough.
@@ -270,7 +270,7 @@ def _is_of(study: Study, run: RunScores) -> bool:
 def _study_columns(
     study: Study, named: Sequence[str], *, resamples: int, level: float, seed: int
 ) -> Iterator[tuple[Column, SetValue]]:
-    """Yields the columns of a study and their values; `named` says what tells it from the others on the card."""
+    """Yields a study's columns and values; `named` distinguishes studies."""
     metrics = {metric for run in study.runs for metric in run.metrics}
     UserError.refuse_unknown(f"{study.folder}: has no scores of", metrics, study.metric)
     column = make_column(study.task, "Utility", study.metric, study.runs[0])

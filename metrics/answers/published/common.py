@@ -27,7 +27,7 @@ class LenientAnswer(str):
     __slots__ = ()
 
     def accepts(self, right: str) -> bool:
-        """Returns whether the published scoring counts this as right where `right` is the right answer."""
+        """Returns whether the published scoring accepts this for `right`."""
         raise NotImplementedError
 
     def __eq__(self, right: object) -> bool:
@@ -51,7 +51,10 @@ class CaseInsensitiveAnswer(LenientAnswer):
 
 
 class AnyOfAnswer(LenientAnswer):
-    """Several answers, written "yes and no", of which a published scoring counts each as right."""
+    """Several accepted answers, written "yes and no".
+
+    A published scoring counts each as right.
+    """
 
     __slots__ = ()
 
@@ -61,19 +64,28 @@ class AnyOfAnswer(LenientAnswer):
 
 
 def yes_no(yes: bool, no: bool) -> str | None:
-    """Returns the answer of a scoring that looks for yes where yes is right and for no where no is."""
+    """Returns the answer of a search for the right word.
+
+    Yes where yes is right, no where no is.
+    """
     if yes and no:
         return AnyOfAnswer("yes and no")
     return "yes" if yes else "no" if no else None
 
 
 def offered(letter: str | None, options: Mapping[str, str]) -> str | None:
-    """Returns the letter, or None for one that is no option: it is wrong by the published scoring too."""
+    """Returns the letter, or None if no option has it.
+
+    Such a letter is wrong by the published scoring too.
+    """
     return letter if letter in options else None
 
 
 def boxed_content(text: str) -> str | None:
-    r"""Returns what stands in the last `\boxed{...}`, up to the brace that closes it; None without one."""
+    r"""Returns the content of the last `\boxed{...}`, or None.
+
+    It ends at the brace that closes it.
+    """
     _, box, inside = text.rpartition(_BOX)
     depth = 0
     for position, char in enumerate(inside if box else ""):
@@ -84,9 +96,10 @@ def boxed_content(text: str) -> str | None:
 
 
 def labelled(said: str, options: Mapping[str, str]) -> str | None:
-    """Returns the option that `said` is, whatever the case: its letter, `letter. text`, or its text.
+    """Returns the option `said` names, ignoring case.
 
-    Of options whose texts are letters of others, several may be meant; each is right then.
+    By its letter, `letter. text`, or its text. Of options whose texts are letters of others, several may fit;
+    each is right then.
     """
     said = said.strip().lower()
     meant = [
@@ -98,10 +111,11 @@ def labelled(said: str, options: Mapping[str, str]) -> str | None:
 
 
 def nearest(said: str, texts: Mapping[str, str]) -> str | None:
-    """Returns the key of the text that is most similar by difflib's ratio, the first among equals; None if all are 0.
+    """Returns the key of the most similar text by difflib.
 
-    The ratio is 2 M / T, M the characters in matching blocks and T those of both texts. It depends on the order of
-    its arguments and, from 200 characters on, leaves out frequent characters: both are part of the published rules.
+    The first among equals; None if all ratios are 0. The ratio is 2 M / T, M the characters in matching
+    blocks and T those of both texts. It depends on the order of its arguments and, from 200 characters on,
+    leaves out frequent characters: both are part of the published rules.
     """
     best, highest = None, 0.0
     for key, text in texts.items():
@@ -112,7 +126,10 @@ def nearest(said: str, texts: Mapping[str, str]) -> str | None:
 
 
 def drawn(output: str, options: Mapping[str, str], question: str) -> str | None:
-    """Returns an option by chance, the same for the same question, options and output; None without options."""
+    """Returns a pseudo-random option, fixed by question, options and output.
+
+    None without options.
+    """
     if not options:
         return None
     seed_text = repr((_SEED, question, list(options.items()), output))
@@ -120,10 +137,10 @@ def drawn(output: str, options: Mapping[str, str], question: str) -> str | None:
 
 
 def last_mention(output: str, forms: tuple[str, ...], texts: Mapping[str, str]) -> str | None:
-    """Returns the letter that comes last in the first of these forms that occurs, else the letter of the last text.
+    """Returns the last letter in the first form that occurs.
 
-    As MMMU's code and its descendants do: punctuation around the output goes, blanks take its place, and texts count
-    whatever the case in outputs of more than five words.
+    Else the letter of the last text. As MMMU's code and its descendants do: punctuation around the output
+    goes, blanks take its place, and texts count whatever the case in outputs of more than five words.
     """
     for mark in ",.!?;:'":
         output = output.strip(mark)
@@ -138,10 +155,11 @@ def last_mention(output: str, forms: tuple[str, ...], texts: Mapping[str, str]) 
 
 
 def vqa_words(text: str) -> str:
-    """Returns a text as LLaVA-Med and MultiMedEval compare it: lower case, few marks, no articles, digits for numbers.
+    """Returns a text normalised as by LLaVA-Med and MultiMedEval.
 
-    A mark that has a blank at one side somewhere is dropped, another becomes a blank; only the first 32 full stops go.
-    They also respell contractions ("dont"), which makes no yes, no or not, and is left out here.
+    Lower case, few marks, no articles, digits for numbers. A mark that has a blank at one side somewhere is
+    dropped, another becomes a blank; only the first 32 full stops go. They also respell contractions
+    ("dont"), which makes no yes, no or not, and is left out here.
     """
     text = text.lower()
     number_has_comma = re.search(r"\d,\d", text) is not None

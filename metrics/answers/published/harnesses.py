@@ -276,7 +276,7 @@ def _medevalkit_answer(reply: str) -> str:
 
 
 def _tagged_text(text: str) -> str:
-    """Returns what stands in <answer> tags, joined by blanks, or all of the text where that is nothing."""
+    """Returns the joined <answer> contents, else the whole text."""
     return " ".join(re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)).strip() or text
 
 

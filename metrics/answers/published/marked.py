@@ -93,7 +93,7 @@ def _kormed_values(blocks: list[str]) -> Iterator[str]:
 
 
 def _parse_literal(block: str) -> Any:
-    """Returns what a JSON or Python literal stands for; None where it is neither."""
+    """Returns a JSON or Python literal's value, else None."""
     try:
         return json.loads(block)
     except (ValueError, RecursionError):

@@ -35,7 +35,7 @@ class _Normalised(LenientAnswer):
 
 
 class _Containing(LenientAnswer):
-    """A text of `vqa_words` that equals every right answer that occurs in it, also inside its words."""
+    """A `vqa_words` text equal to right answers occurring in it."""
 
     __slots__ = ()
 

@@ -81,7 +81,7 @@ class Mention(NamedTuple):
 
 
 def label_report(text: str) -> dict[str, int]:
-    """Labels a report by our own rules, `rule_labeler`: which of 14 observations it affirms, denies, or holds possible.
+    """Labels a report by our rules: status of 14 observations.
 
     Returns the status of every observation by name: 0 not mentioned, 1 positive, 2 negative, 3 uncertain, and for
     "No Finding" 0 or 1, as CheXbert writes them. Several mentions of an observation are put together by `combined`.
@@ -116,7 +116,7 @@ def label_report(text: str) -> dict[str, int]:
 
 
 def combined(statuses: Iterable[int]) -> int:
-    """Returns the status of an observation of which a report says several things: 1 before 3 before 2, else 0.
+    """Returns an observation's joint status: 1 before 3 before 2, else 0.
 
     CheXpert's rules for pairs: negative and uncertain are uncertain, negative and positive are positive, uncertain and
     positive are positive. Of all three together its program says uncertain, since it asks for the first pair first;
@@ -127,7 +127,7 @@ def combined(statuses: Iterable[int]) -> int:
 
 
 def mentions(text: str) -> list[Mention]:
-    """Returns what a report says of the observations, in the order of the text.
+    """Returns mentions of observations, in text order.
 
     Things that are only asked for or belong to the history ("evaluate for pneumonia") are no mentions, nor is anything
     in the sections indication, comparison, technique and examination.
@@ -148,7 +148,7 @@ def mentions(text: str) -> list[Mention]:
 
 
 def measurements(text: str) -> list[Measurement]:
-    """Returns the lengths that a report states, in cm or mm, in the order of the text.
+    """Returns stated lengths in cm or mm, in text order.
 
     "2.5 x 3 cm" are two extents of one thing, "3-4 cm" is a range, of which the middle counts; "3,5 cm" has a decimal
     comma, "1,200 mm" parts thousands. Lengths of things that are said to be absent ("no nodule above 5 mm"), pressures
@@ -187,7 +187,7 @@ def _judged_sentences(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _join_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields where sentences lie; one that speaks of "it" belongs to that before it: "A tube. It has been removed."."""
+    """Yields sentence spans, joining those about "it" to the previous."""
     joined: tuple[int, int] | None = None
     for first, behind in sentence_spans(text, start, end):
         if joined and _SPEAKS_OF_IT.match(text, first):

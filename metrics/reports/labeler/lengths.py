@@ -116,7 +116,7 @@ class Measurement(NamedTuple):
 
 
 def measured(text: str) -> Iterator[Measurement]:
-    """Yields the lengths in a text in their order; those of things that are said to be absent are left out."""
+    """Yields lengths in text order, except of absent things."""
     lowered = lower(text)
     if not _LENGTH.search(lowered):
         return
@@ -145,7 +145,7 @@ def _find_things(text: str, start: int, end: int) -> list[tuple[tuple[int, int],
 
 
 def _last_device(text: str, seen: list[tuple[int, int]]) -> str:
-    """The tube or line that was named last in the sentences before; "" without one."""
+    """Last tube or line named before; "" without."""
     for start, end in seen[: -_BACK - 1 : -1]:
         placed = [name for _, name in _find_things(text, start, end) if name in _PLACED]
         if placed:
@@ -166,7 +166,7 @@ def _read_lengths(found: re.Match[str]) -> tuple[float, ...]:
 
 
 def _parse_number(text: str) -> float:
-    """Reads a number: a comma before three digits parts thousands, before one, two or more it is a decimal comma."""
+    """Parses a number, with decimal or thousands comma."""
     if re.fullmatch(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", text):
         return float(text.replace(",", ""))
     return float(text.replace(",", "."))
@@ -183,7 +183,7 @@ def _length_role(text: str, start: int, end: int, found: re.Match[str]) -> str:
 def _measured_thing(
     text: str, sentence: tuple[int, int], found: re.Match[str], things: list[tuple[tuple[int, int], str]], device: str
 ) -> str:
-    """Thing that a length measures: the word behind it ("3 cm nodule"), else the nearest in the sentence.
+    """Measured thing: the next word ("3 cm nodule"), else nearest.
 
     A distance from a landmark belongs to the tube or line that was named last.
     """
@@ -210,7 +210,7 @@ def _measured_thing(
 
 
 def _is_denied(sentence: Sentence, found: re.Match[str]) -> bool:
-    """Whether a negation holds where a length is stated: "no nodule larger than 5 mm"."""
+    """Whether a length is negated: "no nodule larger than 5 mm"."""
     before = [at for at, item in enumerate(sentence.items) if sentence.spans[item.first][0] < found.start()]
     return bool(before) and bool(sentence.scopes) and sentence.scopes[before[-1]] == NOT
 

@@ -44,7 +44,10 @@ def expanded(phrase: str) -> Iterator[tuple[str, ...]]:
 
 
 def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
-    """Returns the tree of (kind, what it holds, phrases between line ends); a later phrase replaces an equal one."""
+    """Returns the phrase tree; later phrases replace equal ones.
+
+    Of (kind, what it holds, phrases between line ends).
+    """
     root: Node = {}
     for kind, holds, lines in phrases:
         entry = Entry(kind, holds)
@@ -60,7 +63,7 @@ def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
 def longest(
     root: Node, words: Sequence[str], start: int, end: int, fillers: frozenset[str]
 ) -> tuple[Entry | None, int]:
-    """Returns the longest phrase that starts at a word and lies before another, and the word behind it.
+    """Returns the longest phrase at a word, and its end.
 
     Fillers between its words do not count.
     """

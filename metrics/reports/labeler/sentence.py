@@ -17,7 +17,7 @@ ABOUT = ("size", "change", "side", "normal", "large", "border")
 
 
 class Item(NamedTuple):
-    """A phrase that was found: its part and what comes with it, its first word and the one behind it."""
+    """Phrase in a sentence: part, content, first word and end."""
 
     kind: str
     holds: Any
@@ -96,12 +96,12 @@ _ENDS = ("turn", "finding", "other", "seen", "not before", "verb", ",", "and", "
 
 
 def side_of(sentence: Sentence, index: int) -> str:
-    """Returns the side of what is named: the nearest in front of it, else the next behind it; "" without one."""
+    """Returns the side of a thing: before, else behind; "" without."""
     return _nearest_word(sentence, index, "side")
 
 
 def trend_of(sentence: Sentence, index: int) -> str:
-    """Returns the trend of what is named: what cues have said of it, else the nearest word of change; "" without."""
+    """Returns the trend of a thing by cues or nearest word."""
     return sentence.said[index].trend or _nearest_word(sentence, index, "change")
 
 

@@ -32,7 +32,7 @@ _NEAR = 4
 
 
 def judge_seen(sentence: Sentence) -> None:
-    """Judges the size of heart and mediastinum by what stands directly before it, or else behind it."""
+    """Judges heart and mediastinal size by neighbouring words."""
     for finding in sentence.said:
         if sentence.items[finding.at].kind != "seen" or not finding.observations:
             continue
@@ -129,7 +129,7 @@ def _misspelt_words() -> dict[str, str]:
 
 
 def read(lowered: str, start: int, end: int) -> Sentence:
-    """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
+    """Returns a sentence's findings; `lowered` is the lower-case text."""
     return Sentence(lowered, start, end, *_read_words_cached(lowered[start:end])[:-1])
 
 
@@ -186,7 +186,7 @@ def _iterate_items(words: Sequence[str]) -> Iterator[Item]:
 
 
 def _has_contour(words: Sequence[str], at: int) -> bool:
-    """Whether "cardiac" or "mediastinal" belongs to a noun that stands further on: "cardiac and hilar contours"."""
+    """Whether an adjective precedes a later noun: "cardiac and hilar contours"."""
     for word in words[at : at + 6]:
         if word in _CONTOURS:
             return True
@@ -209,7 +209,7 @@ class _Forward:
         self.or_ahead, self.named_ahead = self._ahead()
 
     def _ahead(self) -> tuple[list[bool], list[bool]]:
-        """Of each item: whether "or" follows, and whether a name follows, before the next turn."""
+        """For each item: whether "or", and a name, follow."""
         has_or = has_name = False
         ors, names = [], []
         for kind, _, _, _ in reversed(self.items):
@@ -244,7 +244,7 @@ class _Forward:
             self.scope = ""
 
     def either(self, at: int, item: Item) -> None:
-        """Of two things that stand against each other neither is certain: "atelectasis versus pneumonia"."""
+        """Uncertain alternatives: "atelectasis versus pneumonia"."""
         if item.holds and self.scope != NOT and self.said and self.items[at - 1].kind not in ("verb", "turn"):
             last_finding = self.said[-1]
             last_finding.status = UNCERTAIN if last_finding.status == POSITIVE else last_finding.status
@@ -252,7 +252,7 @@ class _Forward:
         self.soft = item
 
     def about(self, at: int, item: Item) -> None:
-        """A new thing begins behind a comma or "and" with its size: "no pneumothorax, small effusion"."""
+        """New thing after a comma or "and": "no pneumothorax, small effusion"."""
         if self._affirms(at, item):
             return
         soft = self.soft
@@ -266,7 +266,7 @@ class _Forward:
         return all(word in _ARTICLES for word in self.words[before.behind : item.first])
 
     def _affirms(self, at: int, item: Item) -> bool:
-        """Whether what a negation seemed to cover is given a size: "no pneumothorax, the effusion is small"."""
+        """Whether a size undoes negation: "no pneumothorax, the effusion is small"."""
         verb = self.items[at - 1] if at else item
         if self.scope != NOT or verb.kind != "verb" or verb.behind != item.first or not self.said:
             return False
@@ -343,7 +343,7 @@ class _Forward:
         self.soft = None
 
     def _back(self, at: int, status: int, item: Item) -> bool:
-        """Gives a status to what was named last, and to what is joined with it; says whether there was anything."""
+        """Gives the last named things a status; whether any exist."""
         nearest = right = -1
         for finding in reversed(self.said):
             if self.items[finding.at].kind == "seen" and not finding.observations:
@@ -371,14 +371,14 @@ class _Forward:
         return nearest >= 0
 
     def _is_tip(self, said: Said, cue: Item) -> bool:
-        """Whether a part of a device is what cannot be seen: "the tip of the catheter"."""
+        """Whether a device's invisible part is named: "tip of the catheter"."""
         before = self.items[said.at - 1] if said.at else None
         if said.observations != (DEVICES,) or cue.holds or before is None:
             return False
         return before.kind == "seen" and not before.holds and self.items[said.at].first - before.behind <= _OF
 
     def _begins(self, at: int) -> bool:
-        """Whether something stands where a thought begins, and not as the place of something else."""
+        """Whether something starts a thought, not a location."""
         item, before = self.items[at], self.items[at - 1] if at else None
         if before is None:
             return item.first <= 1

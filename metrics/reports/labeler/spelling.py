@@ -17,7 +17,7 @@ _SHORTEST = 7
 
 
 def misspellings(known: Collection[str]) -> dict[str, str]:
-    """Returns the name that is meant by each word one edit away from it; words that are known are no misspellings."""
+    """Returns intended names by one-edit misspellings; known words are excluded."""
     near = ((wrong, name) for name in _NAMES for wrong in _one_edit_away(name))
     return {wrong: name for wrong, name in near if len(wrong) >= _SHORTEST and wrong not in known}
 
@@ -34,7 +34,7 @@ def words_of(root: Node) -> set[str]:
 
 
 def _one_edit_away(word: str) -> Iterator[str]:
-    """Yields what comes of one letter left out, swapped with the next, replaced, or put in; the first one stays."""
+    """Yields one-letter edits after the first letter."""
     for at in range(1, len(word) + 1):
         head, tail = word[:at], word[at:]
         yield head + tail[1:]

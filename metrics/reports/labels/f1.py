@@ -79,7 +79,7 @@ def label_scores(
     average: Average | None,
     uncertain: Uncertain,
 ) -> Efficacy | dict[str, Efficacy]:
-    """Returns precision, recall and F1 of the labels of reports, joined by name; needs no weights.
+    """Returns label precision, recall and F1 of reports, without weights.
 
     They are scikit-learn's with `zero_division=0`: a label or report without anything to find or found counts 0 in the
     means. `macro` over 14 labels with uncertain as positive is what ICON prints as CE; `samples` is the mean over
@@ -133,7 +133,7 @@ def averaged(counts: LabelCounts, average: str) -> Efficacy:
 
 
 def value_of(counts: LabelCounts, average: str, what: str) -> Counts:
-    """Returns one of the numbers of `Efficacy`, (...), of counts (..., label) that were summed over reports.
+    """Returns one of `Efficacy`'s numbers, (...), from counts (..., label).
 
     `average` is "micro", "macro" or "weighted"; `what` is "precision", "recall", "f1" or "support".
     """
@@ -150,7 +150,7 @@ def value_of(counts: LabelCounts, average: str, what: str) -> Counts:
 
 
 def scored(counts: LabelCounts) -> tuple[Counts, Counts, Counts]:
-    """Returns precision, recall and F1 of each report: (report, label) -> three of (report,)."""
+    """Returns precision, recall and F1 by report: (report, label) to (report,)."""
     scores = _label_scores(LabelCounts(*(count.sum(axis=-1) for count in counts)))
     return scores["precision"], scores["recall"], scores["f1"]
 
@@ -189,7 +189,7 @@ def _check_labels(
     labels: Sequence[str],
     uncertain: Any,
 ) -> list[str]:
-    """Returns the labels, once all reports are seen to have them, and nothing that others lack."""
+    """Returns the labels shared by all reports, checked."""
     if uncertain not in get_args(Uncertain):
         raise ValueError(f"Expected `uncertain` to be 'positive' or 'negative', got {uncertain!r}")
     if isinstance(labels, str) or not labels:

@@ -101,7 +101,7 @@ def label_family(
 
 
 def codes(reference: Mapping[str, int], predicted: Mapping[str, int]) -> dict[str, float]:
-    """Returns the evidence of one report: label -> 4 * state in the reference + state in the prediction.
+    """Returns label codes: 4 * reference state + predicted state.
 
     Labels that are blank in both are left out; where all are, the first stands for the report.
     """
@@ -148,7 +148,10 @@ def value_of_sums(sums: npt.NDArray[Any], choice: Choice, what: str) -> Counts:
 
 
 def example_scores(reference: Mapping[str, int], predicted: Mapping[str, int], choice: Choice) -> Efficacy:
-    """Returns precision, recall and F1 of one report; 1 where neither side has a positive label among those chosen."""
+    """Returns precision, recall and F1 of one report; empty pairs 1.
+
+    1 where neither side has a positive label among those chosen.
+    """
     right, predicted_labels = (
         {label for label in choice.labels if side[label] in choice.positive} for side in (reference, predicted)
     )
@@ -205,7 +208,7 @@ def _by_annotator(annotator: str, taxonomy: Known) -> Reader:
 
 
 def _judge_labels(pair: AnsweredQuestion, read: Reader) -> Both | None:
-    """Returns the labels of both sides; None for what is no report, and where there is no reference or no reading."""
+    """Returns both sides' labels; None without report, reference or reading."""
     if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
         return None
     return read(pair)

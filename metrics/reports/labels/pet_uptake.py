@@ -20,7 +20,7 @@ _MARKS = str.maketrans(dict.fromkeys("[]【】()（）"))
 
 
 def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
-    """Returns what a report of PET says of the uptake of organs: "ORGAN: KIND" -> 1, and nothing of others.
+    """Returns PET uptake labels: "ORGAN: KIND" -> 1.
 
     A clause that speaks of uptake is of the organs it names, or else of those that were last named before it. What it
     says is the first kind of the taxonomy that has a word in it; of an organ that is called normal and something else,
@@ -52,7 +52,7 @@ def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
 
 
 def uptake_names(words: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Returns the labels that such words make, and the sets of them: of each organ, and of each kind."""
+    """Returns uptake labels, and sets by organ and kind."""
     organs, kinds = list(words["organs"]), list(words["uptake"])
     by_organ = {organ: tuple(f"{organ}: {kind}" for kind in kinds) for organ in organs}
     by_kind = {kind: tuple(f"{organ}: {kind}" for organ in organs) for kind in kinds}
@@ -60,7 +60,7 @@ def uptake_names(words: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, t
 
 
 def _word_pattern(words: Iterable[str]) -> re.Pattern[str]:
-    """Finds any of the words, the longest first: whole ones, with a plural's s, where they are of Latin letters."""
+    """Pattern of whole words, longest first, optional plural."""
     escaped = (re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))
     parts = (rf"(?<![a-z])(?:{word})(?=(?:s|es)?(?![a-z]))" if word.isascii() else word for word in escaped)
     return re.compile(f"(?P<word>{'|'.join(parts)})", re.IGNORECASE)

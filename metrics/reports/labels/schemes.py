@@ -59,7 +59,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelScheme:
-    """Labelling scheme: findings, their values, and how a language model is asked for them.
+    """Labelling scheme: findings, values and questions to a language model.
 
     Attributes:
         findings: name -> a question or description, in any language; "" for the name alone.
@@ -93,7 +93,7 @@ class LabelScheme:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> LabelScheme:
-        """Labelling scheme of a config with `findings` and `values`, and maybe others of its attributes.
+        """Labelling scheme of a config with `findings` and `values`.
 
         Raises:
             UsageError: a key, state or rule is unknown; there are no findings or fewer than two values; an example
@@ -142,7 +142,7 @@ class LabelScheme:
 
     @classmethod
     def load(cls, place: str | Path) -> LabelScheme:
-        """Labelling scheme in a YAML file, or in `configs/labelling` of this package by name.
+        """Labelling scheme of a YAML file or `configs/labelling` name.
 
         Raises:
             UserError: there is no such file, or it cannot be read as YAML; also as in `of`.
@@ -164,11 +164,11 @@ class LabelScheme:
         return tuple(value for value, number in self.states.items() if number == STATES.index(state))
 
     def state(self, value: str) -> str:
-        """Name of a value's state, of `STATES`; "" of values that are no such states."""
+        """State name of a value, of `STATES`; else ""."""
         return STATES[self.states[value]] if value in self.states else ""
 
     def topics(self) -> list[str]:
-        """What is asked about in a prompt of its own: every finding, or "" for all of them in one."""
+        """Prompt topics: every finding, or "" for all at once."""
         return list(self.findings) if self.ask == "each" else [""]
 
     def prompt(self, topic: str, report: str) -> str:
@@ -213,7 +213,7 @@ class LabelScheme:
         return {name: self._checked(reading, report) for name, reading in read.items()}
 
     def states_of(self, readings: Mapping[str, Reading]) -> dict[str, int] | None:
-        """States of all findings, as metrics of labels take them; None where a finding was not read."""
+        """States of all findings for metrics; None where unread."""
         if any(readings[name].value not in self.states for name in self.findings):
             return None
         return {name: self.states[readings[name].value] for name in self.findings}
@@ -244,7 +244,7 @@ class LabelScheme:
         return {"value": spelled, "evidence": str(stated.get("evidence", ""))} if self.evidence else spelled
 
     def _answered(self, answer: str, given: Mapping[str, Any] | None) -> Reading:
-        """Reading of a reply to one question: the value in its object, else the only one that it names."""
+        """Value of a reply: in its object, else uniquely named."""
         if given is not None:
             value = given.get("value", given.get("answer", _LACKING))
             return self._value({"value": value, "evidence": given.get("evidence", "")})
@@ -271,7 +271,7 @@ class LabelScheme:
         return next((value for value in self.values if _fold_text(value) == _fold_text(text)), None)
 
     def _checked(self, reading: Reading, report: str) -> Reading:
-        """The reading; blank where a positive value has no evidence that the report holds."""
+        """Reading, blanked where positive without evidence in the report."""
         if not self.evidence or reading.value not in self.positive:
             return reading
         words = _fold_text(reading.evidence)
@@ -286,7 +286,7 @@ _LACKING: Any = object()
 
 
 def read_yaml(place: str | Path, folder: str = "labelling") -> Mapping[str, Any]:
-    """Config in a YAML file, or in a folder of this package's configs by name.
+    """Config of a YAML file, or of a package folder by name.
 
     Raises:
         UserError: there is no such file, or it cannot be read as YAML.
@@ -326,7 +326,7 @@ def _read_mosaic(scheme: LabelScheme, reply: str) -> dict[str, Reading]:
 
 
 def _read_rate(scheme: LabelScheme, topic: str, reply: str) -> dict[str, Reading]:
-    """Values as RATE-Evals reads answers: yes in any case is positive, all else negative."""
+    """Values by RATE-Evals: any yes is positive, else negative."""
     yes, no = scheme.positive[0], scheme.values_of("negative")[0]
     content: Mapping[str, Any] = {topic: reply} if topic else last_object(reply) or {}
     return {
@@ -364,7 +364,7 @@ def _read_example(given: Any, findings: Mapping[str, str], values: Mapping[str, 
 
 
 def _spell_value(value: Any) -> str:
-    """Value as text: 1, 1.0 and "1" alike; YAML's `yes` and `no` as they were written."""
+    """Value as text: 1, 1.0 and "1" alike."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():

@@ -82,7 +82,7 @@ class Taxonomy:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Taxonomy:
-        """Takes it from a config with `labels`, and maybe `sets`, `source` and `words`, which make labels of their own.
+        """Taxonomy of a config with `labels`, optional `sets`, `source`, `words`.
 
         Raises:
             UsageError: a key is unknown, there are no labels, one stands twice, or a set names another.
@@ -100,7 +100,7 @@ class Taxonomy:
 
     @classmethod
     def load(cls, place: str | Path) -> Taxonomy:
-        """Reads it from a YAML file, or from `configs/class_lists` of this package by name.
+        """Taxonomy of a YAML file or `configs/class_lists` name.
 
         Raises:
             UserError: there is no such file, or it cannot be read as YAML; also as in `of`.
@@ -144,7 +144,7 @@ class Taxonomy:
         return Choice("micro", (name,), uncertain)
 
     def some(self, text: str, metric: str) -> Choice:
-        """Takes `14+` apart, the set of labels of a metric of single reports; raises UsageError as `choice` does."""
+        """Label set of `14+` for single reports; UsageError as `choice`."""
         return Choice("micro", *self._some(text, metric, text))
 
     def _some(self, text: str, metric: str, whole: str) -> tuple[tuple[str, ...], Uncertain]:
@@ -166,7 +166,7 @@ def loaded(place: str) -> Taxonomy:
 
 
 def labels_of(states: Mapping[str, Any], labels: Sequence[str], who: str) -> dict[str, int]:
-    """Returns the state of every label: 0 of those that a labeller does not name.
+    """Returns all labels' states; unnamed ones are 0.
 
     `cut` among its states says that the text was longer than what was read.
 

@@ -44,7 +44,7 @@ def uptake_classes(text: str) -> dict[str, str]:
 
 
 def _parameter_organs(text: str) -> list[str]:
-    """The organs of a parameter: `all`, `physiological`, `others`, or the name of one; raises UsageError for others."""
+    """Organs of a parameter: `all`, `physiological`, `others`, or a name."""
     organs = list(loaded("pet_uptake").words["organs"])
     groups = {
         "all": organs,

@@ -30,7 +30,9 @@ class Archive(NamedTuple):
     tensors: Mapping[str, Any]
 
     def head(self, kind: str, dataset: str) -> str:
-        """Returns the name of the head of a kind that was trained on a data set, or of the only one.
+        """Returns a head's name by kind and training set.
+
+        Of the only one where there is one.
 
         Raises:
             UserError: none, or several and none of that data set.
@@ -73,7 +75,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def encoder_of(settings: Mapping[str, Any]) -> str:
-    """Returns the model on the hub whose architecture and tokenizer an archive's encoder has.
+    """Returns the hub model with the archive encoder's architecture and tokenizer.
 
     Raises:
         UserError: the settings do not say.
@@ -98,7 +100,7 @@ def read_settings(path: Path) -> Mapping[str, Any]:
 
 
 def _read_members(path: Path, read: Callable[[str, IO[bytes]], Any], only: str = "") -> dict[str, Any]:
-    """Reads members that a RadGraph model has, by name below the folder that holds them; `only` the one of a name."""
+    """Reads an archive's model files by relative name; `only` one."""
     members: dict[str, Any] = {}
     try:
         if path.is_dir():
@@ -121,7 +123,7 @@ def _read_members(path: Path, read: Callable[[str, IO[bytes]], Any], only: str =
 
 
 def _relative_member(member: str) -> str:
-    """Returns what a member of a tar is below the folder that holds the model; "" for anything else."""
+    """Returns a tar member's path below the model; else ""."""
     parts = PurePosixPath(member).parts
     if parts and parts[-1] in (CONFIG, WEIGHTS):
         return parts[-1]

@@ -49,7 +49,7 @@ class RadGraph(TextAnnotator):
 
     @property
     def needs(self) -> tuple[Weights, ...]:  # type: ignore[override]  # what an archive needs stands in it
-        """The archive; and once it is there, the configuration and tokenizer of the encoder that it names."""
+        """Archive and, once there, its encoder's configuration and tokenizer."""
         try:
             self.find(self.archive)
         except UserError:
@@ -60,7 +60,7 @@ class RadGraph(TextAnnotator):
 
     @property
     def encoder(self) -> str:
-        """Where the encoder's configuration is; raises UserError where only the archive would say, and is not there."""
+        """Path of the encoder's configuration; UserError where the archive is missing."""
         return self._given or self._named
 
     @cached_property
@@ -79,7 +79,7 @@ class RadGraph(TextAnnotator):
         return [self._annotation(self.split(text)) for text in texts]
 
     def split(self, text: str) -> list[str]:
-        """Returns the words of a text, as the model was trained on: between blanks, with some punctuation apart."""
+        """Returns words as in training: split at blanks and punctuation."""
         return re.sub(r"([/,:.!?()])", r" \1 ", text).split()
 
     def _annotation(self, words: Sequence[str]) -> dict[str, Any]:
@@ -114,13 +114,16 @@ class RadGraph(TextAnnotator):
 
 
 class RadGraphXL(RadGraph):
-    """RadGraph-XL (Delbrouck et al. 2024), trained on reports of more examinations. Arguments as of `RadGraph`."""
+    """RadGraph-XL (Delbrouck et al. 2024), trained on further examinations.
+
+    Arguments as of `RadGraph`.
+    """
 
     archive: ClassVar[Weights] = _archive_weights("radgraph-xl.tar.gz")
     dataset: ClassVar[str] = "radgraph-xl"
 
     def split(self, text: str) -> list[str]:
-        """Returns the words of a text, as the model was trained on: runs of letters and digits, or of other signs.
+        """Returns words as in training: runs of alphanumerics or signs.
 
         Escapes that some data sets leave in texts are blanks, and a few runs of signs are taken apart.
         """
@@ -133,7 +136,10 @@ class RadGraphXL(RadGraph):
 
 
 class ModernRadGraphXL(RadGraphXL):
-    """Modern RadGraph-XL, trained on the same reports from another encoder. Arguments as of `RadGraph`."""
+    """Modern RadGraph-XL: the same reports, another encoder.
+
+    Arguments as of `RadGraph`.
+    """
 
     archive: ClassVar[Weights] = _archive_weights("modern-radgraph-xl.tar.gz")
     dataset: ClassVar[str] = "modern-radgraph-xl"

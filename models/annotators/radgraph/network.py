@@ -96,7 +96,7 @@ class Network:
     def _relate(
         self, embedded: Tensor, spans: Tensor, mentions: Tensor, words: int
     ) -> list[tuple[tuple[int, int], tuple[int, int], str]]:
-        """Relates the spans that most look like a mention, so many per word, each with each."""
+        """Relates the spans with the highest mention scores, pairwise."""
         kept_count = min(int(torch.ceil(torch.tensor(float(words)) * self.spans_per_word)), len(spans))
         indices = mentions.topk(kept_count).indices.sort().values
         vectors, mentions, spans = self._spans(embedded, spans[indices]), mentions[indices], spans[indices]
@@ -125,7 +125,7 @@ class Network:
         return functional.linear(vectors, self.tensors[f"{names[1]}weight"], self.tensors[f"{names[1]}bias"])
 
     def _embed(self, words: Sequence[str]) -> Tensor:
-        """Returns (word, feature): the mean of the embeddings of a word's pieces, 0 for a word without any.
+        """Returns word embeddings (word, feature): means of their pieces, else 0.
 
         What is longer than the encoder reads is embedded part by part, each between the special tokens.
         """
@@ -154,7 +154,7 @@ class Network:
 
 
 def _with_null(scores: Tensor) -> Tensor:
-    """Puts the score of "none of them", which is 0, before those of classes."""
+    """Prepends the null class, whose score is 0."""
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
 
 

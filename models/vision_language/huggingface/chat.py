@@ -63,7 +63,7 @@ class ChatTemplate:
         self.parts_first = processor is not tokenizer
 
     def render(self, prompt: Prompt) -> str:
-        """Returns the whole conversation as one text that ends where the model's answer begins.
+        """Returns a conversation as text up to the model's turn.
 
         Raises:
             CaseError: a text of the case holds the mark of an image, or the template refuses the conversation.
@@ -151,7 +151,7 @@ def _split_parts(message: Message, prompt: Prompt) -> dict[str, Any]:
 
 
 def _merge_system_turn(messages: Sequence[Message]) -> list[Message]:
-    """The same with what the system says put before the first turn of the user."""
+    """Conversation with the system text moved into the first user turn."""
     system_texts = tuple(f"{message.text}\n\n" for message in messages if message.role == "system")
     remaining = [message for message in messages if message.role != "system"]
     first = next((index for index, message in enumerate(remaining) if message.role == "user"), 0)
@@ -162,7 +162,9 @@ def _merge_system_turn(messages: Sequence[Message]) -> list[Message]:
 
 
 class Reader:
-    """Renders, tokenizes, resizes, and pads on the left, where a model that goes on at the right needs it.
+    """Renders, tokenizes and resizes prompts; pads on the left.
+
+    A model that goes on at the right needs it.
 
     Args:
         processor: of texts and images; of a model of text alone its tokenizer.
@@ -179,13 +181,13 @@ class Reader:
         self.tokenizer: Any = getattr(processor, "tokenizer", processor)
 
     def group_prompts(self, prompts: Prompts) -> list[tuple[list[int], list[str]]]:
-        """Prompts with images and prompts without, which processors do not take together: places, rendered texts."""
+        """Indices and texts of prompts with images, and of those without."""
         shows_images = [bool(_image_indices(prompt)) for prompt in prompts]
         groups = [[index for index, shows in enumerate(shows_images) if shows is kind] for kind in (True, False)]
         return [(indices, [self.template.render(prompts[index]) for index in indices]) for indices in groups if indices]
 
     def encode(self, texts: Sequence[str], prompts: Prompts, model: Any) -> dict[str, Any]:
-        """The model's inputs, on its device and in its precision, one row a text.
+        """Model inputs on its device and precision, one row per text.
 
         Raises:
             CaseError: a prompt fills the model's context, or shows images to a model of text alone.

@@ -28,7 +28,10 @@ after each of the last so many, float32, (text, kept, vocabulary)."""
 
 
 def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
-    """Generation settings without a checkpoint's own temperature, penalties and lengths, so that greedy is greedy."""
+    """Generation settings for greedy decoding, without a checkpoint's own.
+
+    Its temperature, penalties and lengths are left out.
+    """
     from transformers import GenerationConfig
 
     settings = {key: getattr(suggested, key, None) for key in KEPT_SETTINGS}
@@ -60,7 +63,7 @@ def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor,
 
 
 class RowStoppingCriteria:
-    """Ends a row when one of the texts to stop at was written, or when the model's context is full.
+    """Stops rows at stop texts or a full context.
 
     Args:
         reader: of the model: its tokenizer, and how much it can read.
@@ -87,7 +90,7 @@ class RowStoppingCriteria:
 
 
 class GumbelSampler:
-    """Adds to the scores what makes the largest of them a draw (the Gumbel-max trick), from one generator per row.
+    """Gumbel-max sampling with one generator per row.
 
     A row's draws depend on the seed and on its own prompt alone, so that neither the order of the cases nor the size of
     the batch changes an answer.
@@ -114,7 +117,7 @@ class GumbelSampler:
 
 
 def count_completion_tokens(ids: Tensor, settings: Any) -> list[int]:
-    """How many tokens each answer of a batch took, (row, token), its end included and padding left out."""
+    """Answer tokens per row, with end and without padding."""
     ends = torch.as_tensor(settings.eos_token_id, device=ids.device).reshape(-1)
     stopped = torch.isin(ids, ends)
     before = stopped.cumsum(1) - stopped.long() == 0
@@ -130,7 +133,7 @@ def decode_replies(
     tokenizer: Any,
     ends: Sequence[int],
 ) -> list[Turn]:
-    """Texts of a batch of answers, (row, token), with why each ended and how many tokens it and its thought took.
+    """Texts (row, token) with end reason and tokens of answer and thought.
 
     Marks of thinking stay, also those that are special tokens of the checkpoint; so does the opening mark that a
     template has put before the answer, where nothing closes it.
@@ -169,7 +172,7 @@ def decode_replies(
 
 
 def truncate_at_stop(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the texts to stop at, without white space around it."""
+    """Text before the first stop text, stripped."""
     positions = [position for position in map(text.find, stop) if position >= 0]
     return text[: min(positions, default=len(text))].strip()
 
@@ -224,12 +227,12 @@ def score_options(
 
 
 def compute_log_probabilities(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
-    """Log-probabilities of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
+    """Next-token log-probabilities of the last `keep`, float32, (row, keep, vocabulary)."""
     return compute_logits(model, inputs, keep).log_softmax(-1)
 
 
 def compute_logits(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
-    """Logits of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
+    """Next-token logits of the last `keep`, float32, (row, keep, vocabulary)."""
     # Of all tokens they would fill the memory: a thousand tokens of eight prompts are gigabytes.
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     arguments = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(inner.forward).parameters else {}
@@ -238,13 +241,13 @@ def compute_logits(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
 
 
 def _encode_option(text: str, option: str, tokenizer: Any) -> OptionEnding:
-    """The option as the answer: a space parts it from a colon, as in `ASSISTANT:`."""
+    """Option as answer tokens, with a space after a colon."""
     full_text = f"{text} {option}" if text.endswith(":") else text + option
     return OptionEnding(full_text, *split_answer(text, full_text, tokenizer))
 
 
 def split_answer(rendered: str, whole: str, tokenizer: Any) -> tuple[tuple[int, ...], bool]:
-    """Tokens of a text after the prompt that it begins with, and whether the prompt keeps the tokens it has alone."""
+    """Tokens after a prompt; whether the prompt's tokens stay equal."""
     before: list[int] = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     after: list[int] = tokenizer(whole, add_special_tokens=False)["input_ids"]
     shared = next(

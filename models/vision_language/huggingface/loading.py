@@ -64,7 +64,7 @@ class LoadedCheckpoint:
 
 
 def find_checkpoint(checkpoint: str, revision: str | None, file: str = "config.json") -> CheckpointSource:
-    """Finds a checkpoint on disk, in the hub's cache, or on the hub, and asks the network only if it answers at once.
+    """Finds a checkpoint on disk, in the cache, or on the hub.
 
     It is a folder, or an id such as `Qwen/Qwen2.5-VL-7B-Instruct` with a branch, tag or commit; `file` is one that
     every such checkpoint has.
@@ -149,7 +149,7 @@ def load_checkpoint(
 
 
 def make_quantisation_options(quantisation: str | None) -> dict[str, Any]:
-    """Options of `from_pretrained` for weights of 4 or 8 bits; raises UserError where bitsandbytes is missing."""
+    """Loading options for 4 or 8 bits; UserError without bitsandbytes."""
     if quantisation is None:
         return {}
     UsageError.refuse_unknown("unknown model.quantisation", QUANTISATIONS, quantisation)
@@ -202,7 +202,7 @@ def _load_model(source: CheckpointSource, reads_images: bool, options: Mapping[s
 
 
 def _apply_processor_settings(processor: Any, options: Mapping[str, Any]) -> None:
-    """Sets the range of pixels, and refuses names that the library would pass over in silence."""
+    """Sets the pixel range; refuses names that the library ignores."""
     image: Any = getattr(processor, "image_processor", None)
     settings = set(getattr(getattr(image, "valid_kwargs", None), "__annotations__", ())) | {"use_fast", "backend"}
     for key, value in options.items():
@@ -216,7 +216,7 @@ def _apply_processor_settings(processor: Any, options: Mapping[str, Any]) -> Non
 
 @contextmanager
 def _explain_load_errors(name: str) -> Iterator[None]:
-    """Turns the many ways in which the library fails over files, names and settings into one sentence."""
+    """Turns the library's loading errors into one sentence."""
     try:
         yield
     except UserError:

@@ -47,7 +47,7 @@ class Taught:
 
 
 class LoraVLM(HuggingFaceVLM):
-    """A vision-language model of the Hugging Face hub that `fit` tunes by LoRA on a task's questions.
+    """Hugging Face VLM that `fit` tunes by LoRA on questions.
 
     Beside each linear layer that is adapted two small matrices learn, W + (alpha / rank) B A; B begins at zero, so that
     an adapter that learned nothing answers as the base does. The loss is the cross entropy of the tokens of the answer
@@ -128,7 +128,7 @@ class LoraVLM(HuggingFaceVLM):
         self.register_load_state_dict_post_hook(_forgive_base)
 
     def check_ready(self) -> None:
-        """Raises UserError where there is no base, no library for it, or no fitted adapter."""
+        """Raises UserError where base, library or adapter is missing."""
         super().check_ready()
         if self.fitted is None:
             raise UserError("model.checkpoint is not set: fit the adapter first, and name the run's folder")
@@ -156,7 +156,7 @@ class LoraVLM(HuggingFaceVLM):
         return [Taught(prompt, answers[int(np.random.default_rng(seed).integers(len(answers)))])]
 
     def training_loss(self, batch: Sequence[Taught]) -> Tensor:
-        """Mean cross entropy of the tokens of answers, each with the token that ends it.
+        """Mean cross entropy of answer tokens, including the end.
 
         Raises:
             CaseError: a prompt with its answer is longer than the model's context, or its template has no place for
@@ -235,7 +235,7 @@ class LoraVLM(HuggingFaceVLM):
             return peft.get_peft_model(self.model, settings)
 
     def _ending(self, rendered: str, taught: Taught) -> tuple[str, tuple[int, ...]]:
-        """Prompt and answer as one text, to the token that ends the answer, and the tokens of the answer."""
+        """Prompt and answer as text, and the answer's tokens."""
         answered = Message("assistant", (taught.answer,))
         full_text = self.reader.template.render(
             replace(taught.prompt, messages=(*taught.prompt.messages, answered)),
@@ -252,7 +252,7 @@ class LoraVLM(HuggingFaceVLM):
         return rendered + text, split_answer(rendered, rendered + text, tokenizer)[0]
 
     def _base_digest(self) -> str:
-        """Hash of the base: of weights and settings in a folder; the commit of the hub's."""
+        """Hash of the base's files, or the hub's commit."""
         if self.source is None or self.source.commit:
             return self.source.commit if self.source else ""
         files = (
@@ -274,7 +274,7 @@ class LoraVLM(HuggingFaceVLM):
 
 
 def answers_to(prompt: Prompt, key: Key) -> list[str]:
-    """The right answers to a prompt in the words that a model is to write; of a choice its letter.
+    """Right answers in the words to write; letters of choices.
 
     Raises:
         CaseError: there is none that can be written, such as a place in an image.

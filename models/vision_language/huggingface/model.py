@@ -31,7 +31,7 @@ from medimg_eval.question import Decoding, Turn
 
 
 class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
-    """Any checkpoint that transformers loads with `AutoModelForImageTextToText`, or a language model for text alone.
+    """Checkpoint of `AutoModelForImageTextToText`, or a text-only language model.
 
     Prompts are put into the checkpoint's chat template and padded on the left. Decoding is greedy, without the sampling
     and penalties that the checkpoint may suggest; with a temperature, each prompt's draws depend on the seed and on
@@ -101,7 +101,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         self.model: Any = None
 
     def check_ready(self) -> None:
-        """Raises UserError when there is no such checkpoint, or no library for it; loads nothing yet."""
+        """Raises UserError where checkpoint or library is missing; loads nothing."""
         import_optional("transformers")
         if self.source is None:
             self.source = find_checkpoint(self.checkpoint, self.revision)
@@ -111,7 +111,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         self._load()
 
     def usage(self) -> Mapping[str, Any]:
-        """Prompts, tokens read and written, seconds in answering, and the commit on the hub that was loaded."""
+        """Prompts, tokens, seconds, and the hub commit of the checkpoint."""
         commit = self.source.commit if self.source else ""
         return self.spending | ({"commit": commit} if commit else {})
 
@@ -143,7 +143,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
 
     @torch.inference_mode()
     def choose(self, prompts: Prompts) -> list[dict[str, float]]:
-        """The mean log-probability of the tokens of each option's letter or text as the answer to each prompt.
+        """Mean token log-probability of each option as the answer.
 
         Raises:
             CaseError: as in `generate`.
@@ -163,7 +163,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         return [weights[index] for index in range(len(prompts))]
 
     def _apply(self, fn: Any, recurse: bool = True) -> HuggingFaceVLM:
-        """Moves the weights, which are loaded before; those that a device map has placed stay."""
+        """Moves weights loaded before; those of a device map stay."""
         self._load()
         return self if self.device_map else super()._apply(fn, recurse)
 

@@ -40,7 +40,7 @@ LONGEST_WAIT_S = 60.0
 
 
 class Pace:
-    """Spaces requests so that no minute holds more requests or tokens than a server allows.
+    """Spaces requests by a server's limits per minute.
 
     Requests are spread evenly instead of being sent in bursts, so the limit holds for every minute, not for those of
     one clock only.
@@ -75,7 +75,7 @@ class Pace:
             await self._sleep(wait_s)
 
     def correct(self, tokens: float) -> None:
-        """Counts so many tokens more (or fewer, when negative) than a request was thought to take."""
+        """Adds to the tokens counted for a request; may be negative."""
         self._tokens_from += self._token_s * tokens
 
     def hold(self, seconds: float) -> None:
@@ -84,7 +84,7 @@ class Pace:
 
 
 def backoff(failures: int, first_s: float, draw: Callable[[], float] = random.random) -> float:
-    """How long to wait after so many failures in a row (from 1), in seconds.
+    """Seconds to wait after consecutive failures, counted from 1.
 
     Half of it doubles with each failure, up to `LONGEST_WAIT_S`; the other half is drawn, so that requests which
     failed together do not come back together.
@@ -94,7 +94,7 @@ def backoff(failures: int, first_s: float, draw: Callable[[], float] = random.ra
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """How long a server asks to be left alone, in seconds of at least 0; None where it does not say.
+    """Seconds of a server's `Retry-After`, at least 0; None without.
 
     Read from `retry-after-ms`, which some hosts add, or `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
     """
@@ -156,7 +156,7 @@ class Writer(NamedTuple):
     media: Path | None = None
 
     def request(self, prompt: Prompt, decoding: Decoding) -> Request:
-        """The request that asks a prompt; raises CaseError for an image that is no picture."""
+        """Request of a prompt; raises CaseError for non-pictures."""
         pictures = as_pictures(prompt)
         digests = [_picture_digest(picture, self.image_format, self.max_side) for picture in pictures]
         identity = self.url.encode() + b"\n" + self._body(prompt, decoding, digests)
@@ -177,7 +177,7 @@ class Writer(NamedTuple):
         return file_url(picture, self.media, self.max_side)
 
     def draws(self, decoding: Decoding) -> bool:
-        """Whether the server draws its replies: `extra` may give it another temperature, or leave it its own."""
+        """Whether the server samples replies, considering `extra`'s temperature."""
         return bool(self.extra.get("temperature", decoding.temperature) != 0)
 
     def _body(self, prompt: Prompt, decoding: Decoding, urls: Sequence[str]) -> bytes:
@@ -281,7 +281,7 @@ class Tally:
 
 
 class _AgainError(Exception):
-    """A try that failed in a way in which the next one may not; `wait_s` is how long the server asks to wait."""
+    """Failed try that may succeed later; `wait_s` is the server's."""
 
     def __init__(self, message: str, wait_s: float | None = None) -> None:
         super().__init__(message)
@@ -290,7 +290,7 @@ class _AgainError(Exception):
 
 @dataclass(eq=False)
 class _Seat:
-    """One server of several: how many requests it has, how often in a row it failed, until when it is left alone."""
+    """State of one server: requests, consecutive failures, rest."""
 
     url: str
     under_way: int = 0
@@ -298,13 +298,15 @@ class _Seat:
     rests_until: float = -math.inf
 
     def load(self) -> tuple[bool, float, int]:
-        """By which the next request is given to one: those at rest last, the one that rests the shortest first."""
+        """Sort key of the next server; resting ones come last."""
         rests = self.rests_until > time.monotonic()
         return rests, self.rests_until if rests else 0.0, self.under_way
 
 
 class Client:
-    """Asks one server, or the least busy of several; belongs to the thread of `wait_for`.
+    """Client of one server, or of the least busy.
+
+    It belongs to the thread of `wait_for`.
 
     Of several, one that fails is left alone for a while, which doubles, and its requests go to another.
     """
@@ -362,7 +364,7 @@ class Client:
             await asyncio.sleep(wait)
 
     def _rest(self, seat: _Seat, asked_s: float | None) -> float:
-        """Leaves a server alone for a while; returns after how many seconds one is there again: mostly at once."""
+        """Rests a server; returns seconds until one is available, mostly 0."""
         seat.failures += 1
         wait = (asked_s or 0.0) + backoff(seat.failures, self._patience.backoff_s)
         seat.rests_until = max(seat.rests_until, time.monotonic() + wait)
@@ -442,7 +444,7 @@ class Client:
 
 
 def moved(url: str, response: Any) -> UserError:
-    """Advice on an address that sends elsewhere, where the key and the images are not sent unasked."""
+    """Advice on redirects, which would leak keys and images."""
     to = response.headers.get("location", "")
     there = f" ({place(str(response.url.join(to)))})" if to else ""
     return UserError(
@@ -451,7 +453,7 @@ def moved(url: str, response: Any) -> UserError:
 
 
 def _is_filtered(body: bytes) -> bool:
-    """Whether an error is that of a content filter, by its codes, also those within it, or its message."""
+    """Whether an error is a content filter's, by code or message."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -467,7 +469,7 @@ def _is_filtered(body: bytes) -> bool:
 
 
 def _error_message(body: bytes, secret: str) -> str:
-    """Message of a server's error, without the request that some repeat, or the key that some do not accept."""
+    """Server's error message, without repeated requests or refused keys."""
     try:
         error_fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -500,7 +502,7 @@ def http_library() -> Any:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end in a thread that is kept for it, so that it also works where a loop runs already.
+    """Runs a coroutine in a thread, also within a running loop.
 
     Whatever interrupts the waiting, such as Ctrl-C, cancels it.
     """
@@ -525,7 +527,7 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def file_url(picture: Picture, folder: Path, max_side: int | None = None) -> str:
-    """A picture as a PNG file of a folder, by its content; returns its `file:` URL."""
+    """Writes a picture as PNG by content; returns its `file:` URL."""
     name = f"medimg_eval-{hashlib.sha256(f'{picture.size} {max_side}'.encode() + picture.tobytes()).hexdigest()}.png"
     if not (folder / name).is_file():
         with whole(folder / name) as partial:
@@ -543,7 +545,7 @@ def _shrink_picture(picture: Picture, max_side: int | None) -> Picture:
 
 
 def data_url(picture: Picture, image_format: ImageFormat = "png", max_side: int | None = None) -> str:
-    """A picture as a `data:` URL, shrunk (Lanczos) until neither side is longer than `max_side` pixels."""
+    """Picture as `data:` URL, shrunk to `max_side` pixels by Lanczos."""
     picture = _shrink_picture(picture, max_side)
     stream = io.BytesIO()
     # PNG at a low effort: a request is uploaded once, and nothing waits for the last per cent of its size.

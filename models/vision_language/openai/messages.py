@@ -22,7 +22,7 @@ THINKING = ("reasoning", "reasoning_content", "thinking", "thoughts")
 
 
 def written_turns(messages: Sequence[Message], urls: Sequence[str]) -> list[dict[str, Any]]:
-    """The messages of a request; images of a tool's turn follow as a turn of the user, for servers take none there.
+    """Messages of a request; tool images follow as user turns.
 
     Args:
         messages: turns.
@@ -65,7 +65,7 @@ def written_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_reply(told: Any) -> dict[str, Any]:
-    """Fields of a reply, by `FIELDS`; None for those that the server left out.
+    """Reply by `FIELDS`; None for omitted ones.
 
     Raises:
         ValueError: it holds no message.
@@ -93,7 +93,7 @@ def read_reply(told: Any) -> dict[str, Any]:
 
 
 def calls_of(reply: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The calls of a reply of `read_reply`; of one whose arguments cannot be read, the error says why."""
+    """Tool calls of a reply; unreadable arguments give an error."""
     calls = []
     for call in reply.get("calls") or ():
         arguments, error = call["arguments"], ""
@@ -135,7 +135,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
 
 
 def _message_thought(message: Mapping[str, Any]) -> str | None:
-    """Thought that a server sent apart: a field, details (OpenRouter), or parts of the content (Anthropic)."""
+    """Thought sent apart: field, details (OpenRouter) or content parts (Anthropic)."""
     for field in THINKING:
         if isinstance(thought := message.get(field), str):
             return _repair_surrogates(thought)

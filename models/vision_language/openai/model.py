@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 class OpenAICompatible(VisionLanguageModel):
-    """Asks a server, several prompts at a time, again where that may help, and nothing twice.
+    """Client of OpenAI-compatible servers: parallel, retried, each request once.
 
     Replies are kept on disk as they arrive, by the whole request: address, model, messages, images, decoding and seed.
     What was answered before a run was killed is not asked again, and a second run costs nothing. A draw of another seed
@@ -147,7 +147,7 @@ class OpenAICompatible(VisionLanguageModel):
 
     @property
     def remote(self) -> bool:  # type: ignore[override]
-        """True unless each server's address is this machine's; one here that passes requests on is not seen through."""
+        """True unless all servers are local; local proxies go unnoticed."""
         return not all(map(is_here, self._hosts))
 
     @property
@@ -155,7 +155,7 @@ class OpenAICompatible(VisionLanguageModel):
         return any(map(_is_hosted, self._hosts))
 
     def check_ready(self) -> None:
-        """Raises UserError when the server is out of reach, there is no key for it, or it takes another one."""
+        """Raises UserError where server, key or permission is missing."""
         if self._hosted and not self._key:
             raise UserError(
                 f"{place(self.base_url)} needs a key; put it into the environment variable "
@@ -220,7 +220,7 @@ class OpenAICompatible(VisionLanguageModel):
         raise failed[0]
 
     def usage(self) -> dict[str, Any]:
-        """Requests, retries, replies from the cache, tokens, seconds, and the cost where prices are given.
+        """Requests, retries, cached replies, tokens, seconds, and cost with prices.
 
         Tokens are the server's count, of what it was asked and not of what came from the cache. Replies without a
         count are `uncounted`, and missing in tokens and cost. Those `cut_off` ended at `max_new_tokens`, and the
@@ -273,7 +273,7 @@ class OpenAICompatible(VisionLanguageModel):
         )
 
     def _usage(self, reply: Mapping[str, Any]) -> Usage:
-        """Cost of a reply, also where it came from the cache: that of asking anew."""
+        """Cost of a reply, also of a cached one as if new."""
         read, written = reply["prompt_tokens"], reply["completion_tokens"]
         cost = None
         if self.price_per_million and read is not None and written is not None:
@@ -307,7 +307,7 @@ def _list_urls(said: Any) -> list[str]:
 
 
 def _is_hosted(host: str) -> bool:
-    """False of this machine, and of its own network by a private address or a name without dots."""
+    """False for this machine and private networks, by address or name."""
     if re.fullmatch(r"[a-z][a-z0-9_-]*|.*\.localhost", host):
         return False
     try:

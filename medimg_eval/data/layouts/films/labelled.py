@@ -27,7 +27,7 @@ OTHERS = "others"
 
 @dataclass(kw_only=True)
 class Frames(FolderLayout):
-    """Films whose frames on a grid are labelled; the patient is the video unless told otherwise.
+    """Films with labelled frames; the patient defaults to the video.
 
     Frames of the truth are places on the grid: frame `k * every` of the video is place k. Labels of other frames are
     left out, and so are frames that not all files label.
@@ -86,7 +86,7 @@ class Frames(FolderLayout):
         return self.every
 
     def _videos(self, root: Path) -> list[tuple[Path, dict[str, str]]]:
-        """The file of labels of each video, and what its fields stand for, by the name of the video."""
+        """Video -> its label file and pattern fields."""
         first = self._sources[0]
         files = find(root, first.path) if "{" in first.path else [(root / first.path, {})]
         if not files:
@@ -195,7 +195,7 @@ class FrameTruth:
         return f"FrameTruth({self.sources!r}, {self.video!r}, {self.every})"
 
     def read(self) -> FrameLabels:
-        """Returns the labels; raises CaseError naming the file where it is not understood, or labels no frame."""
+        """Returns the labels; CaseError names invalid or empty files."""
         try:
             return _read_labels(
                 self.files, _Sources(self.sources), self.video, self.every, _modification_times(self.files)
@@ -251,7 +251,7 @@ def _read_labels(
 
 
 def _join_columns(files: Sequence[Path], sources: _Sources, video: str, every: int) -> dict[int, dict[str, Any]]:
-    """Frames of the video on the grid that all files label, and their labels."""
+    """Frames on the common grid of all files, with labels."""
     joined: dict[int, dict[str, Any]] | None = None
     for path, source in zip(files, sources, strict=True):
         pairs = source.read_frames(path) if VIDEO in source.path else _of_all(source, path).get(video, [])

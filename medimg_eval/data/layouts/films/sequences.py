@@ -14,7 +14,7 @@ from medimg_eval.imaging.video import PoseFile
 
 @dataclass(kw_only=True)
 class PoseTable(Table):
-    """A table of sequences of poses: as `Table`, whose `image` names arrays, COCO's JSON or folders of OpenPose's."""
+    """Table of pose sequences: arrays, COCO JSON or OpenPose folders."""
 
     def image_file(self, path: Path | tuple[Path, ...], **options: Any) -> Any:
         """A sequence of poses."""
@@ -23,7 +23,7 @@ class PoseTable(Table):
 
 @dataclass(kw_only=True)
 class PoseFolders(Volumes):
-    """Folders of sequences of poses: as `Volumes`, whose `image` is found instead of a picture."""
+    """Folders of pose sequences, as `Volumes`."""
 
     def image_file(self, path: Path | tuple[Path, ...], **options: Any) -> Any:
         """A sequence of poses."""

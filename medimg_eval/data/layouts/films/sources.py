@@ -32,7 +32,7 @@ class FrameSource:
         raise UsageError(f"{self.path}: expected one file for all videos, without {{video}} in its name")
 
     def read_videos(self, path: Path) -> dict[str, list[Labelled]]:
-        """Video -> its labelled frames, of a file for all; raises UserError naming file and line."""
+        """Video -> labelled frames of a file; UserError names the line."""
         raise UsageError(f"{self.path}: expected {{video}} in its name, or the column `video` of a table for all")
 
 
@@ -95,7 +95,7 @@ class FrameRows(FrameSource):
 
 @dataclass
 class FrameSpans(FrameSource):
-    """Spans of time with a label each: lines of start, end and label, or a list of objects in JSON.
+    """Labelled time spans: lines of start, end, label, or JSON objects.
 
     Of spans that overlap the one that starts later counts, of those the shorter.
 
@@ -167,7 +167,7 @@ class FrameSpans(FrameSource):
 
 @dataclass
 class Triplets(FrameSource):
-    """CholecT50's JSON: vectors of a triplet, its instrument, verb and target, and the phase, of each frame.
+    """CholecT50's JSON: triplet, instrument, verb, target and phase by frame.
 
     The truth's columns are the file's own names of `category`, such as `grasper,retract,gallbladder`, with 0 or 1, and
     `phase`. Frames are counted at the rate of the file.
@@ -205,7 +205,7 @@ class Triplets(FrameSource):
 
 @dataclass
 class CocoFrames(FrameSource):
-    """COCO's JSON of pictures `{video}_{frame}.jpg` with numbers of each, such as Endoscapes' three criteria.
+    """COCO JSON of `{video}_{frame}.jpg` with numbers, as Endoscapes' criteria.
 
     Args:
         path: one file for all videos below the root.

@@ -74,7 +74,7 @@ class PairFiles:
 
 
 def read_points(path: Path, grid: Geometry, space: Space) -> Array:
-    """Points of a table, float64, (point, axes), as voxel indices of their image; a first line of names is skipped.
+    """Points, float64, (point, axes), in voxels; headers are skipped.
 
     Raises:
         CaseError: the file is missing, or a line does not hold a number for each axis.
@@ -237,7 +237,7 @@ class Learn2Reg(Layout):
 
     @staticmethod
     def _suffix(modalities: Mapping[str, str]) -> str:
-        """Suffix of the folder of points: those of other pairs of modalities than 0000 to 0001 lie apart."""
+        """Suffix of the point folder, by pair of modalities."""
         fixed, moving = modalities["fixed"], modalities["moving"]
         return "" if fixed == moving or (fixed, moving) == ("0000", "0001") else "".join(sorted((fixed, moving)))
 

@@ -58,7 +58,7 @@ class WarpedBrain:
 
 @dataclass(frozen=True)
 class Warp:
-    """The map of one pair, from the moving to the fixed image, in mm; it is drawn from the seed."""
+    """Seeded map from moving to fixed image, in mm."""
 
     seed: int
     degrees: float
@@ -66,7 +66,7 @@ class Warp:
     waves: float
 
     def back(self, places: Array) -> Array:
-        """Where places of the moving image, (place, 3) in mm, lie in the fixed one."""
+        """Positions (place, 3) in mm, from moving to fixed image."""
         rng = np.random.Generator(np.random.Philox(self.seed))
         angles, shift = rng.uniform(-1, 1, (2, 3)) * [[np.deg2rad(self.degrees)] * 3, [self.shift] * 3]
         lengths, phases = rng.uniform(70, 110, (3, 3)), rng.uniform(0, 2 * np.pi, (3, 3))
@@ -82,7 +82,7 @@ class Warp:
         return moved
 
     def forth(self, places: Array, rounds: int = 60) -> Array:
-        """Where places of the fixed image, (place, 3) in mm, lie in the moving one: the inverse, by fixed points."""
+        """Positions (place, 3) in mm, from fixed to moving, by fixed points."""
         points = np.array(places, np.float64)
         for _ in range(rounds):
             missed = self.back(points) - places
@@ -94,7 +94,7 @@ class Warp:
 
 @dataclass(frozen=True)
 class BrainImage:
-    """The brain at 3 mm, bent where a warp says so; float32, with noise and other grey values where it is bent."""
+    """Brain at 3 mm, optionally warped with noise and changed contrast; float32."""
 
     warp: Warp | None = None
 
@@ -119,7 +119,7 @@ class BrainImage:
 
 @dataclass(frozen=True)
 class KnownWarp:
-    """References of a pair: tissues, points, the brain as region, and the map itself."""
+    """References of a pair: tissues, points, brain region, and map."""
 
     warp: Warp
 

@@ -149,7 +149,7 @@ class Studies(Layout):
 
     @property
     def image_pattern(self) -> str:
-        """The pattern of images, in a folder or an archive; "" where none are shown."""
+        """Pattern of images in a folder or archive; "" without."""
         return self.image if isinstance(self.image, str) else self.image["member"]
 
     def cases(self, split: str) -> list[Case]:
@@ -176,7 +176,7 @@ class Studies(Layout):
         return self._left_out
 
     def split_source(self) -> dict[str, str]:
-        """SHA-256 of each table that decides which study belongs to which split, as `fingerprints` has it."""
+        """Path -> SHA-256 of tables defining splits, as by `fingerprints`."""
         root = self.folder()
         named = list(self.records.values()) if isinstance(self.records, Mapping) else []
         if self.split:

@@ -26,7 +26,7 @@ MISSING = frozenset(("nan", "<na>"))
 
 @dataclass(frozen=True)
 class Stated:
-    """A reference that stands in the table, beside what was written in its place: tables with the same one agree.
+    """Reference of a table beside predictions; equal references agree.
 
     `content` is the reference, or several; `wrong` says what is wrong with the row. `files` are none, for the table
     holds more than the reference.
@@ -49,7 +49,7 @@ class Stated:
 
 @dataclass(kw_only=True)
 class ReportTable(Layout):
-    """One table with a row per report: id, reference, prediction, and if there are any subject, study, view and set.
+    """Table of reports: id, reference, prediction, optional subject, study, view, set.
 
     A row that is not understood, without a reference, or of an id that an earlier row has with other texts, is a case
     that fails and is not judged; the others are. A blank prediction is an empty text. Intervals resample subjects,
@@ -167,7 +167,7 @@ class ReportTable(Layout):
 
 
 def _report_text(row: Row, column: str, value: Any) -> str:
-    """A report as a cell holds it, without blanks about it; "" where it says nothing, or that it is missing."""
+    """Report text of a cell, stripped; "" for missing ones."""
     if isinstance(value, list | dict):
         raise row.error(f"column {column!r} holds {'a list' if isinstance(value, list) else 'an object'}, not a text")
     text = "" if value is None else str(value).strip()
@@ -199,7 +199,9 @@ class R2Gen(Table):
 
 @dataclass(kw_only=True)
 class Llava(Table):
-    """LLaVA's conversations: a list of {id, image, conversations: [{from: human, value}, {from: gpt, value}]}.
+    """LLaVA's conversations as JSON lists.
+
+    Of {id, image, conversations: [{from: human, value}, {from: gpt, value}]}.
 
     Each question is a case, with the question (without its `<image>`) among the attributes and the answer as the truth.
     Of an item of several questions, the cases are called `id-1`, `id-2`, ... Arguments are those of `Table`.

@@ -29,7 +29,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TimelineKey:
-    """Rows of a patient, as the JSON text that an answer is compared with; `content` is what is hashed of them."""
+    """Patient's rows as JSON reference; `content` is hashed."""
 
     content: str
     wrong: str = ""
@@ -48,7 +48,7 @@ class TimelineKey:
 
 @dataclass(kw_only=True)
 class PatientTimelines(Layout):
-    """Patients with several studies, one case each: a table with a row for each finding, in Lunguage's columns.
+    """Patients with several studies, in Lunguage's rows of findings.
 
     A patient's studies stand by `sequence`. What is right are the rows with a group (`gt_entity_group`), numbered
     from 0 as they stand. Patients with fewer studies than asked for are left out.
@@ -119,7 +119,7 @@ class PatientTimelines(Layout):
         return Case(patient, (), key, patient, about, Question(text, "open"))
 
     def _reports(self, ordered: Rows, studies: Sequence[str], since: Mapping[str, int]) -> str:
-        """The reports in order, each under its number and day, a line for each section."""
+        """Reports in order, numbered and dated, a line per section."""
         parts = []
         for number, study in enumerate(studies, 1):
             day = f", day {since[study]}" if study in since else ""
@@ -131,7 +131,7 @@ class PatientTimelines(Layout):
         return "\n".join(parts)
 
     def _days(self, root: Path, rows: Rows) -> dict[str, float]:
-        """Study -> its time in days, from any beginning; studies whose time nothing says are absent."""
+        """Study -> time in days; studies without time are absent."""
         if not self.times:
             days = {str(row["study_id"]): _day_of(row) for row in rows}
             return {study: day for study, day in days.items() if day is not None}

@@ -17,7 +17,7 @@ from medimg_eval.tasks.base import Layout
 
 @dataclass(kw_only=True)
 class PictureFolder(FolderLayout):
-    """Every picture below a folder as a case, called by its path without the ending.
+    """Pictures below a folder as cases, named by path.
 
     Args:
         shown: whether it is the case's image; that of a generated picture is what a model gives, and not shown to it.
@@ -60,7 +60,7 @@ class NameAsPrompt:
 
 @dataclass(kw_only=True)
 class PictureSets(Layout):
-    """Pictures that were generated beside real ones; each part is a split of its own.
+    """Generated pictures beside real ones, one split per part.
 
     Args:
         prompts: the pictures that were generated, which are the split `test`.
@@ -73,7 +73,7 @@ class PictureSets(Layout):
     train: Layout | None = None
 
     def cases(self, split: str) -> Sequence[Case]:
-        """The cases of one part; raises SplitError where there is none of that name."""
+        """Cases of one part; SplitError for unknown names."""
         parts = {"test": self.prompts, "reference": self.real, "train": self.train}
         if (part := parts.get(split)) is None:
             raise SplitError(f"there are no pictures of {split!r}{nearest(split, parts)}")

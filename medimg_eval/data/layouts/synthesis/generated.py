@@ -35,7 +35,7 @@ PROMPT = "prompt"
 
 @dataclass(kw_only=True)
 class Generated(Layout):
-    """Each picture of a synthesis run as a case, which belongs to the patient of the prompt that it was made of.
+    """Pictures of a synthesis run as cases of their prompts' patients.
 
     The id is the prompt's with the picture's number, such as `case12-000`; attributes are the prompt's, and `prompt`,
     its id. All of them serve any split.
@@ -171,7 +171,7 @@ def stored_files(folder: Path) -> dict[str, Path]:
 
 
 def _pictures_by_prompt(folder: Path) -> dict[str, list[Path]]:
-    """By prompt, the files of its pictures; raises UserError where the run made none, or one is missing."""
+    """Prompt -> picture files; UserError where none or missing."""
     pictures: dict[str, list[Path]] = {}
     for case, file in stored_files(folder).items():
         try:
@@ -196,7 +196,7 @@ SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
 @dataclass(kw_only=True)
 class MixedDataset(Layout):
-    """A task's own cases, of which those to fit on are replaced by synthetic ones, or joined with them.
+    """Task's cases, with fit cases replaced or joined by synthetic ones.
 
     A synthetic case that has the id of a real one is called by it with `-synthetic` behind.
 
@@ -232,7 +232,7 @@ class MixedDataset(Layout):
             raise UsageError(f"setting {self.setting!r} needs the layout of the synthetic cases, and none is given")
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of one split; raises UserError where there are no synthetic cases, or there is no such split."""
+        """Cases of a split; UserError for unknown ones or without synthetic cases."""
         if split != self.fit:
             return list(self.real.cases(split))
         real, generated = self.parts()
@@ -241,7 +241,7 @@ class MixedDataset(Layout):
         return [*real, *renamed]
 
     def parts(self) -> tuple[list[Case], list[Case]]:
-        """The real and the synthetic cases to fit on; raises UserError where there are no synthetic ones to take."""
+        """Real and synthetic fit cases; UserError without synthetic ones."""
         real = self._first(self.real.cases(self.fit)) if self.setting != "synthetic" else []
         if self.synthetic is None or self.setting == "real":
             return real, []
@@ -251,7 +251,7 @@ class MixedDataset(Layout):
         return self._mixed(real, generated) if self.setting == "mixed" else (real, self._first(generated))
 
     def split_source(self) -> Mapping[str, str]:
-        """SHA-256 of each file that decides which real case belongs to which split, by its path."""
+        """Path -> SHA-256 of files defining real cases' splits."""
         return split_source(self.real)
 
     def _first(self, cases: Sequence[Case]) -> list[Case]:
@@ -261,7 +261,7 @@ class MixedDataset(Layout):
         return [case for case in cases if patient_of(case) in chosen]
 
     def _mixed(self, real: Sequence[Case], made: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-        """The real cases of every other patient, and for the others as many synthetic ones."""
+        """Real cases of alternate patients; synthetic ones replace the others."""
         order = self._order(real)
         kept_patients, replaced = set(order[::2]), set(order[1::2])
         remaining = [case for case in real if patient_of(case) in kept_patients]
@@ -280,5 +280,5 @@ class MixedDataset(Layout):
 
 
 def patient_of(case: Case) -> str:
-    """Who a case belongs to: its patient, or where none is known its prompt, or itself."""
+    """Group of a case: patient, else prompt, else itself."""
     return case.patient if case.patient is not None else case.attributes.get(PROMPT, case.id)

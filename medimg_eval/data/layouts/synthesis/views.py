@@ -23,7 +23,7 @@ MOST = 3
 
 @dataclass(kw_only=True)
 class ViewXGen(Table):
-    """ViewXGen's lists of MIMIC-CXR: every image of a study is to be made from the report and the study's other images.
+    """ViewXGen's MIMIC-CXR: generate each image from report and other views.
 
     A list has a line of dicom, subject, study, view and number of images for each image. As in the authors' loader,
     studies of more than three images, and those of which an image is missing in the list, are left out. The split
@@ -71,7 +71,7 @@ class ViewXGen(Table):
         return ReportAndView(root, self.reports)
 
     def cases(self, split: str) -> list[Case]:
-        """The images of a split; of `prompts` the images of `test`, each shown the others of its study."""
+        """Images of a split; `prompts` are `test` with other views."""
         if split != "prompts":
             return super().cases(split)
         cases = super().cases("test")
@@ -101,13 +101,13 @@ def _row_attributes(row: Row) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ReportAndView:
-    """A report in a text file, behind the view that is asked for, as in `LATERAL view. the heart is normal`."""
+    """Report after the asked view: `LATERAL view. the heart is normal`."""
 
     root: Path
     file: str
 
     def reference(self, entry: Entry) -> Reference[Text]:
-        """The text in lower case, as the authors have it; raises MissingDataError where there is no report."""
+        """Lower-case text, as the authors'; MissingDataError without a report."""
         path = self.root / entry.row.fill(self.file)
         try:
             report = path.read_text(encoding="utf-8")

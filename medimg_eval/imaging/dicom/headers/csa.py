@@ -13,7 +13,7 @@ _MOST = 16
 
 
 def csa_numbers(block: bytes, name: str) -> tuple[float, ...]:
-    """The finite numbers that an element holds, in bytes that hold such a header; none where it is not there.
+    """Finite numbers of a CSA header's element; none if absent.
 
     An element is its name (64 bytes), how many values it has, their kind and the count of items; an item is four
     lengths, then text padded to 4 bytes. Its length is the second of the four; headers older than `SV10` count it from

@@ -45,7 +45,7 @@ _TILES = re.compile(rb"NumberOfImagesInMosaic\0.{77}\s{0,8}(\d{1,8})", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Pixels of a file and their place. Texts are empty, numbers None, where it says nothing.
+    """Pixels of a file and their place; "" or None where unstated.
 
     Attributes:
         path: the file.
@@ -118,7 +118,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header | None:
-    """Reads the header of one file, whatever its name; None when the file is not DICOM.
+    """Reads a file's header; None for other than DICOM.
 
     Raises CaseError where the file is DICOM but damaged, or cannot be opened.
     """
@@ -145,7 +145,7 @@ def read_header(path: Path) -> Header | None:
 
 
 def salvaged_header(path: Path) -> Header:
-    """Reads what can be read of the header of a damaged file; all empty where that is nothing."""
+    """Readable part of a damaged file's header, possibly empty."""
     elements: dict[str, bytes] = {}
     with suppress(OSError, OddError, RecursionError, IndexError):
         descriptor = os.open(path, os.O_RDONLY)
@@ -160,7 +160,7 @@ def salvaged_header(path: Path) -> Header:
 
 
 def required_header(path: Path) -> Header:
-    """Reads the header of a file that must be DICOM; raises CaseError when it is not."""
+    """Reads a required DICOM header; CaseError for other files."""
     header = read_header(path)
     if header is None:
         raise CaseError(f"{path}: is not a DICOM file")
@@ -168,7 +168,7 @@ def required_header(path: Path) -> Header:
 
 
 def header_of(dataset: Any, path: Path) -> Header:
-    """Makes the header of a pydicom dataset, with its file meta where it has one; the path is for messages."""
+    """Header of a pydicom dataset and file meta; `path` is for messages."""
     elements = {}
     for name, tag in (ELEMENTS | VOLUME_FACTS).items():
         group = getattr(dataset, "file_meta", None) if tag >> 16 == 2 else dataset
@@ -197,7 +197,7 @@ def _read_oddly(path: Path, *, certain: bool) -> Header | None:
 
 
 def _bytes_of(element: Any) -> bytes:
-    """The value of a pydicom element as little-endian bytes, whether it was converted before or not."""
+    """Little-endian bytes of a pydicom element, raw or converted."""
     value = element.value
     if value is None:
         return b""
@@ -280,7 +280,7 @@ def _make_header(
 
 
 def _siemens_weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The diffusion weighting in Siemens' image header, where its own elements do not state it."""
+    """Diffusion weighting of Siemens' image header, without elements."""
     block = found.get("header_siemens")
     if block is None or ("b_value_siemens" in found and "direction_siemens" in found):
         return {}
@@ -293,7 +293,7 @@ def _siemens_weighting(found: Mapping[str, bytes]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Raw values read as what they stand for; what cannot be read counts as not said."""
+    """Raw values, decoded; unreadable ones count as unstated."""
 
     found: Mapping[str, bytes]
 
@@ -301,7 +301,7 @@ class _Values:
         return self.found[name].decode("latin-1").strip(" \0\n") if name in self.found else ""
 
     def code(self, name: str) -> str:
-        """A text that may be shown: a damaged length must not carry a neighbour, such as a name, into a message."""
+        """Short code text; damaged lengths must not leak names."""
         text = self.text(name)
         return text if _CODE.fullmatch(text) else ""
 
@@ -319,7 +319,7 @@ class _Values:
         return values[0] if values else None
 
     def rescale(self, name: str) -> float | None:
-        """NaN for what is no number: taken for missing, it would scale voxels wrongly in silence."""
+        """Rescale number; NaN for invalid, which would scale wrongly."""
         value = self.number(name)
         return math.nan if value is None and self.text(name) else value
 
@@ -337,7 +337,7 @@ class _Values:
         return siemens if siemens is not None else None if coded is None else coded % 1e9
 
     def mosaic(self) -> bool:
-        """Says so in its image types (XA has its own), or counts several images in Siemens' own elements."""
+        """Whether a file is a mosaic, by image type or Siemens' elements."""
         # Enhanced files of Siemens keep the word, and hold the slices as frames.
         if self.code("modality") not in ("MR", "") or (self.whole("frames") or 1) > 1:
             return False

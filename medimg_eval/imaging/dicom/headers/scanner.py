@@ -168,7 +168,7 @@ class Scan:
             self.data = os.pread(self.descriptor, WINDOW, position)
 
     def _elements(self, position: int, *, explicit: bool, meta: bool) -> int:
-        """Walks from `position` to the pixels, or to the end of the file (of the meta group)."""
+        """Yields elements from `position` to pixels or end of file."""
         data, base, size = self.data, self.base, self.size
         names, elements = _NAMES, self.found
         while position + 8 <= size:
@@ -235,7 +235,7 @@ class Scan:
 
 
 def _value_span(data: bytes, at: int, *, explicit: bool) -> tuple[int, int]:
-    """Where the value of the element at `at` starts within `data`, and its length."""
+    """Start and length within `data` of the element's value."""
     if not explicit:
         return at + 8, int.from_bytes(data[at + 4 : at + 8], "little")
     kind = data[at + 4 : at + 6]

@@ -52,7 +52,7 @@ def factor(dataset: pydicom.Dataset) -> float:
 
 
 def _per_becquerel(dataset: pydicom.Dataset) -> float:
-    """SUV for each Bq/ml: body weight in grams over the dose that was left."""
+    """SUV per Bq/ml: body weight in grams over remaining dose."""
     weight = _positive_number(dataset, "PatientWeight")
     if not 0 < weight < 700:
         raise _suv_error(dataset, "PatientWeight is missing or is not in kg")
@@ -66,7 +66,7 @@ def _per_becquerel(dataset: pydicom.Dataset) -> float:
 
 
 def _decayed_share(dataset: pydicom.Dataset, tracer: pydicom.Dataset) -> float:
-    """The part of the dose that is left at the moment the voxels speak of."""
+    """Share of dose left at the voxels' reference time."""
     correction = _decay_correction(dataset)
     if correction == "ADMIN":
         return 1.0
@@ -138,7 +138,7 @@ def _frame_middle(dataset: pydicom.Dataset, half_life: float) -> datetime:
 
 
 def _mean_time(duration: float, half_life: float) -> float:
-    """Seconds into a frame at which a decaying activity equals its mean over the frame."""
+    """Seconds into a frame when activity equals its mean."""
     decay = math.log(2) / half_life
     return math.log(decay * duration / -math.expm1(-decay * duration)) / decay
 
@@ -166,7 +166,7 @@ def _date_and_time(dataset: pydicom.Dataset, of: str) -> datetime | None:
 
 
 def _parse_moment(text: str) -> datetime | None:
-    """Reads YYYYMMDDHHMM[SS[.ffffff]]; the clock of one scanner, so a trailing time zone is left off."""
+    """Parses YYYYMMDDHHMM[SS[.ffffff]], ignoring time zones."""
     stated = re.fullmatch(r"(\d{12})(\d{2})?(\.\d+)?([+-]\d{4})?", text)
     if stated is None:
         return None
@@ -199,7 +199,7 @@ def _positive_number(dataset: pydicom.Dataset, name: str) -> float:
 
 
 def _as_float(value: Any) -> float:
-    """A number, or 0.0 where there is none: none of the numbers needed here may be zero."""
+    """Number, or 0.0 for missing: no needed number is zero."""
     try:
         number = float(value.decode("ascii").strip(" \0") if isinstance(value, bytes) else value)
     except (TypeError, ValueError, UnicodeDecodeError):

@@ -23,7 +23,7 @@ _COMPONENTS_GE = ("magnitude", "phase", "real", "imaginary")
 
 @dataclass(frozen=True, slots=True)
 class VolumeFacts:
-    """Volume that a slice or frame belongs to; None or "" where it says nothing.
+    """Facts of a slice's volume; None or "" where unstated.
 
     Attributes:
         kind: image type, and whether it is a magnitude, a phase or an average over directions (isotropic).
@@ -57,7 +57,7 @@ class VolumeFacts:
 
 
 def volume_facts(header: Header) -> VolumeFacts:
-    """Reads what a slice file says, by its public elements and those of its vendor; what cannot be read is not said."""
+    """Reads volume facts by public and vendor elements; unreadable are unstated."""
     raw = header.facts
     maker = _read_text(raw, "manufacturer").upper()
     b_value, direction = _diffusion_weighting(header, maker)
@@ -87,7 +87,7 @@ def volume_facts(header: Header) -> VolumeFacts:
 
 
 def _repetition_time(raw: Mapping[str, bytes], maker: str) -> float | None:
-    """Seconds from volume to volume: of sequences of single slices; in three dimensions it is that between lines."""
+    """Seconds between volumes of 2-D sequences."""
     repetition = _read_number(raw, "repetition_time")
     if repetition is None or repetition <= 0 or _read_text(raw, "acquisition_type").upper() == "3D":
         return None
@@ -96,14 +96,14 @@ def _repetition_time(raw: Mapping[str, bytes], maker: str) -> float | None:
 
 
 def acquired(header: Header) -> float | None:
-    """When a file was acquired, in seconds of an unknown origin; None where it does not say."""
+    """Acquisition time in seconds, unknown origin; None where unstated."""
     moment = _read_text(header.facts, "acquisition_moment")
     date, time = (moment[:8], moment[8:]) if len(moment) > 8 else (_read_text(header.facts, "acquisition_date"), "")
     return seconds(date, header.acquisition_time or time) if header.acquisition_time or time else None
 
 
 def seconds(date: str, time: str) -> float | None:
-    """A date and a time as DICOM writes them, in seconds; without a usable date the seconds of the day."""
+    """DICOM date and time in seconds; without date, of the day."""
     match = re.fullmatch(r"(\d\d):?(\d\d)?:?(\d\d(?:\.\d{1,6})?)?(?:[+-]\d{4})?", time.strip())
     if match is None:
         return None
@@ -118,7 +118,7 @@ def seconds(date: str, time: str) -> float | None:
 
 
 def _diffusion_weighting(header: Header, maker: str) -> tuple[float | None, tuple[float, ...] | None]:
-    """The b-value and the direction, LPS: by the public element, else by those of the vendor."""
+    """b-value and LPS direction, public or else vendor elements."""
     public = _read_vector(header.facts, "direction")
     if public is not None:
         return header.b_value, unit(public)
@@ -148,7 +148,7 @@ def _canon(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
 
 
 def _ge(header: Header) -> tuple[float | None, tuple[float, ...] | None]:
-    """GE states directions along phase encoding, reading and slices; a shorter vector is a lower weighting."""
+    """GE's phase, reading and slice directions; short vectors weaken b."""
     parts = [_read_number(header.facts, f"direction_{axis}_ge") for axis in "xyz"]
     b_value = header.b_value
     length = math.nan if None in parts else math.sqrt(sum(part * part for part in parts if part is not None))
@@ -175,7 +175,7 @@ _VENDORS = {
 
 
 def _in_patient(header: Header, vector: tuple[float, ...]) -> tuple[float, ...] | None:
-    """A direction along columns, rows and slices of the image as one in the patient, LPS."""
+    """Direction in image axes converted to patient LPS."""
     if header.orientation is None:
         return None
     across, down = np.reshape(header.orientation, (2, 3))
@@ -183,7 +183,7 @@ def _in_patient(header: Header, vector: tuple[float, ...]) -> tuple[float, ...] 
 
 
 def unit(vector: Any) -> tuple[float, ...] | None:
-    """The vector at length 1; None for one without length, or that is no direction."""
+    """Unit vector; None for zero or invalid ones."""
     if vector is None or len(vector) != 3:
         return None
     values: Array = np.asarray(vector, dtype=np.float64)
@@ -214,7 +214,7 @@ def _read_short(raw: Mapping[str, bytes], name: str) -> int | None:
 
 
 def _read_float(raw: Mapping[str, bytes], name: str) -> float | None:
-    """One binary number of 4 or 8 bytes; a text where pydicom has made it one."""
+    """Binary number of 4 or 8 bytes, or pydicom's text."""
     value = raw.get(name, b"")
     if len(value) not in (4, 8):
         return _read_number(raw, name)
@@ -223,7 +223,7 @@ def _read_float(raw: Mapping[str, bytes], name: str) -> float | None:
 
 
 def _read_vector(raw: Mapping[str, bytes], name: str) -> tuple[float, ...] | None:
-    """Three binary numbers of 8 bytes; or texts, where pydicom has made them so."""
+    """Three binary numbers of 8 bytes, or pydicom's texts."""
     value = raw.get(name, b"")
     if len(value) == 24:
         numbers = struct.unpack("<3d", value)

@@ -49,7 +49,7 @@ PLACES = ("ImagePositionPatient", "InStackPositionNumber", "StackID")
 
 @dataclass(frozen=True)
 class _Frame:
-    """One frame: its place, as the header of a slice numbered from 0, what it shows, and what it says of its volume."""
+    """Enhanced frame: position, content and volume facts."""
 
     header: Header
     keys: Mapping[str, str]
@@ -58,7 +58,7 @@ class _Frame:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Frames that make up one image, the volumes they are, and what sets them apart from others."""
+    """Frames of one image, its volumes, and distinguishing facts."""
 
     found: Volumes
     label: str = ""
@@ -78,7 +78,7 @@ def read(
     suv: bool = False,
     beside: Sequence[Header] = (),
 ) -> Image:
-    """Reads a multi-frame file as a volume, (channel, column, row, slice); a channel is a time, an echo, a direction.
+    """Reads an enhanced file as (channel, column, row, slice).
 
     Frames are sorted by the projection of their position on the normal, whatever order they are stored in, and checked
     as the files of a series are. Each has its own slope and intercept. Frames without a place in the patient are read
@@ -135,7 +135,7 @@ def grid(
     suv: bool = False,
     beside: Sequence[Header] = (),
 ) -> Geometry:
-    """Reads the grid alone; takes the options of `read`, and raises what it raises of the geometry."""
+    """Reads the grid alone, with options and errors of `read`."""
     header = header or required_header(path)
     files = {header.path: (header, pictures.metadata(header.path)) for header in (header, *beside)}
     frames = _frames_of(list(files.values()))
@@ -188,7 +188,7 @@ def _read_frames(header: Header, dataset: pydicom.Dataset) -> list[_Frame]:
 
 
 class _Groups:
-    """The functional groups of a frame, and behind them those that all frames share: each is looked up once."""
+    """Functional groups of a frame, falling back to shared ones."""
 
     def __init__(self, groups: Any, behind: _Groups | None = None) -> None:
         self._groups, self._behind = groups, behind
@@ -196,7 +196,7 @@ class _Groups:
         self._values: dict[tuple[str, str], Any] = {}
 
     def value(self, sequence: str, element: str) -> Any:
-        """Returns an element of the first item of a sequence; None where either is missing."""
+        """Returns an element of a sequence's first item; None without."""
         if sequence not in self._items:
             group = _value_in(self._groups, sequence)
             self._items[sequence] = group[0] if group else None
@@ -308,7 +308,7 @@ def _volume_facts(
 
 
 def _dimension_names(dataset: pydicom.Dataset) -> list[str | None]:
-    """The names of the dimensions frames are indexed by; None for those that say where they lie."""
+    """Dimension index names; None for positional ones."""
     from pydicom.datadict import keyword_for_tag
 
     names: list[str | None] = []
@@ -390,7 +390,7 @@ def _are_parallel(one: Header, other: Header) -> bool:
 
 
 def _split_volumes(frames: Sequence[_Frame]) -> list[_Part]:
-    """Splits frames that repeat positions to volumes; by what sets whole stacks apart where they are no volumes."""
+    """Splits frames with repeated positions into volumes or stacks."""
     by_stack = _group_by(frames, "stack")
     if not _repeats_positions(frames):
         # Slabs that lie apart are stacks of their own; slabs that join are one.
@@ -450,7 +450,7 @@ def _is_even(frames: Sequence[_Frame]) -> bool:
 
 
 def _without_twins(part: _Part, files: _Files, notes: list[str]) -> _Part:
-    """Drops frames that lie where another with the same pixels lies; refuses those with other pixels."""
+    """Drops duplicate frames with equal pixels; refuses unequal ones."""
     headers = part.headers
     stored = {path: stored_frames(path, header) for path, (header, _) in files.items()}
     heights = np.array([header.position for header in headers]) @ normal_of(headers[0])
@@ -482,7 +482,7 @@ def _arrange_part(part: _Part, gaps: Gaps, files: _Files, notes: list[str]) -> S
 
 
 def _is_addressable(header: Header) -> bool:
-    """Whether each frame is a run of bytes in the file, so that it is read to where it belongs without a copy."""
+    """Whether frames are plain byte runs, readable without copies."""
     grey = header.samples == 1 and header.photometric.upper() != "PALETTE COLOR"
     return grey and header.bits_allocated >= 8 and header.pixel_offset is not None and not is_encapsulated(header)
 

@@ -22,7 +22,7 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One frame, and the segment it shows: 0 where each pixel says that itself.
+    """Frame and its segment; 0 where pixels state it.
 
     `plane` is float64, (4, 3), RAS+ mm: a step along the columns, a step along the rows, the first pixel; `shape` is
     (columns, rows).
@@ -74,7 +74,7 @@ def frames_of(dataset: Any, path: Path) -> list[Frame]:
 
 
 def box(frames: Sequence[Frame], dataset: Any, path: Path) -> tuple[Geometry, list[str]]:
-    """The box the frames span, with the slices between them that the file leaves out."""
+    """Box spanned by frames, including missing slices between."""
     planes = np.array([frame.plane for frame in frames])
     columns, rows, origins = planes[0, :3, 0], planes[0, :3, 1], planes[:, :3, 2]
     close = TOLERANCE * min(np.linalg.norm(columns), np.linalg.norm(rows))
@@ -132,7 +132,7 @@ def _slice_step(distances: Array, dataset: Any, path: Path) -> tuple[float, list
 def placed(
     dataset: Any, frames: Sequence[Frame], out: Array, geometry: Geometry, path: Path
 ) -> Iterator[tuple[Array, int, Array]]:
-    """Gives, per frame and segment, the part of `out` the frame covers, the segment, and a bool array of where it is.
+    """Yields target part of `out`, segment and bool mask, by frame.
 
     Raises CaseError where the frames do not lie on the grid, voxels of a segment lie outside it, or a segment is shown
     twice at one place.
@@ -176,7 +176,7 @@ def _frame_segments(frame: Frame, pixels: Array, dataset: Any, path: Path) -> It
 
 
 def _frame_window(frame: Frame, out: Array, geometry: Geometry, path: Path) -> tuple[Array, tuple[slice, slice]]:
-    """The part of `out` that a frame covers, (column, row) as in the frame, and the part of the frame that this is."""
+    """Part of `out` covered by a frame, and that of the frame."""
     inverse = np.linalg.inv(geometry.affine)
     indices = (inverse @ frame.plane)[:3]  # of a step along columns, a step along rows, the first pixel
     exact = np.rint(indices)
@@ -216,7 +216,7 @@ def _frame_window(frame: Frame, out: Array, geometry: Geometry, path: Path) -> t
 
 
 def _frame_decoder(dataset: Any, path: Path) -> Callable[[int], Array]:
-    """A function that decodes one frame, (row, column): all of them at once may not fit in memory."""
+    """Decoder of single frames, (row, column), to save memory."""
     rows, columns, bits = int(dataset.Rows), int(dataset.Columns), int(dataset.BitsAllocated)
     size = rows * columns
     data = dataset.get("PixelData")

@@ -138,7 +138,7 @@ def _shared_spacing(dataset: pydicom.Dataset) -> tuple[float, float] | None:
 
 
 def _ultrasound_steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[float, float] | None:
-    """The calibration of the regions, in mm, where all of them show tissue at one scale."""
+    """Ultrasound calibration in mm, where all regions share a scale."""
     regions = dataset.get("SequenceOfUltrasoundRegions") or ()
     scales = set()
     for region in regions:
@@ -157,7 +157,7 @@ def _ultrasound_steps(dataset: pydicom.Dataset, notes: list[str]) -> tuple[float
 
 
 def not_padding(frames: Array, header: Header) -> Array | None:
-    """False where stored values say that there was nothing; None where all are true."""
+    """False at padding; None where there is none."""
     if header.padding is None:
         return None
     ends = sorted((header.padding, header.padding if header.padding_limit is None else header.padding_limit))
@@ -193,7 +193,7 @@ def _rescale_grey(frames: Array, dataset: pydicom.Dataset, header: Header, notes
 
 
 def inverted(values: Array, span: tuple[float, float]) -> Array:
-    """Turns black into white: the least possible value becomes the greatest; keeps the dtype."""
+    """Inverts greys between dtype limits, preserving dtype."""
     # Whole differences wrap around within the dtype, and end where they should since the result fits.
     total = np.array(span[0] + span[1]).astype(np.int64 if values.dtype.kind in "iu" else np.float64)
     return total.astype(values.dtype) - values

@@ -87,7 +87,7 @@ def _dose_geometry(dataset: Any, path: Path) -> tuple[Geometry, Array]:
 
 
 def _dose_planes(dataset: Any, first: float, upward: float, path: Path) -> tuple[Array, Array, float]:
-    """Heights of the planes over the first, ascending along the normal, the frame of each, and their distance.
+    """Heights, frame indices and spacing of dose planes, ascending.
 
     Offsets start at 0 along the normal (the standard's form a), or are patient z coordinates of a grid whose
     planes are transverse (form b).

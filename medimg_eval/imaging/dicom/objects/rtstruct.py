@@ -37,7 +37,7 @@ class _Region:
 
 
 def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, int] | None = None) -> Mask:
-    """Fills the contours of an RTSTRUCT on the grid of the image they were drawn on, in any orientation.
+    """Fills RTSTRUCT contours on their image's grid, any orientation.
 
     A voxel is inside when its centre is inside an odd number of the structure's contours, so that contours within
     contours and keyholes are holes. A centre on an edge belongs to the region on its upper side. Contours between
@@ -132,7 +132,7 @@ def _read_regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], lis
 
 
 def _closed_contours(roi: Any, to_index: Array, name: str, path: Path) -> tuple[list[Array], int]:
-    """The closed contours of one structure in voxel indices, and how many are not closed."""
+    """Closed contours of a structure in voxels; number of open ones."""
     contours, left_out = [], 0
     for contour in (roi.get("ContourSequence") if roi is not None else None) or []:
         data = _contour_numbers(contour)
@@ -173,7 +173,7 @@ def _label_values(regions: Sequence[_Region], labels: Mapping[str, int] | None, 
 
 
 def _fill_slices(region: _Region, grid: Geometry, path: Path, notes: list[str]) -> Iterator[tuple[Any, Array]]:
-    """Gives, per slice, a function that takes the slice out of a volume, and the voxels inside."""
+    """Yields slice selectors and inside voxels."""
     if not region.contours:
         return
     axis = _contour_axis(region, path)

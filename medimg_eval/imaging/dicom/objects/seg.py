@@ -32,7 +32,9 @@ class Segments:
 
 
 def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, int] | None = None) -> Mask:
-    """Reads a DICOM-SEG as a label map, (i, j, k) = (column, row, slice), of the smallest unsigned dtype.
+    """Reads DICOM-SEG as label map (i, j, k), smallest unsigned dtype.
+
+    (i, j, k) = (column, row, slice).
 
     That of a slide, in tiles, becomes a map of its whole plane, (row, column); a grid only says how large that is.
 
@@ -62,7 +64,9 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
 def paint(
     parts: Iterable[tuple[Array, int, Array]], names: Iterable[tuple[int, str]], what: str, path: Path
 ) -> dict[int, str]:
-    """Writes labels into parts of a map, each where it is inside; returns what the labels are called.
+    """Paints labels into map parts; returns their names.
+
+    Each where it is inside.
 
     Raises CaseError where labels overlap.
     """
@@ -106,7 +110,7 @@ def read_segments(path: str | Path, *, grid: Geometry | None = None) -> Segments
 
 
 def grid(path: Path) -> Geometry:
-    """Reads the grid of the box that the frames span, from the header; raises what `read_mask` raises."""
+    """Reads the grid of the frames' box; raises as `read_mask`."""
     dataset = _open_segmentation(path, pixels=False)
     if _is_tiled(dataset):
         return _plane_of(dataset, path)
@@ -114,12 +118,12 @@ def grid(path: Path) -> Geometry:
 
 
 def _is_tiled(dataset: Any) -> bool:
-    """Whether its frames are tiles of one large plane, as those of slides are."""
+    """Whether frames are tiles of one plane, as of slides."""
     return bool(dataset.get("TotalPixelMatrixRows")) and bool(dataset.get("TotalPixelMatrixColumns"))
 
 
 def _plane_of(dataset: Any, path: Path) -> Geometry:
-    """The grid of the plane that tiles make up, (row, column); `pixel` where no credible size is stated."""
+    """Grid of the tiled plane, (row, column); `pixel` without credible size."""
     shape = (int(dataset.TotalPixelMatrixRows), int(dataset.TotalPixelMatrixColumns))
     check_memory(path, shape[0] * shape[1])
     shared = (dataset.get("SharedFunctionalGroupsSequence") or [{}])[0]
@@ -146,7 +150,7 @@ def _read_tiled(
 
 
 def _segment_plane(dataset: Any, path: Path, number: int) -> Array:
-    """Where a segment lies on the whole plane, (row, column): of a fractional one where at least half is."""
+    """Segment on the whole plane, (row, column); fractional from half."""
     highdicom = import_optional("highdicom")
     try:
         with warnings.catch_warnings():
@@ -176,7 +180,7 @@ def _open_segmentation(path: Path, *, pixels: bool) -> Any:
 
 
 def _segment_names(dataset: Any) -> dict[int, str]:
-    """Segment number -> what the file calls it, without the background of a label map."""
+    """Segment number -> name, without a label map's background."""
     return {
         int(segment.SegmentNumber): str(segment.get("SegmentLabel") or f"segment {segment.SegmentNumber}")
         for segment in dataset.SegmentSequence

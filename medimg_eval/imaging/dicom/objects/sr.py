@@ -20,7 +20,7 @@ CERTAINTY_WORDS = ("probability", "certainty", "confidence", "likelihood")
 
 
 class Measured(NamedTuple):
-    """One number: its name, value, UCUM unit, and whether it says how sure the finding is."""
+    """Measured number: name, value, UCUM unit, and whether it is confidence."""
 
     name: str
     value: float

@@ -22,7 +22,7 @@ HEAD = 65536
 
 
 def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[str]) -> Array:
-    """Turns frames of any colour model into RGB: (3, frame, row, column), in the stored dtype, or that of the palette.
+    """Converts frames of any colour model to RGB: (3, frame, row, column).
 
     Frames are (frame, row, column) indices of the dataset's palette, or (frame, row, column, sample). The notes gain a
     sentence where the JPEG stream contradicts the header, which it is then believed over. Raises CaseError for a
@@ -63,7 +63,7 @@ def _paint_palette(path: Path, frames: Array, dataset: pydicom.Dataset) -> Array
 
 
 def _coded_colours(header: Header) -> str | None:
-    """How a JPEG stream says its colours are coded, None where it does not: RGB or YBR_FULL."""
+    """Colour coding a JPEG stream states: RGB or YBR_FULL; else None."""
     if header.pixel_offset is None:
         return None
     with header.path.open("rb") as stream:

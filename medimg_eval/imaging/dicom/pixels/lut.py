@@ -21,7 +21,7 @@ _WHOLE = tuple(np.dtype(name) for name in ("i2", "u2", "i4", "u4", "i8"))
 
 
 def stored_range(dataset: pydicom.Dataset) -> Range:
-    """The least and the greatest stored value that BitsStored and the sign leave room for."""
+    """Smallest and largest stored values, by BitsStored and sign."""
     bits = int(dataset.get("BitsStored") or dataset.get("BitsAllocated") or 16)
     return (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1) if dataset.get("PixelRepresentation") else (0.0, 2.0**bits - 1)
 
@@ -49,7 +49,7 @@ def _can_hold(dtype: np.dtype[Any], low: float, high: float) -> bool:
 
 
 def looked_up(path: Path, values: Array, item: pydicom.Dataset, dataset: pydicom.Dataset) -> tuple[Array, Range]:
-    """Looks stored or rescaled values up in one item of a modality or VOI LUT sequence of a dataset.
+    """Maps values by a modality or VOI LUT item.
 
     Returns:
         uint8 or uint16, and the range its bits leave room for. Values outside the table take its ends.
@@ -83,7 +83,7 @@ def _table_entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -
 
 
 def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> tuple[Array, str]:
-    """Turns values after the modality LUT, and their range, into what a reader is shown, and notes what was applied.
+    """Display values and range after VOI, with notes.
 
     That is by the VOI LUT, else by the first window, else by the range: float32, 0 (black) to 1 (white) before any
     inversion.

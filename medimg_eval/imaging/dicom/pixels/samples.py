@@ -31,7 +31,7 @@ _NATIVE = (IMPLICIT, EXPLICIT, BIG_ENDIAN, DEFLATED)
 
 
 def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
-    """Decodes all frames of a file, or of a pydicom `Dataset` with its pixels.
+    """Decodes all frames of a file or pydicom `Dataset`.
 
     Returns:
         (frames, rows, columns), or (frames, rows, columns, samples) for several samples, in the stored integer
@@ -66,7 +66,7 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
 
 
 def decode_into(header: Header, out: Array) -> bool:
-    """Decodes the one frame of a file into a slot of a larger array; says whether bits outside BitsStored were cleared.
+    """Decodes one frame into an array; whether stray bits were cleared.
 
     The slot is (rows, columns) or (rows, columns, samples), C-contiguous, of `stored_dtype(header)` or an integer type
     of its size. Raises CaseError for pixels cut short or damaged, or a codec that is not installed.
@@ -113,7 +113,7 @@ def is_encapsulated(header: Header) -> bool:
 
 
 def tidy(array: Array, header: Header) -> bool:
-    """Moves samples to the low bits, extends their sign and clears what lies above, in place.
+    """Normalises samples in place: low bits, sign, cleared rest.
 
     Says whether bits outside BitsStored were set (overlays lived there once) and are now cleared.
     """
@@ -138,7 +138,7 @@ def tidy(array: Array, header: Header) -> bool:
 
 
 def _is_sign_only(array: Array, stored: int) -> bool:
-    """Whether the bits above `stored` are all clear, or all set: a sign, extended or not."""
+    """Whether bits above `stored` are a mere sign."""
     above = array >> stored
     return array.dtype.kind == "i" and bool(((above == 0) | (above == -1)).all())
 
@@ -298,7 +298,7 @@ def cut_short(header: Header, found: int, expected: int) -> CaseError:
 
 
 def split_frames(header: Header, data: bytes) -> list[bytes]:
-    """Splits encapsulated pixel data, from the basic offset table on, into the coded bytes of each frame.
+    """Splits encapsulated pixel data into frames' coded bytes.
 
     Raises CaseError where a fragment runs past the end.
     """
@@ -373,7 +373,7 @@ def _decode_with(codec: str, _: Header, frame: bytes, out: Array) -> None:
 
 
 def _place_samples(decoded: Array, out: Array) -> None:
-    """Puts what a decoder returned into a slot of the same pixels; raises `_FailedError` for other sizes."""
+    """Stores decoded samples; raises `_FailedError` for other sizes."""
     if decoded.shape != out.shape:
         planes = out.ndim == 3 and decoded.shape == (out.shape[2], *out.shape[:2])
         if not planes and np.squeeze(decoded).shape != np.squeeze(out).shape:

@@ -28,7 +28,10 @@ LOW = 50.0
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice or frame, what it says, and at which position it lies, counted along the normal from 0."""
+    """Slice or frame with its facts and position along the normal.
+
+    Counted from 0.
+    """
 
     header: Header
     facts: VolumeFacts
@@ -121,7 +124,7 @@ def _kind_names(kinds: Sequence[str]) -> list[str]:
 
 
 def _group_pieces(slices: list[Slice], places: int, key: Callable[[Slice], Key | None]) -> dict[Key, list[Slice]]:
-    """The slices by what they say, where that makes several complete stacks; else nothing."""
+    """Slices grouped by facts into complete stacks; else nothing."""
     keys = [key(slice_) for slice_ in slices]
     if None in keys or len(set(keys)) < 2:
         return {}
@@ -166,7 +169,7 @@ def _whole_number(text: str) -> float | None:
 
 
 def _rank_slices(slices: list[Slice], places: int, rank: Callable[[Slice], float | None]) -> list[list[Slice]] | None:
-    """The n-th of every position by some value to the n-th volume; None where the value does not tell them apart."""
+    """Volumes by rank within each position; None where values repeat."""
     values = [rank(slice_) for slice_ in slices]
     if None in values:
         return None
@@ -179,7 +182,7 @@ def _rank_slices(slices: list[Slice], places: int, rank: Callable[[Slice], float
 
 
 def _by_contrast(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
-    """Volumes by what makes another contrast; where each contrast has several, they are images of their own."""
+    """Volumes by contrast; contrasts with several are separate images."""
     for name, key in _CONTRASTS.items():
         pieces = _group_pieces(slices, places, key)
         if pieces and len(slices) > places * len(pieces):
@@ -207,7 +210,7 @@ def _by_rank(slices: list[Slice], places: int, value: str) -> list[Volumes] | No
 
 
 def _by_diffusion(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
-    """Volumes by b-value and direction, those alike by their order in time; None where it does not tell them apart."""
+    """Volumes by b-value and direction, then time; None where ambiguous."""
     keys = [_diffusion_weighting(slice_.facts) for slice_ in slices]
     if len(set(keys)) < 2:
         return None
@@ -243,7 +246,7 @@ def _index_at(at: int) -> Callable[[Slice], int | None]:
 
 
 def _by_index(slices: list[Slice], places: int, value: str) -> list[Volumes] | None:
-    """By the dimensions that enhanced files index frames by: one makes volumes, of several the first parts them."""
+    """Volumes by enhanced dimension indices; further ones part images."""
     pieces_by_name = [
         (name, _group_pieces(slices, places, _index_at(at))) for at, (name, _) in enumerate(slices[0].facts.index)
     ]
@@ -271,7 +274,7 @@ def _make_volumes(volumes: list[list[Slice]], value: str, notes: tuple[str, ...]
 
 
 def _volume_axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
-    """Axis that tells the volumes apart, by what is the same within each and differs between them; else the time."""
+    """Axis distinguishing volumes, else time."""
     heads = [volume[0] for volume in volumes]
     weightings = [{_diffusion_weighting(facts) for facts in volume} for volume in volumes]
     if (
@@ -302,7 +305,7 @@ def _volume_axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis,
 def _mosaic_times(
     volumes: Sequence[Sequence[Slice]], axis: ChannelAxis, notes: tuple[str, ...]
 ) -> tuple[ChannelAxis, tuple[str, ...]]:
-    """Times of mosaics by their RepetitionTime, where none is left out: what is calibrated between them counts not."""
+    """Mosaic times by RepetitionTime, without gaps."""
     facts = [volume[0].facts for volume in volumes]
     counts, repetition = [_whole_number(volume_facts.acquisition) for volume_facts in facts], facts[0].repetition_time
     planned = np.arange(len(facts)) * (repetition or 0.0)
@@ -315,7 +318,7 @@ def _mosaic_times(
 
 
 def _volume_values(volumes: Sequence[Sequence[float | None]]) -> Array | None:
-    """The values of the volumes, where each has one for all its slices, and they differ."""
+    """Values of volumes, where constant within and different between."""
     values = [set(volume) for volume in volumes]
     if any(len(volume_values) != 1 or None in volume_values for volume_values in values) or len(
         set.union(*values)
@@ -325,7 +328,7 @@ def _volume_values(volumes: Sequence[Sequence[float | None]]) -> Array | None:
 
 
 def _time_axis(volumes: Sequence[Sequence[VolumeFacts]]) -> tuple[ChannelAxis, tuple[str, ...]]:
-    """Seconds after the first volume: as measured, else as planned; measured ones that fit the plan are the plan."""
+    """Seconds after the first volume, measured or planned."""
     repetition = volumes[0][0].repetition_time
     planned = None if repetition is None else repetition * np.arange(len(volumes))
     for times in (

@@ -30,12 +30,12 @@ MADE_UP = 20
 
 
 class UnevenSlices(CaseError):  # noqa: N818 - read as a sentence where it is caught
-    """The steps between slices differ: a slice is missing, or the scan was made so."""
+    """Uneven slice steps: a missing slice, or so acquired."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Slices in order along the normal, the grid (column, row, slice) they make, and what is doubted.
+    """Ordered slices, their grid (column, row, slice), and doubts.
 
     `weights`, float64, (slices, 2), hold for each slice of the grid the index of the slice before it and how far
     towards the next one it lies; None where slices are used as they are. Of several `volumes`, headers are those of one
@@ -51,7 +51,7 @@ class Stack:
 
 
 def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
-    """Sorts slices that agree in orientation, size and pixel spacing, and works out where they lie.
+    """Sorts and positions slices of one orientation, size and spacing.
 
     Uneven steps are refused (`raise`), interpolated linearly onto the median step (`resample`), or only the
     `largest-run` of even steps is kept.
@@ -91,7 +91,7 @@ def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
 
 
 def arrange_volumes(volumes: Sequence[Sequence[Header]], gaps: Gaps = "raise") -> Stack:
-    """Sorts the slices of volumes that lie at the same positions; the first says where, and the others are held to it.
+    """Sorts volumes' slices at the first volume's positions.
 
     Raises what `arrange` raises, and CaseError where a volume lies elsewhere by more than 0.1 mm, or a mosaic does not
     say how its slices lie.

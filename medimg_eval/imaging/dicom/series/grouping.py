@@ -53,7 +53,7 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class Group:
-    """Files that make up one image: stacked slices, or one that holds frames, a picture, a dose or a segmentation.
+    """Files of one image: slices, or a single object.
 
     Attributes:
         label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
@@ -71,11 +71,11 @@ class Group:
 
     @property
     def aside(self) -> bool:
-        """Whether it is a localizer, which is never meant when there is anything else."""
+        """Whether it is a localizer, ignored beside other images."""
         return "LOCALIZER" in self.found.volumes[0][0].image_type
 
     def line(self) -> str:
-        """Line for a list to choose from; no text that may name a patient."""
+        """Line for choosing, without identifying text."""
         head = self.headers[0]
         volumes, count = len(self.found.volumes), len(self.found.volumes[0])
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
@@ -135,17 +135,17 @@ def _no_dicom(size: int | None) -> str:
 
 
 def is_meant(path: Path, known: Collection[tuple[Path, str]]) -> bool:
-    """Whether a file that is not DICOM is named as such, or like one of the DICOM files beside it, but for numbers."""
+    """Whether a non-DICOM file is named like DICOM."""
     return named_as_dicom(path) or shape_of(path) in known
 
 
 def shape_of(path: Path) -> tuple[Path, str]:
-    """The folder and the name of a file, whatever its numbers: what the slices of a series share."""
+    """Folder and name without numbers, shared by a series' slices."""
     return path.parent, re.sub(r"\d+", "#", path.name)
 
 
 def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
-    """Every file under the paths, whether it was named itself, and its size: None for a link to nowhere."""
+    """Files under paths, whether named, and size; None dangling."""
     for path in paths:
         if path.is_dir():
             yield from ((path / name, False, None if state is None else state.st_size) for name, state in walk(path))
@@ -156,7 +156,10 @@ def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]
 
 
 def damage(header: Header, size: int) -> str:
-    """Says what a file of `size` bytes whose header was read has lost: left out, a series would end too early."""
+    """Damage of a file of `size`, which must not vanish silently.
+
+    Left out, a series would end too early.
+    """
     if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
         return "is cut short within its pixels"
     kind = header.sop_class.removeprefix(_STORAGE)
@@ -169,7 +172,7 @@ def damage(header: Header, size: int) -> str:
 
 
 def groups_of(headers: Sequence[Header]) -> list[Group]:
-    """Sorts headers into labelled groups that make up one image each, in the order of their series numbers.
+    """Groups headers into labelled images, by series number.
 
     Slices are one stack when they agree in patient, study, series, kind, orientation, size and pixel spacing.
     Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
@@ -242,7 +245,7 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
 
 
 def _one_volume(group: Group, series: str) -> Group | None:
-    """One volume of several, by the label of the group and its number: `UID/2`."""
+    """Volume of a series, labelled by group and number: `UID/2`."""
     label, _, number = series.rpartition("/")
     volumes = group.found.volumes
     if group.kind == "frames":
@@ -253,7 +256,7 @@ def _one_volume(group: Group, series: str) -> Group | None:
 
 
 def _require_other(group: Group, meant: Group) -> None:
-    """Refuses what seems to be a slice of the stack itself: left out, the stack would lack one in silence."""
+    """Refuses dropping a probable slice of the stack."""
     head, other_head = group.headers[0], meant.headers[0]
     names = ("modality", "sop_class", "frames")
     if (
@@ -291,12 +294,12 @@ def _why_left(group: Group, meant: Group) -> str:
 
 
 def description_words(series: str) -> str | None:
-    """The words that `description~WORDS` asks for, casefolded; None of a series that is named otherwise."""
+    """Casefolded words of `description~WORDS`; None for other names."""
     return series.removeprefix(DESCRIBED).strip().casefold() if series.startswith(DESCRIBED) else None
 
 
 def _choose_described(groups: Sequence[Group], words: str, series: str, path: Path) -> list[Group]:
-    """The groups of the one series whose description holds some words; raises CaseError where several do."""
+    """Groups of the series described by words; CaseError for several."""
     matches = [group for group in groups if words and words in group.headers[0].series_description.casefold()]
     if len({_series_key(group.headers[0]) for group in matches}) > 1:
         raise CaseError(
@@ -306,7 +309,7 @@ def _choose_described(groups: Sequence[Group], words: str, series: str, path: Pa
 
 
 def _list_groups(groups: Sequence[Group], among: Sequence[Group] = ()) -> str:
-    """Groups by their numbers among all, each with when it began after the first of them."""
+    """Groups by overall number, with start after the first."""
     among = among or groups
     by_group = dict(zip(map(id, among), numbers([group.headers[0] for group in among]), strict=True))
     starts = [began(group.headers) for group in groups[:12]]
@@ -360,7 +363,7 @@ def _belongs_together(header: Header, other: Header) -> bool:
 
 
 def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> bool:
-    """Whether cosines or spacings are the same, but for what is lost where they are written."""
+    """Whether cosines or spacings agree, but for written precision."""
     if some is None or others is None:
         return some is others
     return some == others or all(
@@ -402,7 +405,7 @@ def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def _split_stack(stack: list[Header]) -> list[Volumes]:
-    """Splits slices that repeat positions to volumes; what has no position, or repeats none, is one."""
+    """Splits slices with repeated positions into volumes; else one."""
     if len(stack) == 1 or any(header.position is None and not header.mosaic for header in stack):
         return [Volumes((tuple(stack),))]
     # A mosaic is a volume by itself, wherever it says that it lies.

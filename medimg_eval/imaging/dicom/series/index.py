@@ -52,13 +52,13 @@ class Group:
 
 
 def place_of(root: Path, cache: Path | None) -> Path:
-    """Where the index lies: in a folder of the user's cache, or in `cache`."""
+    """Place of the index: the user's cache, or `cache`."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32] + ".parquet"
     return (user_cache() / "index" if cache is None else Path(cache)) / name
 
 
 def delete_old(root: Path) -> None:
-    """Deletes the index that an earlier version left in the data, for it holds patients' ids in clear."""
+    """Deletes earlier versions' index, which has patient ids in clear."""
     old = root / OLD_NAME
     if not old.is_file():
         return
@@ -70,7 +70,7 @@ def delete_old(root: Path) -> None:
 
 
 def load_index(place: Path) -> tuple[list[Group], dict[str, Stamp]]:
-    """Reads the index written last: the images, and the files that are not DICOM. Nothing where there is none."""
+    """Reads the last index: images and other files; else nothing."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -90,7 +90,7 @@ def load_index(place: Path) -> tuple[list[Group], dict[str, Stamp]]:
 
 
 def save_index(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -> None:
-    """Writes the index, whole or not at all, for its owner alone to read: names of files may be those of patients."""
+    """Writes the index atomically, readable by its owner only."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -160,7 +160,7 @@ _Damage = tuple[Header | None, str]
 
 @dataclass(frozen=True)
 class Series:
-    """The files of one image: slices of one geometry in a series, or one file that is an image by itself.
+    """Files of one image: a series' slices, or a file.
 
     Attributes:
         patient: key of the PatientID (see `patient_key`); `naming` reads the id itself.
@@ -218,7 +218,7 @@ class Index:
     opened: int
 
     def series(self, **filters: Any) -> list[Series]:
-        """The images that match every filter, a field of `Series` -> the value wanted, or a list, tuple or set of them.
+        """Images matching filters on `Series` fields, by value or list.
 
         Texts are compared without regard to case, a PatientID to the letter. Of `patient` and `description` the words
         themselves are wanted, or keys. What a damaged image does not say fits any value. Raises UsageError where
@@ -238,7 +238,7 @@ class Index:
 
 
 def index_tree(root: str | Path, *, cache: str | Path | None = None) -> Index:
-    """Looks at every file under a folder once, whatever its name, and remembers what it is.
+    """Indexes every file below a folder once.
 
     Later calls open only files whose size or time of change differ. The index is kept in `cache`, else in the user's
     cache (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`), by the folder's place: a folder that moves is looked at
@@ -301,7 +301,7 @@ def _hash_key(name: str, text: str) -> str:
 
 
 def naming(path: Path) -> dict[str, str]:
-    """Reads the words of a file that may name its patient: `patient` and `description`; never to be shown."""
+    """Reads identifying words `patient` and `description`; never shown."""
     words = _description_words(path, "PatientID", "SeriesDescription")
     return dict(zip(NAMING, words, strict=True))
 
@@ -312,7 +312,7 @@ def naming(path: Path) -> dict[str, str]:
 def _forget_changed(
     groups: list[Group], others: dict[str, Stamp], present: Mapping[str, Stamp]
 ) -> tuple[set[str], bool]:
-    """Takes out what changed or vanished; returns the names to look at, and whether anything was taken out."""
+    """Drops changed and vanished files; returns names to reread."""
     new, dropped = set(present), False
     for files in (others, *(group.files for group in groups)):
         for name in [name for name, stamp in files.items() if present.get(name) != stamp]:
@@ -346,7 +346,7 @@ def _add_files(
 
 
 def _try_header(path: Path) -> _Damage:
-    """The header, None for what is not DICOM or has none, and what is wrong with the file."""
+    """Header, or None for non-DICOM, and the file's fault."""
     try:
         size = path.stat().st_size
         header = read_header(path) if size else None
@@ -357,7 +357,7 @@ def _try_header(path: Path) -> _Damage:
 
 
 def _place_damaged(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
-    """Puts what is damaged into the images it is meant for, or makes images of it that cannot be read."""
+    """Assigns damaged files to images, or makes unreadable ones."""
     salvaged = {}
     for name, (header, _) in damaged.items():
         if header is not None and header.series_uid:
@@ -387,7 +387,7 @@ class _Table:
                 self.known.setdefault(_group_identity(group.facts), []).append(group)
 
     def add(self, header: Header, name: str, stamp: Stamp) -> None:
-        """Puts a file into the group it belongs to, or into a new one."""
+        """Adds a file to its group, or a new one."""
         placed = header.position is not None and header.orientation is not None
         stacked = header.has_pixels and header.frames == 1 and (placed or header.modality in VOLUMETRIC)
         facts = _header_facts(header) | {"patient": self._patient(header, name)}
@@ -404,7 +404,7 @@ class _Table:
         similar.append(group)
 
     def _patient(self, header: Header, name: str) -> str:
-        """Key of the PatientID: the scan of headers leaves its character set aside, so pydicom reads it once."""
+        """Key of the PatientID, by pydicom for its character set."""
         key = (header.patient, header.study_uid, header.series_uid, name.rpartition("/")[0])
         if key not in self.people:
             self.people[key] = _hash_key("patient", naming(header.path)["patient"])
@@ -467,7 +467,7 @@ UNKNOWN = (0, 0)
 
 
 def take_back(groups: list[Group]) -> None:
-    """Puts a lone file into the stack of its series where it differs from that in size or spacing, or states no place.
+    """Returns a deviating file to its series' stack, for error reports.
 
     As an image by itself it would be a case more; in its stack, reading names it. What faces another way stays, such
     as a scout.
@@ -489,7 +489,9 @@ def _series_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Iterator[list[str]]:
-    """Puts damaged files, name -> what is left of the header, into the images they are meant for.
+    """Assigns damaged files to their images.
+
+    name -> what is left of the header.
 
     That is the stack of the series that the rest of the header names; without that the stack in the same folder, and of
     several those that its neighbours by name belong to. The `files` of these groups grow. Yields the files of each
@@ -514,7 +516,7 @@ def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Ite
 
 
 def _complete_uid(series: str, by_series: Mapping[str, Any]) -> str:
-    """The UID of a series, of which a file that ends within it holds only the beginning."""
+    """Series UID completed from a truncated beginning."""
     longer = [series_uid for series_uid in by_series if series and series_uid.startswith(series)]
     return longer[0] if len(longer) == 1 and series not in by_series else series
 
@@ -530,7 +532,7 @@ def _largest_stack(groups: Sequence[Group]) -> list[Group]:
 
 
 def _neighbour_stacks(name: str, beside: Sequence[tuple[str, Group]]) -> list[Group]:
-    """The stacks in its folder that a file may be of: before and after it by name, where there are several."""
+    """Stacks of the folder near a file by name."""
     stacks = {id(group): group for _, group in beside if group.kind == "stack"}
     if len(stacks) == 1:
         return list(stacks.values())

@@ -43,7 +43,9 @@ class _Plan:
 def load(
     headers: Sequence[Header], factors: Array | None = None, volumes: int = 1, mosaic: Mosaic | None = None
 ) -> tuple[Array, Array | None, list[str]]:
-    """Reads the pixels of slices, in order and of one size, into one volume, or several that become channels.
+    """Reads slices' pixels into one volume, or several as channels.
+
+    In order and of one size.
 
     Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Of mosaics, each file is a volume.
     Raises CaseError, naming the file, where a slice is cut short, damaged, or of an unreadable codec.
@@ -190,7 +192,7 @@ class _Loader:
 
 
 def _padding_mask(header: Header, samples: Array) -> Array | None:
-    """Where a slice is padding, of its samples' shape; None where it is not."""
+    """Padding of a slice, in its samples' shape; None without."""
     if header.padding is None or header.samples != 1:
         return None
     low, high = sorted((header.padding, header.padding if header.padding_limit is None else header.padding_limit))
@@ -212,7 +214,9 @@ def _require_fit(header: Header, samples: Array, intercept: int, dtype: np.dtype
 
 
 def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array, Array | None]:
-    """Interpolates slices of a volume, (channel, column, row, slice), linearly by the weights of a `Stack`.
+    """Interpolates slices linearly by a `Stack`'s weights.
+
+    Of a volume, (channel, column, row, slice).
 
     Returns:
         float32, (channel, column, row, slices of the grid), and what is valid on both sides.
@@ -230,7 +234,7 @@ def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array,
 
 
 def suv_factors(headers: Sequence[Header]) -> Array:
-    """Factors that turn the rescaled values of PET slices into body-weight SUV, float64, (slices,).
+    """SUV factors of rescaled PET slices, body weight: float64, (slices,).
 
     Raises CaseError where the series is not PET, or its header lacks what SUV needs.
     """
@@ -249,7 +253,7 @@ def suv_factors(headers: Sequence[Header]) -> Array:
 
 
 def attributes(path: Path) -> Mapping[str, str]:
-    """Plain facts on how a slice was acquired, none of which names a patient."""
+    """Acquisition facts of a slice, without identifying ones."""
     import pydicom
 
     return facts(pydicom.dcmread(path, stop_before_pixels=True, force=True, specific_tags=list(ACQUISITION)))

@@ -57,7 +57,10 @@ class Mosaic:
         return replace(self, first=last, step=-self.step, backwards=not self.backwards)
 
     def cut(self, frame: Array, out: Array) -> None:
-        """Copies the tiles of a frame, (rows, columns), to slices, (slice, rows of a tile, columns of a tile)."""
+        """Copies a frame's tiles to (slice, row, column).
+
+        The frame is (rows, columns).
+        """
         columns, rows = self.shape
         out = out[::-1] if self.backwards else out
         tiles = frame.reshape(self.down, rows, self.across, columns)
@@ -147,7 +150,7 @@ def _has_matrix(header: Header) -> bool:
 def _slice_normal(
     header: Header, tags: Mapping[str, tuple[float, ...]], protocol: Mapping[str, str], across: Array
 ) -> Array:
-    """The direction from the first tile to the last, by Siemens' image header, else by the protocol of the scan."""
+    """Normal from first to last tile, by CSA header or protocol."""
     stated = tags["SliceNormalVector"]
     sign = 0.0
     if len(stated) == 3 and abs(float(np.dot(stated, across))) > 0.9:
@@ -193,7 +196,7 @@ def _read_head(header: Header) -> bytes:
 
 
 def _csa_facts(head: bytes) -> dict[str, tuple[float, ...]]:
-    """Facts of the slices in Siemens' image header, wherever it lies in the file."""
+    """Slice facts of Siemens' image header, anywhere in the file."""
     return {name: csa_numbers(head, name) for name in ("NumberOfImagesInMosaic", "SliceNormalVector")}
 
 
@@ -226,7 +229,7 @@ def _parse_decimal(text: str | None) -> float:
 
 
 def _united_imaging(header: Header) -> Mosaic:
-    """The grid of United Imaging, whose slices each state their place in an element of their own."""
+    """Grid of United Imaging, by each slice's own element."""
     positions = _slice_positions(header.path)
     count = len(positions)
     if not 1 < count <= MOST:

@@ -45,14 +45,14 @@ _TOKEN = re.compile(r"[a-z]{0,3}\d{1,4}[a-z]{0,3}")
 
 
 def shown_description(text: str) -> str:
-    """The description of a series, if all of its words are those of protocols; else nothing."""
+    """Series description, if all words are protocol terms; else ""."""
     words = re.findall(r"[^\W\d_]+\d*[^\W\d_]*|\d+[^\W\d_]*", text.lower())
     all_known = all(word in _KNOWN or _TOKEN.fullmatch(word) for word in words)
     return re.sub(r"\s+", " ", text).strip() if words and all_known and len(text) <= 64 and text.isprintable() else ""
 
 
 def told(header: Header) -> list[str]:
-    """Words that set a series apart: its kernel, and that there was contrast medium."""
+    """Words distinguishing a series: kernel, contrast medium."""
     kernel = header.facts.get("kernel", b"").decode("latin-1").strip(" \0").replace("\\", " ")
     contrast = header.facts.get("contrast", b"").strip(b" \0").upper() not in (b"", b"NONE", b"NO")
     return [
@@ -62,7 +62,7 @@ def told(header: Header) -> list[str]:
 
 
 def numbers(firsts: Sequence[Header]) -> list[str]:
-    """By which number each of some series is chosen, told by a header of each.
+    """Choice numbers of series, by a header of each.
 
     That is its SeriesNumber, with `/1`, `/2`, ... where it makes several images; where one is missing, two series share
     one, or all are of one, they are counted from 1.
@@ -81,5 +81,5 @@ def numbers(firsts: Sequence[Header]) -> list[str]:
 
 
 def began(headers: Sequence[Header]) -> float | None:
-    """When the first file of a series was acquired, seconds of an unknown origin; None where it is not said."""
+    """Acquisition start of a series, in seconds; None where unstated."""
     return min((moment for header in headers if (moment := acquired(header)) is not None), default=None)

@@ -54,7 +54,9 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
     intercept: float | None = None,
     **attributes: Any,
 ) -> list[Path]:
-    """Writes a volume as one classical series, one file per slice; the same input gives the same bytes.
+    """Writes a volume as classical series, one file per slice.
+
+    The same input gives the same bytes.
 
     Args:
         folder: where to; made when missing. Each file appears whole or not at all.
@@ -118,7 +120,9 @@ def write_picture(
     patient: str = "PHANTOM",
     **attributes: Any,
 ) -> Path:
-    """Writes a picture as an X-ray for presentation; the same input gives the same bytes.
+    """Writes a picture as X-ray for presentation, reproducibly.
+
+    The same input gives the same bytes.
 
     The image is (1, row, column), whole numbers from 0 on, bright meaning dense. With units `mm` the diagonal of the
     affine is the pixel spacing. MONOCHROME1 stores the values inverted, so that a viewer shows the same picture. The
@@ -161,7 +165,7 @@ def write_picture(
 
 
 def _plane_cosines(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:
-    """Direction cosines of a row and of a column in LPS, and the spacing (between rows, between columns)."""
+    """LPS cosines of row and column, with their spacing."""
     columns = (LPS_TO_RAS @ affine)[:3, :2]
     steps = np.linalg.norm(columns, axis=0)
     if not np.isfinite(affine).all() or (steps < 1e-6).any() or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
@@ -186,7 +190,7 @@ def _place_slice(dataset: Any, affine: Array, k: int, orientation: Array, spacin
 def _quantise_image(
     image: Image, modality: str, slope: float | Sequence[float] | None, intercept: float | None, folder: Path
 ) -> tuple[Array, Array, float]:
-    """Whole numbers (i, j, k) of 16 bits, the slope of each slice, and the intercept."""
+    """16-bit integers (i, j, k), slope by slice, and intercept."""
     values = image.array[0]
     if image.valid is not None and image.valid.any():
         values = np.where(image.valid, values, values[image.valid].min())  # padding is given its value later
@@ -247,7 +251,7 @@ def write_segmentation(
     algorithm: str = "",
     seed: int = 0,
 ) -> Path:
-    """Writes a label map as a DICOM-SEG that refers to the series it was drawn on.
+    """Writes a label map as DICOM-SEG referring to its series.
 
     The segmentation belongs to the patient and the study of that series and repeats their identifying
     attributes, as an archive needs them.
@@ -339,7 +343,7 @@ def _describe_segment(number: int, name: str, algorithm: str) -> Any:
 
 
 def _code_of(name: str) -> Any:
-    """The SNOMED CT code of a structure that is called as there, such as `liver`; None of any other."""
+    """SNOMED CT code of a known structure, such as `liver`; else None."""
     from pydicom.sr.codedict import codes
 
     return getattr(codes.SCT, "".join(word.capitalize() for word in re.split(r"[^A-Za-z]+", name)), None)

@@ -114,7 +114,7 @@ FLUORINE: Mapping[str, Any] = {
 
 
 class Identity:
-    """UIDs that follow from what is written, so that a second run writes the same and another image does not."""
+    """UIDs derived from content, equal for equal images."""
 
     def __init__(self, image: Image, seed: int, patient: str, modality: str, description: str) -> None:
         self.patient = patient
@@ -123,7 +123,7 @@ class Identity:
         self._series = f"{self._study}/{modality}/{description}/{pixels}"
 
     def uid(self, what: Literal["study", "frame", "series", "instance"], number: int = 0) -> str:
-        """The UID of the study, its frame of reference, the series or one of its instances."""
+        """UID of study, frame of reference, series or instance."""
         return uid(f"{self._study if what in ('study', 'frame') else self._series}/{what}/{number}")
 
 
@@ -154,7 +154,10 @@ def common(identity: Identity, modality: str) -> Any:
 
 
 def specific(dataset: Any, modality: str, k: int, depth: int) -> None:
-    """Adds what slice `k` of `depth` of a CT, MR or PET series has to hold besides place and pixels."""
+    """Adds modality attributes of CT, MR or PET slice `k`.
+
+    Of `depth` slices, besides place and pixels.
+    """
     set_attributes(dataset, SPECIFIC[modality])
     if modality == "PT":
         from pydicom import Dataset
@@ -167,7 +170,10 @@ def specific(dataset: Any, modality: str, k: int, depth: int) -> None:
 
 
 def radiograph(dataset: Any, photometric: str) -> None:
-    """Adds what a DX or CR image for presentation has to hold besides pixels."""
+    """Adds attributes of a DX or CR presentation image.
+
+    Besides pixels.
+    """
     set_attributes(dataset, {"ImageType": ["ORIGINAL", "PRIMARY"], "BodyPartExamined": "CHEST", "ViewPosition": "PA"})
     dataset.PatientOrientation = ["L", "F"]
     dataset.PresentationIntentType = "FOR PRESENTATION"
@@ -256,7 +262,7 @@ def _run_lengths(pixels: Array, bits: int) -> bytes:
 
 
 def save(path: Path, dataset: Any, syntax: Syntax = "explicit") -> None:
-    """Writes a pydicom Dataset whose pixel data are encoded already; the file appears whole or not at all."""
+    """Writes a Dataset with encoded pixel data, atomically."""
     from pydicom import dcmwrite
     from pydicom.dataset import FileMetaDataset
 
