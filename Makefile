@@ -10,12 +10,14 @@ VIEWER := medimg_eval/results/report/viewer
 unexport PYTHONDONTWRITEBYTECODE
 test checks collection pytest docs: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
 
-.PHONY: help demo test long checks lint types contracts docs links collection pytest picture architecture viewer wheel clean
+.PHONY: help demo test long chaos gpu checks lint types contracts docs links collection pytest picture architecture viewer wheel clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
 	@echo "make test   install with the development tools, then lint, types, import contracts, docs, tests"
 	@echo "make long   run every block of the README and of docs/ from a wheel in a new environment, about an hour"
+	@echo "make chaos  kill each kind of process at random moments over hundreds of runs, whose scores must be those of quiet ones"
+	@echo "make gpu    measure what is worth it on a GPU, in 8 minutes; at toy size where there is none"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
 	@echo "make wheel   build the wheel into dist/, with the viewer of volumes in it, so that who installs it needs no npm"
 	@echo "make docs    build the site, docs/_build/html/index.html: pages, catalogue, reference; its notebooks are executed"
@@ -45,6 +47,13 @@ test: checks pytest
 # Needs Python alone, and the network to install.
 long:
 	$(PYTHON) -m tests.first_hour --out docs/develop/first_hour.json
+	$(MAKE) --no-print-directory chaos
+
+chaos: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --storms 60 --out benchmarks/results/chaos.json
+
+gpu: $(VENV)/.dev
+	$(BIN)/python benchmarks/gpu.py --out benchmarks/results/gpu.json
 
 # The types take one core for a minute. On the other, all that tests import is compiled meanwhile.
 checks: $(VENV)/.dev

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
+from hydra._internal.core_plugins import file_config_source, importlib_resources_config_source
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
@@ -31,7 +30,7 @@ from yaml.resolver import Resolver
 from medimg_eval.configs.names import IN_FOLDERS, path_meant, paths_of, shortest_names
 
 if TYPE_CHECKING:
-    Source = FileConfigSource
+    Source = file_config_source.FileConfigSource
 else:
     Source = object  # each class below brings its own
 
@@ -75,11 +74,12 @@ class InFolders(Source):
         return Path(self.path)
 
 
-class FilesInFolders(InFolders, FileConfigSource):
+# Called like Hydra's own: in a process that a launcher has sent a job to, its registry keeps these where names agree.
+class FileConfigSource(InFolders, file_config_source.FileConfigSource):
     """Such configs in a folder of the user's own."""
 
 
-class PackageInFolders(InFolders, ImportlibResourcesConfigSource):
+class ImportlibResourcesConfigSource(InFolders, importlib_resources_config_source.ImportlibResourcesConfigSource):
     """Such configs in a package: this one, or one that is installed beside it."""
 
     def _root(self) -> Traversable:
@@ -122,7 +122,7 @@ def short_names() -> Iterator[None]:
     Plugins.instance()  # it registers Hydra's own sources, once
     known = SourcesRegistry.instance().types
     before = dict(known)
-    known.update({source.scheme(): source for source in (FilesInFolders, PackageInFolders)})
+    known.update({source.scheme(): source for source in (FileConfigSource, ImportlibResourcesConfigSource)})
     try:
         yield
     finally:

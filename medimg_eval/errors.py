@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ EXTRAS = {
     "openjpeg": "dicom",
     "peft": "vlm",
     "pylibjpeg": "dicom",
+    "submitit": "slurm",
     "tiffslide": "slides",
     "transformers": "vlm",
     "wandb": "tracking",
@@ -102,6 +104,10 @@ class LeaveError(UsageError):
     def __init__(self, message: str, *, mend: str) -> None:
         super().__init__(message)
         self.mend = mend
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets it come back from another process, as from a job of SLURM."""
+        return partial(LeaveError, mend=self.mend), (str(self),)
 
 
 class SplitError(UserError):

@@ -22,7 +22,7 @@ from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.evaluation.shards import read_shard
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
-from medimg_eval.system import rank
+from medimg_eval.system import cluster_environment, rank, with_step
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -69,15 +69,16 @@ def build_settings(
         raise UsageError(f"expected seed to be at most {LARGEST_SEED}, got {config['seed']}")
     refuse_absent_device(str(config["trainer"]["accelerator"]))
     _refuse_other_card(overrides)
-    trainer = {**config["trainer"], "precision": _resolve_precision(config["trainer"])}
     shard = read_shard(config.get("shard"))
+    trainer = with_step(config["trainer"], shard=shard is not None)
+    trainer["precision"] = _resolve_precision(trainer)
     if shard and any(str(trainer[key]) != "1" for key in ("devices", "num_nodes")):
         raise UsageError(f"shard={shard} is answered on one device; leave trainer.devices and trainer.num_nodes at 1")
     _seed_everything(config["seed"])
     return Settings(
         runs=Path(config["runs"]),
         run=None if config["run"] is None else Path(config["run"]),
-        trainer=_make_trainer(trainer),
+        trainer=_make_trainer(trainer, is_shard=shard is not None),
         config={key: value for key, value in config.items() if key != "runs"} | {"trainer": trainer},
         overrides=list(overrides),
         batch_size=config["batch_size"],
@@ -144,7 +145,7 @@ def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
     return make
 
 
-def _make_trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
+def _make_trainer(config: Mapping[str, Any], *, is_shard: bool) -> Callable[..., pl.Trainer]:
     def make(**options: Any) -> pl.Trainer:
         from medimg_eval.evaluation.lightning_modules import progress
 
@@ -152,6 +153,8 @@ def _make_trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
         callbacks = [progress(), *options.pop("callbacks", [])]
         arguments = {"_target_": "lightning.pytorch.Trainer", **config}
         # Shards are dealt out by the data module: Lightning's own would repeat cases to make them even.
+        if (group := cluster_environment(shard=is_shard)) is not None:
+            options["plugins"] = [*as_list(config.get("plugins") or []), group]
         options |= {"use_distributed_sampler": False, "enable_progress_bar": sys.stderr.isatty()}
         trainer: pl.Trainer = build(arguments, callbacks=callbacks, **options)
         return trainer
@@ -243,6 +246,7 @@ def _quieten_lightning() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for advice in (
         ".*does not have many workers.*",
+        "The `srun` command is available.*",
         ".*number of training batches.*",
         ".*Checkpoint directory.*",
         ".*Experiment logs directory.*",

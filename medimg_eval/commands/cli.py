@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("medimg_eval")
 
+LAUNCHER = "hydra.launcher."
+"""Begin of settings of whoever starts the jobs of a multirun."""
+
 TAKES_VALUE = {
     "--cfg",
     "-c",
@@ -178,31 +181,40 @@ def _report_error(error: Exception, words: Words | None, *, traced: bool) -> int
     return explained.exit_code if explained is not None else 1
 
 
-def _run_command(words: Words) -> list[Exception]:
-    """Runs a command once or by multirun; returns the error."""
-    import hydra
+class Job:
+    """A command for one combination of a multirun; launchers such as submitit's carry it to other processes.
 
-    from medimg_eval.configs.sources import short_names
+    Attributes:
+        words: of the command line.
+        program: its name.
+        errors: what went wrong in this process.
+        fleet: words and configs of runs that are to share this machine's GPUs.
+    """
 
-    # Hydra would print errors itself and exit with 1 for every one of them; here they are told apart.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    program = sys.argv[0]
-    errors: list[Exception] = []
-    fleet: list[tuple[list[str], DictConfig]] = []
+    def __init__(self, words: Words, program: str) -> None:
+        self.words, self.program = words, program
+        self.errors: list[Exception] = []
+        self.fleet: list[tuple[list[str], DictConfig]] = []
 
-    def job(config: DictConfig) -> None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carries the words alone: errors come back as those of the launcher."""
+        return Job, (self.words, self.program)
+
+    def __call__(self, config: DictConfig) -> None:
+        """Runs the command, or keeps it for the fleet."""
         from hydra.core.hydra_config import HydraConfig
 
         from medimg_eval.catalogue import searching
 
+        words = self.words
         # Lightning starts further ranks with these words: this job's own, also within a multirun.
         own = HydraConfig.get().overrides
-        hydra_words = [word for word in own.hydra if not word.startswith("hydra.mode=")]
+        hydra_words = [word for word in own.hydra if not word.startswith(("hydra.mode=", "hydra/launcher=", LAUNCHER))]
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
-        sys.argv = [program, words.command, *flags, *hydra_words, *own.task]
+        sys.argv = [self.program, words.command, *flags, *hydra_words, *own.task]
         set_up_log(debug=bool(config.debug))
         if config.get("gpus") is not None:  # programs of their own, which come after all are known
-            fleet.append((sys.argv[1:], config))
+            self.fleet.append((sys.argv[1:], config))
             return
         sources = HydraConfig.get().runtime.config_sources
         locations = [f"{source.schema}://{source.path}" for source in sources if source.schema in ("pkg", "file")]
@@ -215,15 +227,25 @@ def _run_command(words: Words) -> list[Exception]:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
                 raise
-            errors.append(error)
+            self.errors.append(error)
 
+
+def _run_command(words: Words) -> list[Exception]:
+    """Runs a command once or by multirun; returns the error."""
+    import hydra
+
+    from medimg_eval.configs.sources import short_names
+
+    # Hydra would print errors itself and exit with 1 for every one of them; here they are told apart.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    job = Job(words, sys.argv[0])
     overrides = [word for word in forced(words) if not word.startswith("hydra.searchpath=")]
-    sys.argv = [program, *words.flags, *overrides, *search_path(words)]
+    sys.argv = [job.program, *words.flags, *overrides, *search_path(words)]
     with short_names():
         hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
-    if fleet:
-        _import_command("medimg_eval.api.fleet").run_fleet(fleet)
-    return errors
+    if job.fleet:
+        _import_command("medimg_eval.api.fleet").run_fleet(job.fleet)
+    return job.errors
 
 
 def _with_trust(words: Sequence[str]) -> str:

@@ -113,12 +113,7 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
     from medimg_eval.data.datamodule import CaseDataModule
     from medimg_eval.evaluation.lightning_modules import EvaluationModule
 
-    options_of_trainer: dict[str, Any] = {"logger": False, "enable_checkpointing": False}
-    if settings.shard:
-        from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-
-        options_of_trainer["plugins"] = [LightningEnvironment()]  # it would take a job of SLURM for its own group
-    trainer = settings.trainer(**options_of_trainer)
+    trainer = settings.trainer(logger=False, enable_checkpointing=False)
     data = CaseDataModule(asker.task, cases=cases, **options)
     with interruptions():
         trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)

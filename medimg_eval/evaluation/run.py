@@ -516,7 +516,7 @@ class Run:
                 "evidence-",
                 "steps",
             )
-            ours += (".shard", "shard")
+            ours += (".shard", "shard", "..rank-", "..shard")  # the last two: a kill came while the owner was written
             ours += ("config.yaml",) if any(self.folder.glob("shard*of*.json")) else ()
             strange = [entry.name for entry in self.folder.iterdir() if not entry.name.startswith(ours)]
             if strange and self.rank == 0:

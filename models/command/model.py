@@ -16,7 +16,7 @@ from medimg_eval.case import Array, Image, Mask, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Model
-from medimg_eval.models.command.process import Patience, WorkerError, WorkerProcess
+from medimg_eval.models.command.process import KilledError, Patience, WorkerError, WorkerProcess
 from medimg_eval.question import Decoding, Turn, Usage
 
 log = logging.getLogger(__name__)
@@ -109,12 +109,21 @@ class CommandModel(Model):
 
     def _started(self) -> WorkerProcess:
         if self._worker is None:
-            worker = WorkerProcess(self.command, {"run": ""}, self._patience, self.environment, self.folder)
+            worker = self._start()
             self._worker, self._finalizer = worker, weakref.finalize(self, worker.end)
             self._about = {name: worker.ready.get(name, "") for name in ("name", "version", "revision")}
             if not self._batch_is_given:
                 self.preferred_batch = max(1, int(worker.ready.get("batch", 1)))
         return self._worker
+
+    def _start(self) -> WorkerProcess:
+        """A new process of the program; one that was killed before it was ready is started again."""
+        for _ in range(self.restarts):
+            try:
+                return WorkerProcess(self.command, {"run": ""}, self._patience, self.environment, self.folder)
+            except KilledError as error:
+                log.warning("the worker is started again: %s", error)
+        return WorkerProcess(self.command, {"run": ""}, self._patience, self.environment, self.folder)
 
     def _ask(self, capability: str, prompts: Prompts, about: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Replies in order; after failures items are asked one by one."""

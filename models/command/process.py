@@ -46,6 +46,10 @@ class WorkerError(Exception):
     """Program that ended, fell silent or broke protocol; replies stay."""
 
 
+class KilledError(UserError):
+    """A program was killed before it was ready, such as for memory: another start may go well."""
+
+
 class WorkerProcess:
     """A program under way.
 
@@ -93,8 +97,10 @@ class WorkerProcess:
             self.say({"type": "hello", "protocol": [1], "scratch": str(self.scratch), **hello})
             self.ready = self._greeted()
         except WorkerError as error:
+            code = self._process.poll()
             self.end()
-            raise UserError(f"model.command: {error}{self.last_errors()}") from error
+            kind = KilledError if code is not None and code < 0 else UserError
+            raise kind(f"model.command: {error}{self.last_errors()}") from error
 
     def say(self, message: Mapping[str, Any]) -> None:
         """Sends one message; raises WorkerError where nobody reads it."""

@@ -130,10 +130,11 @@ def test_a_shard_and_a_whole_run_keep_each_other_out_and_two_shards_do_not(tmp_p
 def test_ranks_that_srun_has_started_may_come_before_rank_0(tmp_path, monkeypatch):
     with Run(tmp_path, "abc", rank=1):
         monkeypatch.setenv("SLURM_PROCID", "0")
-        monkeypatch.setenv("SLURM_NTASKS", "2")
+        monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
         with Run(tmp_path, "abc"):
             pass
-        monkeypatch.setenv("SLURM_NTASKS", "1")
+        monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
+        monkeypatch.setenv("SLURM_NTASKS", "2")  # of a batch script, which is one process
         with pytest.raises(UserError, match="is at work on this run"):
             Run(tmp_path, "abc").__enter__()
 
@@ -156,3 +157,12 @@ def test_seconds_and_uses_of_shards_are_added_and_what_left_is_named_once():
     assert found["timing"] == {"seconds": 4.0, "in_model": 2.0, "overhead": 0.5}
     assert found["usage"] == [{"requests": 2}] * 2
     assert found["sent"] == [sent]
+
+
+@pytest.mark.parametrize("left", ["..shard1of3.json.17", "..rank-0.json.17"])
+def test_a_kill_while_the_owner_of_a_folder_is_written_leaves_a_folder_of_ours(tmp_path, left):
+    (tmp_path / left).write_text('{"pid"')
+    with Run(tmp_path, "abc", shard=Shard(1, 3)), Run(tmp_path, "abc", shard=Shard(2, 3)):
+        pass
+    with Run(tmp_path, "abc"):
+        pass

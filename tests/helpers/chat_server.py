@@ -197,7 +197,7 @@ def main() -> None:
     """Serves until it is killed."""
     config = json.loads(sys.argv[1])
     Handler.state = State(config["plans"], config["seconds"])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", config.get("port", 0)), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

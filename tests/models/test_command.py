@@ -115,3 +115,24 @@ def test_what_a_worker_started_ends_with_it(started, tmp_path, monkeypatch):
             return
         time.sleep(0.02)
     pytest.fail("the child lives on")
+
+
+def test_a_program_that_is_killed_before_it_is_ready_is_started_again(tmp_path, caplog):
+    """Killed from outside, as for memory: that says nothing of the program. What ends by itself is not tried again."""
+    died = tmp_path / "died"
+    lines = ["import os, signal, sys", f"died = {str(died)!r}", "if not os.path.exists(died):", "    open(died, 'w')"]
+    lines += [
+        "    os.kill(os.getpid(), signal.SIGKILL)",
+        f"os.execv(sys.executable, [sys.executable, '-S', {WORKER!r}])",
+    ]
+    model = CommandModel([sys.executable, "-IS", "-c", "\n".join(lines)], startup_s=60, reply_s=60, grace_s=0.2)
+    try:
+        model.check_ready()
+    finally:
+        model.close()
+    assert died.exists()
+    assert "the worker is started again: model.command: the worker" in caplog.text
+    died.unlink()
+    never = CommandModel(model.command, startup_s=60, restarts=0)
+    with pytest.raises(UserError, match=r"killed by signal 9"):
+        never.check_ready()
