@@ -176,16 +176,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         stored_predictions = run.predictions()
         conditions = _plan_conditions(task, settings.conditions, run.manifest)
         refuse_repeats(task, model, settings.repeats)
-        wanted: Sequence[Trial] = EachCase(named)
-        if folds or settings.conditions or settings.repeats != 1:
-            wanted = [
-                Trial(case_id, repeat, condition.key if condition else "")
-                for condition in (None, *settings.conditions)
-                for repeat in range(len(folds) or settings.repeats)
-                for case_id in named
-                if not folds or case_id in tested[repeat]
-            ]
-        trials = in_order(every, wanted, run.trials().values())
+        trials = in_order(every, _wanted_trials(named, tested, settings), run.trials().values())
         plan = Plan(task, settings, run, every, cases_of(every, trials), trials, asked=model, sent=sent)
         plan.conditions, plan.sources, plan.folds = conditions, sources, folds
         own = settings.shard.trials(every, trials) if settings.shard else trials
@@ -204,6 +195,19 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         note_sent(run, sent, len(plan.cases))
         run.publish()
         yield plan
+
+
+def _wanted_trials(named: Sequence[str], tested: Sequence[frozenset[str]], settings: Settings) -> Sequence[Trial]:
+    """The askings that are meant: of named cases, in each fold those that it tests, else in each repeat."""
+    if not (tested or settings.conditions) and settings.repeats == 1:
+        return EachCase(named)
+    return [
+        Trial(case_id, repeat, condition.key if condition else "")
+        for condition in (None, *settings.conditions)
+        for repeat in range(len(tested) or settings.repeats)
+        for case_id in named
+        if not tested or case_id in tested[repeat]
+    ]
 
 
 @contextmanager
