@@ -157,7 +157,7 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
 def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
     """Model per fold, for configs with `{fold}` or `fold-0`.
 
-    Of a folder that holds `fold-0`.
+    A path with `{fold}` or a folder that holds `fold-0` has one for each.
 
     Raises:
         UserError: there is no file of some fold.
@@ -276,7 +276,7 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew; itself where there are none."""
+    """Task made anew with other settings; itself where there are none."""
     if not settings:
         return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it

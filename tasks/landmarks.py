@@ -86,7 +86,7 @@ class LandmarkTask(Task):
         return selected
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """Where the answer lies."""
+        """Panel that shows where the answer lies."""
         return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(

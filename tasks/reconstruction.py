@@ -344,7 +344,7 @@ class ReconstructionTask(Task):
         return scores + perceived
 
     def conditions(self) -> frozenset[str]:
-        """Those of samples of k-space."""
+        """Conditions that samples of k-space allow."""
         return conditions_on("samples")
 
     @property
@@ -376,7 +376,7 @@ class ReconstructionTask(Task):
         return Context(evidence, facts={"annotators": evidence.provenance})
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """Which cases networks could not judge."""
+        """Notes on cases that networks could not judge."""
         notes = []
         for provider in dict.fromkeys(need.provider for name in self.perceptual_metrics for need in required(name)):
             metrics = [name for name in self.perceptual_metrics if required(name)[0].provider == provider]

@@ -31,7 +31,7 @@ class Values(dict[str, float]):
     """Output -> number, as a model says it."""
 
     def as_record(self) -> dict[str, Any]:
-        """The numbers as a run keeps them."""
+        """Record of the numbers, as a run keeps it."""
         return {"values": dict(self)}
 
     @classmethod

@@ -91,7 +91,7 @@ class Guides:
         return {label: guides for label, guides in drawn.items() if guides}
 
     def describe(self) -> str:
-        """In words, for the table's footnote."""
+        """Description for the table's footnote."""
         what = {"box": "boxes", "point": "points", "both": "boxes and points"}[self.kind]
         each = {"volume": "structure", "slice": "slice of a structure"}[self.per]
         each = each.replace("structure", "component") if self.parts else each
@@ -247,7 +247,7 @@ class SegmentationTask(Task):
 
     @property
     def codec(self) -> Codec:  # type: ignore[override]
-        """Of label maps, of label maps with numbered objects, or of probabilities."""
+        """Codec of label maps, numbered objects, or probabilities."""
         return ProbabilityMaps() if self._soft else InstanceMasks() if self._numbered else Masks()
 
     @property

@@ -168,7 +168,7 @@ def checked_volume(given: Any, what: str) -> Image:
 def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
     """Returns a slice, uint8 (row, column), and its pixel size in mm.
 
-    Of a volume in RAS; its pixels are square.
+    The volume is in RAS; the slice's pixels are square.
 
     Rows run from superior or anterior, columns from left or posterior.
 

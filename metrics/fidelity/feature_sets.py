@@ -174,7 +174,7 @@ def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, le
 def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, npt.NDArray[np.bool_]]:
     """Returns checked finite rows, and a mask of those kept.
 
-    As float32 or float64.
+    Rows are float32 or float64.
 
     Raises:
         SetError: `rows` is no matrix of numbers with a feature, or rows are not finite (unless `drop`).
@@ -323,8 +323,8 @@ def halves(
 def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int = 2) -> dict[str, Any]:
     """Returns `floor`, `floor_n` and flags of real against real.
 
-    At the n of the generated set. Without a hold-out set the real set is halved. Where a half is smaller than
-    the generated set, a flag says at which n the floor was taken.
+    It is taken at the n of the generated set. Without a hold-out set the real set is halved. Where a half is smaller
+    than the generated set, a flag says at which n the floor was taken.
     """
     if not sets.options["floor"]:
         return {}

@@ -46,7 +46,7 @@ def medihall_values(given: str) -> dict[str, float]:
 def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> float:
     """Returns MediHall: mean points of an answer's sentences.
 
-    By their kinds of hallucination.
+    Points follow from a sentence's kind of hallucination.
 
     Args:
         kinds: by sentence, one of `KINDS`; None where the judge's reply names none.

@@ -36,7 +36,7 @@ def r2gen_iu(report: str) -> str:
 def r2gen_mimic(report: str) -> str:
     """Returns a report as R2Gen's tokeniser cleans those of MIMIC-CXR, to the character.
 
-    As `r2gen_iu`, and line breaks become blanks, and runs of blanks, points and underscores shrink first.
+    It is `r2gen_iu` after line breaks became blanks, and runs of blanks, points and underscores shrank.
     """
     return _clean_r2gen(report, _MIMIC)
 

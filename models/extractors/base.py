@@ -120,7 +120,7 @@ class FeatureExtractor(WithWeights, ABC):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of its features, where they have any."""
+        """Names of the features, where they have any."""
         return self.findings or self.choices
 
     def compare(self, one: Array, other: Array) -> Array:
@@ -144,7 +144,7 @@ class FeatureExtractor(WithWeights, ABC):
 class Encoder(FeatureExtractor, Embedder):
     """Network that embeds pictures, as extractor and as model.
 
-    Of your own, write `load`, `encode` and `preprocessing`; what is computed at once is `preferred_batch`.
+    Your own class writes `load`, `encode` and `preprocessing`; `preferred_batch` pictures are computed at once.
 
     Attributes:
         precision: of what is computed: `float32`, `bfloat16` or `float16`.

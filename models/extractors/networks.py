@@ -255,7 +255,7 @@ class TimmEncoder(Encoder):
 
 
 def chosen(tokens: Any, rule: str, before: int) -> Any:
-    """Of tokens (picture, token, feature) what a rule takes, (picture, feature).
+    """Pools tokens (picture, token, feature) by a rule: (picture, feature).
 
     Args:
         tokens: after the last layer.

@@ -245,7 +245,7 @@ class Teacher:
 
     @classmethod
     def of(cls, targets: Targets, *, balanced: bool) -> Teacher:
-        """That of targets."""
+        """Teacher of these targets' kind."""
         values, weights = targets.values, np.ones(len(targets))
         level, spread, edges = np.zeros(values.shape[1]), np.ones(values.shape[1]), np.zeros(0)
         if targets.kind == "exclusive" and balanced:
@@ -394,7 +394,7 @@ class Clam(BagHead):
         )
 
     def whole(self, loss: Tensor, extra: Tensor) -> Tensor:
-        """A weighted sum."""
+        """Weighted sum: `share` of the bag's loss, the rest the instances'."""
         return self.share * loss + (1 - self.share) * extra
 
 

@@ -63,12 +63,12 @@ class Targets:
         return len(self.values)
 
     def take(self, rows: Array) -> Targets:
-        """Those of some cases, int64 or bool (case,)."""
+        """Targets of some cases; `rows` are int64 or bool (case,)."""
         return replace(self, values=self.values[rows])
 
     @property
     def codes(self) -> Array:
-        """Of exclusive classes, the number of each case's class, int64, (case,).
+        """Number of each case's exclusive class, int64, (case,).
 
         Raises:
             UserError: a case has no class, or several.

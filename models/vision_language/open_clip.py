@@ -185,7 +185,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Returns a unit vector per prompt, float32, of images or text.
 
-        Of its images, or of its text where it has none.
+        The vector is that of a prompt's images, or of its text where it has none.
 
         Of several images it is that of the mean of their vectors.
         """

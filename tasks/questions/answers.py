@@ -42,7 +42,7 @@ def question_of(case: Case) -> Question:
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
     """A metric's values by kind of question, or by name.
 
-    By their names where a metric judges several things.
+    A metric that judges several things has their names.
     """
     definition, parameter = parse(name)
     value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)

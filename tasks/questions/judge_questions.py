@@ -174,7 +174,7 @@ class JudgeQuestion:
     def verdict(self, text: str) -> Any:
         """Verdict in a reply: number, name or reader's result; else None.
 
-        Of a jury's reply it is the joint one.
+        A jury's reply has the joint one.
         """
         ballots = read_ballots(text)
         if ballots is None:

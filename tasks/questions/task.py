@@ -472,7 +472,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return Checked([])
 
     def describe(self, cases: Sequence[Case], grids: Mapping[str, int]) -> str:
-        """How many questions of which kinds."""
+        """Number of questions by kind, in words."""
         return count_questions(cases)
 
     def panels(self, case: Case) -> list[Panel]:

@@ -99,7 +99,7 @@ class RetrievalQuestionTask(QuestionTask):
         return {**super().asked, "corpus": digest([file_digest(path) for path in files])}
 
     def conditions(self) -> frozenset[str]:
-        """Those of questions, and each arm where none is set."""
+        """Conditions of questions, and each arm where none is set."""
         return super().conditions() | (frozenset() if self.arm else frozenset(self.arms))
 
     def variant(self, repeat: int, condition: Condition | None) -> RetrievalQuestionTask:

@@ -217,7 +217,7 @@ class Reconstruction:
     def read(self) -> Image:
         """Returns (1, *axes), with echoes first; raises CaseError naming the file.
 
-        Of an under-sampled scan without an image nothing can be made, and that is an error.
+        An under-sampled scan without an image is an error, for nothing can be made of it.
         """
         data = read_kspace(self.path, self.keys, slices=self.slices)
         if data.target is None and data.mask is not None:

@@ -116,7 +116,7 @@ def read_endpoints(accept: Any) -> list[Endpoint]:
 
 
 def as_accept(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """The endpoints as `read_endpoints` reads them."""
+    """Records of endpoints, as `read_endpoints` reads them."""
     return [endpoint.to_json() for endpoint in endpoints]
 
 

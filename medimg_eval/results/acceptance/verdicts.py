@@ -52,7 +52,7 @@ class Verdict:
         return self.verdict == MET
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON holds it; what is undefined is null."""
+        """Verdict as JSON holds it; what is undefined is null."""
         numbers = {key: getattr(self, key) for key in ("value", "low", "high", "level")}
         return {
             **self.endpoint.to_json(),

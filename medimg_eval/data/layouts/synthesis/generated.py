@@ -160,7 +160,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 
 def stored_files(folder: Path) -> dict[str, Path]:
-    """By case, the file of its prediction in the folder of a run."""
+    """Case id -> its prediction's file in a run's folder."""
     stored: dict[str, Path] = {}
     for shard in sorted(folder.glob("predictions-*.jsonl")):
         for line in shard.read_text(encoding="utf-8").splitlines():
