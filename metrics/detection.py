@@ -86,21 +86,21 @@ class DetectionRule:
         if isinstance(wanted, DetectionRule):
             return wanted
         if isinstance(wanted, str):
-            UsageError.refuse_unknown("There is no matching of detections called", PRESETS, wanted)
+            UsageError.refuse_invalid("matching of detections", PRESETS, wanted)
             return PRESETS[wanted]
         if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected matching to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "luna16"))
         names = [*(field.name for field in fields(cls)), "preset"]
-        UsageError.refuse_unknown("matching: there is no", names, *stated)
+        UsageError.refuse_invalid("matching: key", names, *stated)
         rule = replace(start, **stated)
         rule.check()
         return rule
 
     def check(self) -> None:
         """Raises UsageError for an invalid value."""
-        UsageError.refuse_unknown("matching: there is no", get_args(Matching), self.matching)
+        UsageError.refuse_invalid("matching", get_args(Matching), self.matching)
         for key in ("radius_um", "margin_um", "smallest_um", "least_score"):
             value = getattr(self, key)
             number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

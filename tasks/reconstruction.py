@@ -66,7 +66,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be sampled."""
-        UsageError.refuse_unknown("sampling: there are no lines", get_args(Lines), self.lines)
+        UsageError.refuse_invalid("sampling: lines", get_args(Lines), self.lines)
         if not 1 <= self.acceleration < math.inf or not 0 < self.centre <= 1 / self.acceleration:
             raise UsageError(
                 "sampling: expected an acceleration of at least 1 and a centre above 0 and at most 1 / acceleration, "

@@ -97,7 +97,7 @@ class SynthesisTask(Task):
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
         for key, allowed in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
-            UsageError.refuse_unknown(f"task.{key} is", allowed, getattr(self, key))
+            UsageError.refuse_invalid(f"task.{key}", allowed, getattr(self, key))
         missing = [part for part in self.parts if part not in self.splits]
         if missing:
             names = [name for name in self.set_metrics if missing[0] in requirement_of(name).sets]

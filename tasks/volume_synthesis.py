@@ -53,7 +53,7 @@ class VolumeSynthesisTask(SynthesisTask):
         super().__post_init__()
         if not isinstance(self.slices, int) or self.slices < 1:
             raise UsageError(f"task.slices: expected a whole number of at least 1, got {self.slices!r}")
-        UsageError.refuse_unknown("task.planes: there is no plane", PLANES, *self.planes)
+        UsageError.refuse_invalid("task.planes", PLANES, *self.planes)
         if not self.planes or len(set(self.planes)) < len(self.planes):
             raise UsageError(f"task.planes: expected planes, each once, got {list(self.planes)}")
         if self.window is not None and not (len(self.window) == 2 and self.window[0] < self.window[1]):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -229,7 +229,7 @@ def checked_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     """
     unknown = sorted(set(given) - set(defaults))
     if unknown:
-        raise TypeError(f"There is no option {unknown[0]!r}{nearest(unknown[0], defaults)}")
+        raise TypeError(invalid("option", unknown[0], defaults))
     options = {**defaults, **given}
     if options["nan"] not in ("error", "drop"):
         raise SetError(f"Expected `nan` to be 'error' or 'drop', got {options['nan']!r}")

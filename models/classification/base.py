@@ -109,7 +109,7 @@ class NetworkClassifier(nn.Module, Classifier):
     ) -> None:
         super().__init__()
         self.explanation = Explanation.from_config(explain)
-        UsageError.refuse_unknown("model.several is", SEVERAL, several)
+        UsageError.refuse_invalid("model.several", SEVERAL, several)
         if batch < 1:
             raise UsageError(f"model.batch is {batch}, expected at least 1")
         self.classes = [] if classes is None else distinct(classes)

@@ -206,7 +206,7 @@ class Encoder(FeatureExtractor, Embedder):
         """Without gradients, in the encoder's precision."""
         import torch
 
-        UsageError.refuse_unknown("precision is", PRECISIONS, self.precision)
+        UsageError.refuse_invalid("precision", PRECISIONS, self.precision)
         stack = ExitStack()
         stack.enter_context(torch.inference_mode())
         if self.precision != "float32":

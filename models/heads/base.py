@@ -193,7 +193,7 @@ def make_head(config: str | Mapping[str, Any] | Head) -> Head:
         return config
     settings = {"name": config} if isinstance(config, str) else dict(config)
     name = str(settings.pop("name", ""))
-    UsageError.refuse_unknown("there is no head", HEADS, name)
+    UsageError.refuse_invalid("head", HEADS, name)
     module, _, kind = HEADS[name].partition(":")
     head_class: type[Head] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     names = {field.name for field in fields(head_class) if field.init}

@@ -74,7 +74,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
                 "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
             )
         self.templates, self.absent = _check_templates("templates", templates), _check_templates("absent", absent)
-        UsageError.refuse_unknown("model.several is", ("mean", "largest"), several)
+        UsageError.refuse_invalid("model.several", ("mean", "largest"), several)
         self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
         self.several, self.batch = several, batch
         self.clip: Any = None

@@ -128,7 +128,7 @@ def exemplars_of(
     cases = list(layout.cases(str(shots.get("split", "dev"))))
     ids = [str(case_id) for case_id in shots.get("ids", ())]
     by_id = {case.id: case for case in cases}
-    UsageError.refuse_unknown("task.shots: there is no case", by_id, *ids)
+    UsageError.refuse_unknown("task.shots names a case", by_id, *ids)
     chosen = [by_id[case_id] for case_id in ids] if ids else cases[: int(shots.get("number", 1))]
     images: list[Image] = []
     turns: list[Message] = []

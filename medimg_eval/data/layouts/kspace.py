@@ -85,7 +85,7 @@ class KSpaceScans(FolderLayout):
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
-            UsageError.refuse_unknown("there is no key map", PRESETS, self.keys)
+            UsageError.refuse_invalid("key map", PRESETS, self.keys)
             return PRESETS[self.keys]
         names = [field.name for field in fields(KeyMap)]
         unknown = next((name for name in self.keys if name not in names), None)

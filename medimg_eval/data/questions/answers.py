@@ -48,7 +48,7 @@ def check_answer(config: Mapping[str, Any]) -> None:
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
     for key, allowed in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
-        UsageError.refuse_unknown(f"task.layout.answer.{key} is", allowed, config.get(key, allowed[0]))
+        UsageError.refuse_invalid(f"task.layout.answer.{key}", allowed, config.get(key, allowed[0]))
 
 
 def check_kind(config: Any) -> None:
@@ -62,7 +62,7 @@ def check_kind(config: Any) -> None:
         wanted = list(config["kinds"].values())
     else:
         wanted = [BY_ANSWER if isinstance(config, Mapping) else config]
-    UsageError.refuse_unknown("task.layout.kind is", (*KINDS, BY_ANSWER), *wanted)
+    UsageError.refuse_invalid("task.layout.kind", (*KINDS, BY_ANSWER), *wanted)
 
 
 def answer_names(config: Mapping[str, Any]) -> list[str]:

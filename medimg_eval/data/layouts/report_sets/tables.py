@@ -74,7 +74,7 @@ class ReportTable(Layout):
 
     def __post_init__(self) -> None:
         """Refuses columns that there are not."""
-        UsageError.refuse_unknown("columns: there is nothing called", (*COLUMNS, *OPTIONAL), *self.columns)
+        UsageError.refuse_invalid("columns: role", (*COLUMNS, *OPTIONAL), *self.columns)
 
     def cases(self, split: str) -> Sequence[Case]:
         """The reports in the order of their ids; there is one split, `test`."""
